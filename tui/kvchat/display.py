@@ -1,0 +1,45 @@
+"""The display edge: text from outside, made safe to show. Stored text is never changed, only its way to a screen.
+
+The rule: nothing that came from outside reaches a terminal without `clean`. A terminal obeys ESC sequences,
+C1 controls and bidirectional overrides wherever they stand; here each becomes something visible or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TABLE: dict[int, str | None] = {code: chr(0x2400 + code) for code in range(0x20)}
+_TABLE.update({ord("\n"): "\n", ord("\t"): "\t", 0x7F: "\u2421"})
+_TABLE.update(dict.fromkeys(range(0x80, 0xA0), "\ufffd"))
+_TABLE.update(dict.fromkeys((0x2028, 0x2029), "\n"))
+_BIDI = (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+_TABLE.update(dict.fromkeys(_BIDI, "\ufffd"))
+_TABLE.update(dict.fromkeys((0x00AD, 0x200B, 0x2060, 0xFEFF, *range(0xE0000, 0xE0080), *range(0xD800, 0xE000)), None))
+
+_SUSPECT = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+_PILED_MARKS = re.compile("([\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{8})"
+                          "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")
+
+
+def clean(text: str) -> str:
+    """`text` safe to show: C0 controls as control pictures (ESC is ␛), C1 and bidirectional controls as U+FFFD,
+    invisible format characters removed, line and paragraph separators as newlines. Tabs and newlines stay,
+    as do joiners and variation selectors. CRLF counts as one newline."""
+    if text.isascii() and text.isprintable():
+        return text
+    if "\r\n" in text:
+        text = text.replace("\r\n", "\n")
+    if _SUSPECT.search(text):
+        text = text.translate(_TABLE)
+    return text if text.isascii() else _PILED_MARKS.sub(r"\1", text)
+
+
+def one_line(text: str, limit: int | None = None) -> str:
+    """`clean` text on one line: every run of white space is one space; cut with … at `limit` characters."""
+    if limit is not None:
+        text = text[: 8 * limit + 64]
+    line = " ".join(clean(text).split())
+    return line if limit is None or len(line) <= limit else line[: max(0, limit - 1)].rstrip() + "…"
