@@ -1,0 +1,1 @@
+"""The cache as the client knows it. Pure: no I/O. Here: the honest accounting of every turn."""

@@ -1,0 +1,180 @@
+"""What a turn cost: prompt tokens, how many came from the cache, how many were new, how many were avoidable.
+
+Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new tokens):
+
+* N is what this turn added: P minus the previous turn's prompt and reply on this branch; all of P on a first turn.
+* hit ratio = C / P. reuse = C / (P - N): 1.0 is the physical limit, whatever the message's length.
+* avoidable = max(0, E - N): work a perfect client and server would not have done. llama.cpp never decodes the
+  last token it sampled, so a perfect turn shows 1; up to `NOISE` tokens are not worth a word on the screen.
+* Figures come from the server. What it does not report is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+NOISE = 8
+"""Avoidable tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnFigures:
+    """The figures of one turn, as reported by the server and measured by the client."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    predicted_tokens: int | None = None
+    new_tokens: int | None = None
+    """What this turn added to the branch; None when it cannot be known."""
+    ttft_ms: float | None = None
+    """From the send to the first token, measured by the client."""
+    prompt_ms: float | None = None
+    """The server's time for the evaluated tokens."""
+    predicted_ms: float | None = None
+    """The server's time for the predicted tokens."""
+    context_size: int | None = None
+    """Tokens that fit in the server's window for one conversation."""
+
+    @property
+    def evaluated_tokens(self) -> int | None:
+        if self.prompt_tokens is None or self.cached_tokens is None:
+            return None
+        return self.prompt_tokens - self.cached_tokens
+
+    @property
+    def hit_ratio(self) -> float | None:
+        if not self.prompt_tokens or self.cached_tokens is None:
+            return None
+        return self.cached_tokens / self.prompt_tokens
+
+    @property
+    def first_read(self) -> bool:
+        """Whether there was nothing to reuse: all of the prompt was new."""
+        return self.prompt_tokens is not None and self.new_tokens == self.prompt_tokens
+
+    @property
+    def reuse(self) -> float | None:
+        """C / (P - N), at most 1; None on a first read and when unknown."""
+        if self.prompt_tokens is None or self.cached_tokens is None or self.new_tokens is None:
+            return None
+        old = self.prompt_tokens - self.new_tokens
+        return min(1.0, self.cached_tokens / old) if old > 0 else None
+
+    @property
+    def avoidable_tokens(self) -> int | None:
+        evaluated = self.evaluated_tokens
+        if evaluated is None or self.new_tokens is None:
+            return None
+        return max(0, evaluated - self.new_tokens)
+
+    @property
+    def prefill_speed(self) -> float | None:
+        """Evaluated tokens per second."""
+        evaluated = self.evaluated_tokens
+        return evaluated / self.prompt_ms * 1000 if evaluated and self.prompt_ms else None
+
+    @property
+    def decode_speed(self) -> float | None:
+        """Predicted tokens per second."""
+        if not self.predicted_tokens or not self.predicted_ms:
+            return None
+        return self.predicted_tokens / self.predicted_ms * 1000
+
+    @property
+    def context_used(self) -> int | None:
+        """Tokens in the window after this turn."""
+        if self.prompt_tokens is None:
+            return None
+        return self.prompt_tokens + (self.predicted_tokens or 0)
+
+
+def new_tokens(prompt_tokens: int | None, previous: TurnFigures | None) -> int | None:
+    """N of a turn whose previous turn on the branch is `previous` (None: this is the first)."""
+    if prompt_tokens is None:
+        return None
+    if previous is None:
+        return prompt_tokens
+    if previous.prompt_tokens is None or previous.predicted_tokens is None:
+        return None
+    return max(0, prompt_tokens - previous.prompt_tokens - previous.predicted_tokens)
+
+
+SPEED_SAMPLE = 32
+"""Fewer evaluated tokens than this say more about overhead than about speed."""
+
+
+def measured_speed(turns: Iterable[TurnFigures]) -> float | None:
+    """Prefill tokens per second over `turns`: tokens and times are summed, not averaged. None without a sample."""
+    tokens, ms = 0, 0.0
+    for turn in turns:
+        evaluated = turn.evaluated_tokens
+        if evaluated is not None and evaluated >= SPEED_SAMPLE and turn.prompt_ms:
+            tokens += evaluated
+            ms += turn.prompt_ms
+    return tokens / ms * 1000 if ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over turns whose figures are known, and how many are not."""
+
+    turns: int = 0
+    unknown: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    evaluated_tokens: int = 0
+    new_tokens: int = 0
+    avoidable_tokens: int = 0
+    predicted_tokens: int = 0
+    seconds_saved: float | None = None
+    """Cached tokens at the measured prefill speed; None without a measured speed."""
+
+    @property
+    def hit_ratio(self) -> float | None:
+        return self.cached_tokens / self.prompt_tokens if self.prompt_tokens else None
+
+    @property
+    def reuse(self) -> float | None:
+        old = self.prompt_tokens - self.new_tokens
+        return min(1.0, self.cached_tokens / old) if old > 0 else None
+
+
+def totals(turns: Iterable[TurnFigures], speed: float | None = None) -> Totals:
+    """The sums over `turns`. `speed` (tokens/s) overrides the speed measured from the turns themselves."""
+    turns = list(turns)
+    known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
+    speed = speed or measured_speed(turns)
+    cached = sum(t.cached_tokens or 0 for t in known)
+    return Totals(
+        turns=len(turns),
+        unknown=len(turns) - len(known),
+        prompt_tokens=sum(t.prompt_tokens or 0 for t in known),
+        cached_tokens=cached,
+        evaluated_tokens=sum(t.evaluated_tokens or 0 for t in known),
+        new_tokens=sum(t.new_tokens or 0 for t in known),
+        avoidable_tokens=sum(t.avoidable_tokens or 0 for t in known),
+        predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
+        seconds_saved=cached / speed if speed else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """How far the server has read the prompt. `total` and `processed` include the cached tokens (llama.cpp)."""
+
+    total: int
+    cached: int
+    processed: int
+    elapsed_ms: float = 0.0
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens per second of this prefill so far."""
+        done = self.processed - self.cached
+        return done / self.elapsed_ms * 1000 if done > 0 and self.elapsed_ms > 0 else None
+
+    def seconds_left(self, speed: float | None = None) -> float | None:
+        """Seconds until the prompt is read, at its own speed or else at `speed` tokens/s."""
+        speed = self.speed or speed
+        return (self.total - self.processed) / speed if speed else None

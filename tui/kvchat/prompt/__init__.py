@@ -1,0 +1,1 @@
+"""The prompt core: messages, wire bytes, digests, branches, context blocks, assembly. Pure: no I/O."""

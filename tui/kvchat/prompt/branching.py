@@ -1,0 +1,79 @@
+"""Acts on a tree. Each gives new nodes to add and the head to move to; nothing that exists is rewritten."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node
+from kvchat.prompt.stamp import EVERY, last_stamp, stamp_due, time_block
+from kvchat.prompt.tree import Tree
+from kvchat.prompt.wire import whole_characters
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """New nodes, parents before children, and the head of the branch they make."""
+
+    nodes: tuple[Node, ...]
+    head: str
+
+
+def asked(
+    tree: Tree, head: str, text: str, blocks: Sequence[ContextBlock], now: datetime,
+    stamp_every: timedelta | None = EVERY,
+) -> Branch:
+    """A question after `head` and the empty answer that will stream into it. `stamp_every` None: no time stamp."""
+    path = tree.path(head)
+    stamp: tuple[ContextBlock, ...] = ()
+    if stamp_every is not None and stamp_due(now, last_stamp(path), stamp_every):
+        stamp = (time_block(now),)
+    own = tuple(replace(b, text=whole_characters(b.text), source=whole_characters(b.source))
+                for b in blocks if b.kind != TIME)
+    message = Message(Role.USER, whole_characters(text), (*stamp, *own))
+    question = node(path[-1], message, now.timestamp())
+    answer = awaited(question, now)
+    return Branch((question, answer), answer.id)
+
+
+def awaited(question: Node, now: datetime) -> Node:
+    """An empty streaming answer to `question`."""
+    return node(question, Message(Role.ASSISTANT, ""), now.timestamp(), state=State.STREAMING)
+
+
+def grafted(parent: Node, twig: Node) -> Node:
+    """A copy of `twig` below another parent: the same wire bytes, a new id and digest, and no figures,
+    because they told of another prompt."""
+    state = State.INTERRUPTED if twig.state is State.STREAMING else twig.state
+    return replace(twig, id=new_id(), parent=parent.id, digest=chained(parent.digest, twig.wire), figures=None,
+                   state=state)
+
+
+def _regrown(parent: Node, twigs: Sequence[Node]) -> Branch:
+    nodes = []
+    for twig in twigs:
+        parent = grafted(parent, twig)
+        nodes.append(parent)
+    return Branch(tuple(nodes), parent.id)
+
+
+def without_turn(tree: Tree, head: str, id: str) -> Branch:
+    """The branch to `head` without the turn that the message `id` belongs to. Raises ValueError for the system
+    message or a message that is not on the branch."""
+    question, _ = tree.turn_of(id)
+    path = tree.path(head)
+    ids = [n.id for n in path]
+    if question.id not in ids:
+        raise ValueError("the message is not on this branch")
+    at = ids.index(question.id)
+    after = next((i for i in range(at + 1, len(path)) if path[i].role is Role.USER), len(path))
+    return _regrown(path[at - 1], path[after:])
+
+
+def under_system(tree: Tree, head: str, system: Message, created: float) -> Branch:
+    """The branch to `head` below another system message."""
+    root = node(None, system, created)
+    rest = _regrown(root, tree.path(head)[1:])
+    return Branch((root, *rest.nodes), rest.head)

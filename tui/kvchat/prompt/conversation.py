@@ -1,0 +1,71 @@
+"""A conversation: a head in the tree, a title, and the options frozen or set with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvchat.prompt.request import Parameters
+
+NEW_TITLE = "New conversation"
+TITLE_LENGTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """What the list shows and a request needs; the messages are in its `Tree`."""
+
+    id: str
+    """32 hexadecimal digits. It is also the sticky session id that goes to the server."""
+    head: str | None
+    """The node the branch in use ends at; the system message's node in an empty conversation."""
+    created: float
+    """Seconds since the epoch."""
+    updated: float
+    """When a message was last added; the list is ordered by it."""
+    title: str = NEW_TITLE
+    turns: int = 0
+    """Questions in the whole tree; 0 marks an empty conversation."""
+    model: str = ""
+    """The model chosen for this conversation; empty: the server's."""
+    parameters: Parameters = field(default_factory=Parameters)
+    template_options: Mapping[str, object] = field(default_factory=dict)
+    """`chat_template_kwargs`: part of the prefix, so frozen at the first message."""
+    forked_from: str | None = None
+    """The conversation it was forked from."""
+    unread: bool = False
+    """Whether an answer ended while it was not looked at."""
+    trashed: float | None = None
+    """When it was deleted; it can be restored until the trash is emptied."""
+    context_used: int | None = None
+    """Tokens in the window after the last answer, as reported."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchHit:
+    """A message that matches a search."""
+
+    conversation: str
+    node: str
+    title: str
+    role: str
+    snippet: str
+    """One line around the match, raw text; matches are between \\x02 and \\x03."""
+    created: float
+
+
+@dataclass(frozen=True, slots=True)
+class SavedPrompt:
+    """A system prompt in the library."""
+
+    name: str
+    text: str
+
+
+def title_of(text: str) -> str:
+    """The title of a conversation: the first line of its first message that says something."""
+    for line in text.splitlines():
+        line = " ".join(line.split()).lstrip("#>*- ")
+        if line:
+            return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
+    return NEW_TITLE

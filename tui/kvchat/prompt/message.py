@@ -1,0 +1,138 @@
+"""Messages and nodes: what is said, its wire bytes, its digest, and where it stands in the tree.
+
+The rule: a message is rendered to wire bytes once, when its node is made, and never again. Equal digests
+mean equal prefixes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.prompt.context import POLICY, ContextBlock, rendered
+from kvchat.prompt.wire import canonical, whole_characters
+
+DEFAULT_INSTRUCTIONS = "You are a helpful assistant."
+
+
+class Role(StrEnum):
+    SYSTEM = "system"
+    USER = "user"
+    ASSISTANT = "assistant"
+
+
+class State(StrEnum):
+    """How a message stands. Everything but STREAMING is final."""
+
+    STREAMING = "streaming"
+    DONE = "done"
+    LENGTH = "length"
+    """The answer reached max_tokens."""
+    CONTEXT_FULL = "context_full"
+    """The answer filled the context window."""
+    CANCELLED = "cancelled"
+    """The person stopped it; what came is kept."""
+    INTERRUPTED = "interrupted"
+    """The stream was cut, or kvchat ended while it ran."""
+    ERROR = "error"
+    """The server answered with an error, or could not be reached."""
+    EMPTY = "empty"
+    """The answer was complete and held no text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message, before it is bytes."""
+
+    role: Role
+    text: str
+    """The person's own words, or the answer exactly as received."""
+    blocks: tuple[ContextBlock, ...] = ()
+    """Context in front of a user message."""
+    reasoning: str = ""
+    """An answer's reasoning exactly as received."""
+    reasoning_field: str = "reasoning_content"
+    """The field in which the server sent the reasoning; it goes back in the same one."""
+
+    def wire(self) -> bytes:
+        """The canonical JSON object of this message: role, content, then reasoning if there is any."""
+        content = rendered(self.blocks, self.text) if self.role is Role.USER else self.text
+        fields = {"role": self.role.value, "content": content}
+        if self.reasoning:
+            fields[self.reasoning_field] = self.reasoning
+        return canonical(fields)
+
+
+def system_message(instructions: str) -> Message:
+    """The one system message: the instructions, then the safety policy; stable text only."""
+    instructions = whole_characters(instructions).strip() or DEFAULT_INSTRUCTIONS
+    return Message(Role.SYSTEM, f"{instructions}\n\n{POLICY}")
+
+
+def instructions_of(system_text: str) -> str:
+    """The instructions inside a system message's text, without the policy."""
+    return system_text.removesuffix(POLICY).rstrip("\n")
+
+
+def chained(parent: bytes, wire: bytes) -> bytes:
+    """The digest of a message: SHA-256 of the parent's digest (empty at the root) and the wire bytes."""
+    return hashlib.sha256(parent + b"\x00" + wire).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A message in the tree. Immutable once its state is final."""
+
+    id: str
+    """32 hexadecimal digits, made by the client; a retry of a failed write uses the same one."""
+    parent: str | None
+    message: Message
+    wire: bytes
+    digest: bytes
+    created: float
+    """Seconds since the epoch."""
+    state: State = State.DONE
+    model: str = ""
+    """The model that answered, as the server names it."""
+    figures: TurnFigures | None = None
+    """What the turn cost, on an answer."""
+    note: str = ""
+    """One sentence about a state that is not DONE."""
+
+    @property
+    def role(self) -> Role:
+        return self.message.role
+
+    @property
+    def text(self) -> str:
+        return self.message.text
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def node(
+    parent: Node | None, message: Message, created: float, *, id: str | None = None,
+    state: State = State.DONE, model: str = "", figures: TurnFigures | None = None, note: str = "",
+) -> Node:
+    """A node below `parent`: its wire bytes and digest are made here and nowhere else."""
+    wire = message.wire()
+    digest = chained(parent.digest if parent else b"", wire)
+    return Node(id or new_id(), parent.id if parent else None, message, wire, digest, created,
+                state, model, figures, note)
+
+
+def settled(
+    streaming: Node, parent: Node, text: str, reasoning: str, state: State, *,
+    reasoning_field: str = "reasoning_content", model: str = "", figures: TurnFigures | None = None,
+    note: str = "",
+) -> Node:
+    """The final form of a streaming answer: same id and place, wire bytes and digest of what was received."""
+    message = replace(streaming.message, text=whole_characters(text),
+                      reasoning=whole_characters(reasoning), reasoning_field=reasoning_field)
+    return node(parent, message, streaming.created, id=streaming.id, state=state,
+                model=model or streaming.model, figures=figures, note=note)

@@ -1,0 +1,88 @@
+"""The tree of a conversation: branches, siblings, tips. A value: every change gives a new node, never a new text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from kvchat.prompt.message import Node, Role
+
+
+class Tree:
+    """The nodes of one conversation, its ancestors included. Nodes are added in any order.
+
+    Children are ordered by creation time, then id, so that "2/3" means the same everywhere.
+    """
+
+    def __init__(self, nodes: Iterable[Node] = ()) -> None:
+        self._nodes: dict[str, Node] = {}
+        self._children: dict[str | None, list[str]] = {}
+        for node in nodes:
+            self.put(node)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._nodes
+
+    def __getitem__(self, id: str) -> Node:
+        return self._nodes[id]
+
+    def put(self, node: Node) -> None:
+        """Add `node`, or replace it by its settled form (same id, same parent)."""
+        if node.id not in self._nodes:
+            children = self._children.setdefault(node.parent, [])
+            children.append(node.id)
+            self._nodes[node.id] = node
+            if len(children) > 1:
+                children.sort(key=lambda id: (self._nodes[id].created, id))
+        self._nodes[node.id] = node
+
+    def drop(self, id: str) -> None:
+        """Remove a node without children. Raises ValueError if it has some."""
+        if self._children.get(id):
+            raise ValueError("a node with children cannot be dropped")
+        self._children[self._nodes.pop(id).parent].remove(id)
+
+    def path(self, head: str | None) -> list[Node]:
+        """The branch that ends at `head`, root first; empty for None."""
+        found = []
+        while head is not None:
+            node = self._nodes[head]
+            found.append(node)
+            head = node.parent
+        return found[::-1]
+
+    def children(self, id: str | None) -> list[Node]:
+        return [self._nodes[child] for child in self._children.get(id, ())]
+
+    def siblings(self, id: str) -> list[Node]:
+        """The node and its siblings of the same role, oldest first."""
+        node = self._nodes[id]
+        return [sibling for sibling in self.children(node.parent) if sibling.role is node.role]
+
+    def tip(self, id: str) -> str:
+        """The end of the branch through `id` that was begun last."""
+        while children := self._children.get(id):
+            id = children[-1]
+        return id
+
+    def leaves(self) -> list[Node]:
+        """The ends of all branches, oldest first."""
+        ends = [node for node in self if not self._children.get(node.id)]
+        return sorted(ends, key=lambda node: (node.created, node.id))
+
+    def turn_of(self, id: str) -> tuple[Node, Node | None]:
+        """The turn a message belongs to: its question, and the answer on the way to `id` if `id` is one.
+
+        Raises ValueError for the system message.
+        """
+        node = self._nodes[id]
+        if node.role is Role.USER:
+            return node, None
+        if node.role is Role.ASSISTANT and node.parent is not None:
+            return self._nodes[node.parent], node
+        raise ValueError("the system message belongs to no turn")
