@@ -1,0 +1,79 @@
+"""Stores to test with: one on disk, one in memory, and what is said in them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Message, Node, Role, State, new_id, node, system_message
+from kvchat.store import Store
+
+
+class Talk:
+    """A conversation that is written to a store turn by turn, as the service does it."""
+
+    _seconds = itertools.count(1_000)
+
+    def __init__(self, store: Store, title: str = "Talk", instructions: str = "") -> None:
+        self.store = store
+        now = self.now()
+        system = node(None, system_message(instructions), now)
+        self.record = store.create(Conversation(new_id(), system.id, now, now, title=title), system)
+        self.id = self.record.id
+        assert self.record.head is not None
+        self.tip = store.tree(self.id)[self.record.head]
+
+    def now(self) -> float:
+        return float(next(self._seconds))
+
+    def moved(self, tip: Node, turns: int = 0) -> Conversation:
+        self.tip = tip
+        self.record = replace(self.record, head=tip.id, updated=tip.created, turns=self.record.turns + turns)
+        return self.record
+
+    def ask(self, text: str, blocks: tuple[ContextBlock, ...] = ()) -> Node:
+        """A question and its empty streaming answer; the answer is the tip."""
+        question = node(self.tip, Message(Role.USER, text, blocks), self.now())
+        answer = node(question, Message(Role.ASSISTANT, ""), self.now(), state=State.STREAMING)
+        self.store.add(self.moved(answer, turns=1), [question, answer])
+        return answer
+
+    def say(self, question: str, answer: str = "Yes.", blocks: tuple[ContextBlock, ...] = ()) -> Node:
+        """One settled turn; the settled answer."""
+        streaming = self.ask(question, blocks)
+        assert streaming.parent is not None
+        above = self.store.tree(self.id)[streaming.parent]
+        final = node(above, Message(Role.ASSISTANT, answer), streaming.created, id=streaming.id)
+        self.store.settle(final, self.moved(final))
+        return final
+
+    def texts(self) -> list[str]:
+        return [one.text for one in self.store.tree(self.id).path(self.record.head)[1:]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def store(folder: Path) -> Iterator[Store]:
+    opened = Store.open(folder)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def talk(store: Store) -> Talk:
+    return Talk(store)
+
+
+@pytest.fixture
+def new_talk() -> type[Talk]:
+    return Talk

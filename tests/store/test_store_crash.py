@@ -1,0 +1,249 @@
+"""Processes that are killed, and processes that write at the same time."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from kvchat.prompt.message import Message, Role, State, chained, node
+from kvchat.store import Store, schema
+from kvchat.store.messages import ENDED_NOTE
+
+if sys.platform == "win32":
+    pytest.skip("needs fork and kill", allow_module_level=True)
+
+from forked import fork
+
+KILLS = 100
+
+
+def write_until_killed(folder: Path, talk_type: type, say) -> None:
+    """Turns with streamed answers; every acknowledgement is said after the store gave it."""
+    store = Store.open(folder)
+    for turn in range(1_000_000):
+        talk = talk_type(store, f"talk {turn}")
+        for _ in range(3):
+            answer = talk.ask(f"question {turn}")
+            say(f"asked {talk.id} {answer.parent} {answer.id}")
+            for piece in range(5):
+                store.append(answer.id, f"<{piece}>", "r")
+                say(f"delta {answer.id} {piece}")
+            question = store.tree(talk.id)[answer.parent]
+            final = node(question, Message(Role.ASSISTANT, "final " * 50, reasoning="r" * 5), answer.created,
+                         id=answer.id)
+            store.settle(final, talk.moved(final))
+            say(f"settled {answer.id}")
+
+
+def integrity(folder: Path) -> str:
+    connection = sqlite3.connect(folder / "kvchat.db")
+    try:
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        return connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+    finally:
+        connection.close()
+
+
+def test_a_killed_kvchat_loses_nothing_it_acknowledged(folder, new_talk):
+    chance = random.Random(7)
+    interrupted = acknowledged = 0
+    for _ in range(KILLS):
+        child = fork(lambda say: write_until_killed(folder, new_talk, say))
+        first = child.said.readline()
+        time.sleep(chance.random() * 0.03)
+        os.kill(child.pid, signal.SIGKILL)
+        lines = [first.decode().strip(), *child.lines()]
+        assert child.wait() == -signal.SIGKILL
+        assert not [line for line in lines if line.startswith("FAILED")]
+        acknowledged += len(lines)
+
+        before = interrupted
+        store = Store.open(folder)
+        trees: dict = {}
+        last: dict[str, int] = {}
+        settled = {line.split()[1] for line in lines if line.startswith("settled")}
+        for line in lines:
+            word, *rest = line.split()
+            if word == "asked":
+                tree = trees[rest[2]] = store.tree(rest[0])
+                assert tree[rest[1]].text.startswith("question") and rest[2] in tree
+            elif word == "delta":
+                last[rest[0]] = int(rest[1])
+        for answer, tree in trees.items():
+            stored = tree[answer]
+            if stored.state is State.DONE:
+                assert stored.text == "final " * 50
+                continue
+            assert answer not in settled and stored.state is State.INTERRUPTED and stored.note == ENDED_NOTE
+            pieces = last.get(answer, -1) + 1
+            whole = "".join(f"<{i}>" for i in range(5))
+            assert stored.text in (whole[: 3 * pieces], whole[: 3 * pieces + 3])
+            assert stored.message.reasoning == "r" * (len(stored.text) // 3)
+            assert stored.wire == stored.message.wire()
+            assert stored.digest == chained(tree[stored.parent].digest, stored.wire)
+            interrupted += 1
+        assert bool(store.notices) >= (interrupted > before)
+        store.close()
+        assert integrity(folder) == "ok"
+    assert interrupted > KILLS / 10 and acknowledged > KILLS
+
+
+def test_an_answer_of_a_living_kvchat_is_left_alone(folder, store, talk):
+    answer = talk.ask("?")
+    store.append(answer.id, "so far", "")
+    child = fork(lambda say: say(Store.open(folder).tree(talk.id)[answer.id].state.value))
+    assert (child.lines(), child.wait()) == (["streaming"], 0)
+    question = store.tree(talk.id)[answer.parent]
+    store.settle(node(question, Message(Role.ASSISTANT, "so far, so good"), 1.0, id=answer.id))
+    assert store.tree(talk.id)[answer.id].text == "so far, so good"
+
+
+def test_a_store_closed_over_a_streaming_answer_keeps_what_came(folder, new_talk):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    answer = talk.ask("?")
+    store.append(answer.id, "half \ud83d", "think", "reasoning")
+    store.append(answer.id, "\ude00 way", "ing", "reasoning")
+    store.close()
+    store = Store.open(folder)
+    found = store.tree(talk.id)[answer.id]
+    assert (found.text, found.message.reasoning) == ("half 😀 way", "thinking")
+    assert found.message.reasoning_field == "reasoning"
+    assert (found.state, found.note, found.wire) == (State.INTERRUPTED, ENDED_NOTE, found.message.wire())
+    assert len(store.notices) == 1 and [hit.node for hit in store.search("half")] == [answer.id]
+    store.close()
+    store = Store.open(folder)
+    assert store.notices == []
+    store.close()
+
+
+def test_an_answer_wrongly_given_up_is_still_its_owners_to_settle(folder, store, talk, monkeypatch):
+    answer = talk.ask("?")
+    store.append(answer.id, "half", "")
+    monkeypatch.setattr("kvchat.store.messages.is_gone", lambda owner: True)
+    other = Store.open(folder)
+    assert other.tree(talk.id)[answer.id].text == "half"
+    question = store.tree(talk.id)[answer.parent]
+    store.settle(node(question, Message(Role.ASSISTANT, "half and whole"), 1.0, id=answer.id))
+    assert other.tree(talk.id)[answer.id].state is State.DONE
+    assert len(other.search("half")) == 1
+    other.close()
+
+
+def test_a_delta_tried_again_after_a_failure_is_kept_once(folder, new_talk):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    answer = talk.ask("?")
+    store.append(answer.id, "one ", "")
+    store._messages._sequence[answer.id] = 0  # as if that commit had raised, though it was kept
+    store.append(answer.id, "one two", "")
+    store.close()
+    store = Store.open(folder)
+    assert store.tree(talk.id)[answer.id].text == "one two"
+    store.close()
+
+
+def test_eight_kvchats_write_at_once(folder, new_talk, monkeypatch):
+    """They meet at an old database too: one of them upgrades it."""
+    Store.open(folder).close()
+    upgrades = [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE upgraded(x)")]
+
+    def write(say) -> None:
+        schema.MIGRATIONS[:] = upgrades
+        store = Store.open(folder)
+        talk = new_talk(store, f"by {os.getpid()}")
+        for i in range(100):
+            talk.ask(f"message {i}")
+            assert len(store.conversations()) >= 1
+        store.close()
+        say("done")
+
+    def read(say) -> None:
+        schema.MIGRATIONS[:] = upgrades
+        store = Store.open(folder)
+        seen = store.data_version()
+        changes = most = 0
+        deadline = time.monotonic() + 60
+        while most < 800 and time.monotonic() < deadline:
+            time.sleep(0.01)
+            changes += store.data_version() != seen
+            seen = store.data_version()
+            most = sum(c.turns for c in store.conversations())
+        say(f"{most} {changes > 0}")
+
+    children = [fork(write) for _ in range(8)]
+    reader = fork(read)
+    assert [child.lines() for child in children] == [["done"]] * 8
+    assert [child.wait() for child in children] == [0] * 8
+    assert (reader.lines(), reader.wait()) == (["800 True"], 0)
+    monkeypatch.setattr(schema, "MIGRATIONS", upgrades)
+    store = Store.open(folder)
+    questions = [one.text for c in store.conversations() for one in store.tree(c.id) if one.role is Role.USER]
+    assert sorted(questions) == sorted([f"message {i}" for i in range(100)] * 8)
+    assert len(list((folder / "backups").glob("*-v1.db"))) == 1
+    store.close()
+    assert integrity(folder) == "ok"
+
+
+def test_a_kvchat_killed_on_a_network_file_system_loses_nothing(folder, new_talk, monkeypatch):
+    """There a rollback journal is left behind, half of a transaction in the file."""
+    monkeypatch.setattr("kvchat.store.database.on_network", lambda path: True)
+
+    def write(say) -> None:
+        store = Store.open(folder)
+        talk = new_talk(store)
+        talk.say("hello")
+        store._db.row("PRAGMA cache_size = 2")
+        say(talk.id)
+        with store._db.write() as connection:
+            connection.execute("UPDATE conversation SET title = 'torn'")
+            connection.executemany("INSERT INTO draft VALUES (?, ?)", [(str(i), "x" * 3000) for i in range(300)])
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    child = fork(write)
+    (id,) = child.lines()
+    child.wait()
+    assert (folder / "kvchat.db-journal").stat().st_size > 0
+    store = Store.open(folder)
+    assert store.notices == [] and store.conversation(id).title == "Talk" and store.drafts() == {}
+    assert len(store.search("hello")) == 1
+    store.close()
+    assert integrity(folder) == "ok"
+
+
+def test_eight_kvchats_begin_at_once(folder, new_talk):
+    def begin(say) -> None:
+        store = Store.open(folder)
+        new_talk(store).say("hello")
+        say(" ".join(store.notices))
+        store.close()
+
+    children = [fork(begin) for _ in range(8)]
+    assert [child.lines() for child in children] == [[""]] * 8
+    assert [child.wait() for child in children] == [0] * 8
+    store = Store.open(folder)
+    assert len(store.conversations()) == 8
+    assert store._db.row("SELECT count(*) FROM node WHERE parent IS NULL") == (1,)
+    store.close()
+
+
+def test_many_threads_share_one_store(store, new_talk):
+    from concurrent.futures import ThreadPoolExecutor
+
+    def chat(number: int) -> list[str]:
+        talk = new_talk(store)
+        for i in range(10):
+            talk.say(f"{number}.{i}", "ok")
+            store.search("ok")
+        return talk.texts()
+
+    with ThreadPoolExecutor(6) as threads:
+        texts = list(threads.map(chat, range(6)))
+    assert texts == [[word for i in range(10) for word in (f"{number}.{i}", "ok")] for number in range(6)]

@@ -1,0 +1,308 @@
+"""Disks that are full, files that are locked, gone or of another version; modes; backups; upgrades."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvchat.prompt.message import Message, Role, node
+from kvchat.store import Store, StoreError, StoreUnavailable, database, locks, owner, schema
+from kvchat.store.backup import backups
+from kvchat.store.database import on_network
+
+DAY = 86_400.0
+
+needs_posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX files")
+
+
+def question_below(talk, text: str):
+    asked = node(talk.tip, Message(Role.USER, text), talk.now())
+    return asked, talk.moved(asked, turns=1)
+
+
+def test_a_full_disk_loses_nothing_and_the_same_write_works_later(store, talk):
+    talk.say("kept")
+    connection = store._db._connection
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    head = talk.record
+    asked, record = question_below(talk, "x" * 200_000)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable, match=r"kvchat\.db: its disk is full\. Free some space"):
+            store.add(record, [asked])
+        assert not connection.in_transaction
+    assert store.conversation(talk.id) == head
+    assert asked.id not in store.tree(talk.id)
+    connection.execute("PRAGMA max_page_count = 1000000")
+    store.add(record, [asked])
+    store.add(record, [asked])
+    assert talk.texts() == ["kept", "Yes.", "x" * 200_000]
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_full_disk_during_an_answer_keeps_what_came(folder, new_talk):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    answer = talk.ask("?")
+    store.append(answer.id, "kept ", "")
+    pages = store._db.row("PRAGMA page_count")[0]
+    store._db.row(f"PRAGMA max_page_count = {pages}")
+    with pytest.raises(StoreUnavailable):
+        store.append(answer.id, "y" * 100_000, "")
+    store._db.row("PRAGMA max_page_count = 1000000")
+    store.append(answer.id, "y" * 100_000 + " and more", "")
+    store.close()
+    store = Store.open(folder)
+    assert store.tree(talk.id)[answer.id].text == "kept " + "y" * 100_000 + " and more"
+    store.close()
+
+
+@needs_posix
+def test_a_file_that_may_not_grow_loses_nothing_acknowledged(folder, new_talk):
+    import resource
+
+    from forked import fork
+
+    def fill(say) -> None:
+        store = Store.open(folder)
+        talk = new_talk(store)
+        say(talk.id)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, resource.RLIM_INFINITY))
+        acknowledged = 0
+        try:
+            for i in range(1000):
+                asked, record = question_below(talk, f"{i} " + "z" * 5000)
+                store.add(record, [asked])
+                acknowledged += 1
+        except StoreUnavailable as error:
+            say(f"{acknowledged} {error.sentence}")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        store.add(record, [asked])
+        say(str(len(store.tree(talk.id)) - 1))
+        store.close()
+
+    child = fork(fill)
+    id, refused, total = child.lines()
+    assert child.wait() == 0
+    count, sentence = refused.split(" ", 1)
+    assert int(count) > 10 and str(folder / "kvchat.db") in sentence
+    assert int(total) == int(count) + 1
+    store = Store.open(folder)
+    assert len(store.tree(id)) == int(total) + 1 and store.notices == []
+    store.close()
+
+
+def test_a_locked_database_is_told_and_not_taken_for_a_damaged_one(folder, new_talk, monkeypatch):
+    monkeypatch.setattr(database, "BUSY_SECONDS", 0.05)
+    store = Store.open(folder)
+    talk = new_talk(store)
+    other = sqlite3.connect(folder / "kvchat.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreUnavailable, match=r"is locked by another program\. Close that program"):
+        talk.say("hello")
+    assert len(store.conversations()) == 1
+    other.execute("ROLLBACK")
+    store.close()
+    other.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other.execute("BEGIN EXCLUSIVE")
+    with pytest.raises(StoreUnavailable, match="is locked by another program"):
+        Store.open(folder)
+    other.close()
+    assert not (folder / "quarantine").exists()
+    store = Store.open(folder)
+    assert len(store.conversations()) == 1
+    store.close()
+
+
+def test_a_kvchat_that_keeps_writing_is_not_waited_for_for_ever(folder, store, talk, monkeypatch):
+    monkeypatch.setattr(locks, "WAIT_SECONDS", 0.05)
+    other = locks.WriteLock(folder / "kvchat.db.lock")
+    with other.held():
+        with pytest.raises(StoreUnavailable, match="Another kvchat"):
+            Store.open(folder)
+        store._db._needs_lock = True
+        with pytest.raises(StoreUnavailable, match="Another kvchat"):
+            store.set_draft(talk.id, "hello")
+    other.close()
+    store.set_draft(talk.id, "hello")
+    assert store.draft(talk.id) == "hello"
+
+
+@needs_posix
+def test_writing_to_a_database_that_was_deleted_is_refused(folder, store, talk):
+    talk.say("hello")
+    (folder / "kvchat.db").rename(folder / "elsewhere.db")
+    with pytest.raises(StoreUnavailable, match="was moved, deleted or replaced"):
+        talk.say("lost?")
+    assert len(store.conversations()) == 1
+    (folder / "elsewhere.db").rename(folder / "kvchat.db")
+    talk.tip = store.tree(talk.id)[store.conversation(talk.id).head]
+    talk.say("not lost")
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailable, match=r"file.*Check its permissions"):
+        Store.open(tmp_path / "file" / "data")
+    (tmp_path / "data" / "kvchat.db").mkdir(parents=True)
+    with pytest.raises(StoreUnavailable, match="is not a file"):
+        Store.open(tmp_path / "data")
+
+
+def test_an_error_of_the_file_system_is_told_with_its_path(store, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", "/some/where")
+
+    monkeypatch.setattr("kvchat.store.backup.copy", refuse)
+    with pytest.raises(StoreUnavailable, match="/some/where cannot be used: Read-only file system"):
+        store.backup_if_due()
+
+
+def test_a_newer_database_is_refused_and_left_as_it_is(folder):
+    Store.open(folder).close()
+    connection = sqlite3.connect(folder / "kvchat.db")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    before = (folder / "kvchat.db").read_bytes()
+    with pytest.raises(StoreError, match=r"kvchat\.db was written by a newer kvchat \(version 99"):
+        Store.open(folder)
+    assert (folder / "kvchat.db").read_bytes() == before
+    assert not (folder / "quarantine").exists()
+
+
+def test_an_upgrade_makes_a_backup_first_and_happens_whole_or_not_at_all(folder, new_talk, monkeypatch):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    talk.say("hello")
+    store.close()
+
+    def fails(db: sqlite3.Connection) -> None:
+        db.execute("CREATE TABLE half(x)")
+        db.execute("CREATE TABLE half(x)")
+
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, fails])
+    with pytest.raises(StoreError):
+        Store.open(folder)
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+    store = Store.open(folder)
+    assert store.conversation(talk.id).title == "Talk"
+    assert store._db.rows("SELECT name FROM sqlite_master WHERE name = 'half'") == []
+    store.close()
+    monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE more(x)")])
+    store = Store.open(folder)
+    assert store._db.rows("SELECT * FROM more") == [] and store.tree(talk.id)
+    store.close()
+    old = sqlite3.connect(backups(folder)[0])
+    assert old.execute("PRAGMA user_version").fetchone() == (1,)
+    assert old.execute("SELECT title FROM conversation").fetchall() == [("Talk",)]
+    old.close()
+
+
+def test_a_daily_backup_is_whole_and_seven_are_kept(folder, tmp_path, new_talk):
+    now = [1_000_000_000.0]
+    store = Store.open(folder, clock=lambda: now[0])
+    talk = new_talk(store)
+    talk.say("precious")
+    made = []
+    for _ in range(10):
+        made.append(store.backup_if_due())
+        assert store.backup_if_due() is None
+        now[0] += DAY + 1
+    assert None not in made
+    assert backups(folder) == made[:-8:-1]
+    store.close()
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "kvchat.db").write_bytes(made[-1].read_bytes())
+    restored = Store.open(again)
+    assert restored.notices == [] and [hit.conversation for hit in restored.search("precious")] == [talk.id]
+    restored.close()
+
+
+def test_a_backup_that_fails_leaves_nothing_behind(folder, store, talk, monkeypatch):
+    def broken(path: Path) -> None:
+        raise StoreError("could not be verified")
+
+    monkeypatch.setattr("kvchat.store.backup._check", broken)
+    with pytest.raises(StoreError):
+        store.backup_if_due()
+    assert list((folder / "backups").iterdir()) == []
+
+
+@needs_posix
+def test_everything_on_disk_is_private(folder, new_talk):
+    old = os.umask(0o022)
+    try:
+        store = Store.open(folder)
+        talk = new_talk(store)
+        talk.ask("?")
+        store.backup_if_due()
+        found = {path: stat.S_IMODE(path.stat().st_mode) for path in [folder, *folder.rglob("*")]}
+        names = {path.name for path in found}
+        assert names >= {"kvchat.db", "kvchat.db-wal", "kvchat.db-shm", "kvchat.db.lock", "backups"}
+        store.close()
+        (folder / "kvchat.db").write_bytes(b"damaged" * 1000)
+        (folder / "kvchat.db").chmod(0o644)
+        Store.open(folder).close()
+        found |= {path: stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+    finally:
+        os.umask(old)
+    there = {path: mode for path, mode in found.items() if path.exists()}
+    assert there == {path: 0o700 if path.is_dir() else 0o600 for path in there}
+
+
+def test_a_network_file_system_is_recognised(tmp_path):
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/x / ext4 rw 0 0\nserver:/home {tmp_path}/my\\040home nfs4 rw 0 0\n"
+                      f"tmpfs {tmp_path}/my\\040home/local tmpfs rw 0 0\n")
+    assert on_network(tmp_path / "my home" / "data", mounts)
+    assert not on_network(tmp_path / "my home" / "local" / "data", mounts)
+    assert not on_network(tmp_path / "my homestead", mounts)
+    assert not on_network(tmp_path / "my home", tmp_path / "none")
+
+
+def test_a_database_on_a_network_file_system_works_without_a_log(folder, new_talk, monkeypatch):
+    Store.open(folder).close()
+    monkeypatch.setattr(database, "on_network", lambda path: True)
+    store = Store.open(folder)
+    assert store._db.row("PRAGMA journal_mode") == ("delete",)
+    new_talk(store).say("hello")
+    assert not (folder / "kvchat.db-wal").exists()
+    store.close()
+
+
+@pytest.mark.parametrize(("version", "fixed"), [
+    ((3, 40, 1), False), ((3, 44, 5), False), ((3, 44, 6), True), ((3, 45, 0), False), ((3, 50, 6), False),
+    ((3, 50, 7), True), ((3, 51, 2), False), ((3, 51, 3), True), ((3, 52, 0), True), ((4, 0, 0), True)])
+def test_only_a_sqlite_with_the_fix_writes_without_a_lock(version, fixed):
+    assert locks.has_wal_reset_fix(version) is fixed
+
+
+def test_an_old_sqlite_is_refused(monkeypatch):
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 36, 0))
+    with pytest.raises(StoreError, match=r"needs SQLite 3\.37 or newer"):
+        Store.open(None)
+
+
+@needs_posix
+def test_an_owner_is_gone_when_its_process_is(folder):
+    from forked import fork
+
+    child = fork(lambda say: say(owner.claim()))
+    (theirs,) = child.lines()
+    child.wait()
+    mine = owner.claim()
+    pid, started, mark = mine.split(":")
+    assert owner.is_gone(theirs)
+    assert not owner.is_gone(mine)
+    assert owner.is_gone(f"{pid}:{started}1:{mark}")  # the number went to another process
+    assert not owner.is_gone(f"{os.getppid()}::{mark}")  # alive, its start unknown
+    assert owner.is_gone(None) and owner.is_gone("") and owner.is_gone("x:y:z") and owner.is_gone(f"{2**70}:1:x")
+    owner.release(mine)
+    assert owner.is_gone(mine)

@@ -1,0 +1,210 @@
+"""Search: any text is a query, the newest comes first, and every hit can be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import new_id
+from kvchat.store import Store, database, index, opening
+from kvchat.store.query import SNIPPET, parsed
+
+NASTY = ["C++", "don't OR", "x:y", '"', '"unbalanced', "NEAR(a b)", "a AND", "NOT", "OR OR", "*", "col:*", "-minus",
+         "^x", "{}", "()", "'; DROP TABLE node; --", "a\x00b", "\ud83d", "%_%", "\\", "   ", "日" * 500, "🎉",
+         "a" * 5000, "x " * 3000, "é\u0301\u0301", "search MATCH 'x'", "\u202e", "==>", "\n\t"]
+
+
+@pytest.fixture(params=["fts5", "like"])
+def store(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
+    """A store with the full-text index, and one on a SQLite without it."""
+    if request.param == "like":
+        monkeypatch.setattr(database, "has_fts", lambda connection: False)
+        monkeypatch.setattr(opening, "has_fts", lambda connection: False)
+    opened = Store.open(folder)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def indexed_talk(folder: Path, new_talk: type) -> Iterator[object]:
+    """A conversation in a store with the full-text index."""
+    opened = Store.open(folder)
+    if not opened._db.fts:
+        pytest.skip("this SQLite has no FTS5")
+    yield new_talk(opened)
+    opened.close()
+
+
+def found(store: Store, query: str, **options: object) -> list[str]:
+    """The snippets of the hits, without the marks."""
+    return [hit.snippet.replace("\x02", "").replace("\x03", "") for hit in store.search(query, **options)]
+
+
+@pytest.mark.parametrize("query", NASTY, ids=range(len(NASTY)))
+def test_any_text_is_a_query(store, talk, query):
+    talk.say("plain words", "plain answer")
+    for ranked in (False, True):
+        for where in (None, talk.id):
+            store.search(query, ranked=ranked, conversation=where)
+
+
+@pytest.mark.parametrize(("text", "query"), [
+    ("I love C++ templates", "C++"), ("you don't say", "don't"), ("a ratio of x:y here", "x:y"),
+    ("run it => now", "=>"), ("party 🎉 time", "🎉"), ("100% sure", "100%"), ("back\\slash", "back\\slash"),
+    ("snake_case_name", "snake_case"), ("漢字を検索する", "検索"), ("漢字を検索する", "漢字"),
+    ("漢字を検索する", "する"),
+    ("漢字を検索する", "索"), ("中文Python教程", "教程"), ("中文Python教程", "python"),
+    ("中文Python教程", "文Py"),
+    ("한국어로 검색", "국어"), ("before\x00after", "before"), ("line one\nline two", "two one"),
+])
+def test_a_word_is_found_as_it_is_typed(store, talk, text, query):
+    talk.say("something else", "nothing")
+    talk.say(text, "nothing")
+    hits = store.search(query)
+    assert [hit.node for hit in hits] == [store.tree(talk.id).path(talk.tip.id)[-2].id]
+    assert store.search(query, conversation=talk.id, ranked=True) == hits
+    assert "\x02" in hits[0].snippet and "\n" not in hits[0].snippet
+
+
+def test_cpp_is_not_every_word_with_c(store, talk):
+    talk.say("a cat and a C compiler", "carrots")
+    assert store.search("C++") == []
+
+
+def test_a_word_without_letters_is_not_everything(store, talk):
+    talk.say("percent", "underscore")
+    assert store.search("%") == [] and store.search("_") == []
+
+
+@pytest.mark.parametrize(("query", "hits"), [
+    ("quic", 1), ("quick", 1), ("brown quic", 1), ("quic brown", 0), ("quic ", 0), ('"quick brown"', 1),
+    ('"brown quick"', 0), ("QUICK FOX", 1), ("fox cow", 0)])
+def test_only_the_last_word_may_be_unfinished(indexed_talk, query, hits):
+    indexed_talk.say("the quick brown fox", "answer")
+    assert len(indexed_talk.store.search(query)) == hits
+
+
+def test_accents_and_case_do_not_matter(indexed_talk):
+    indexed_talk.say("Ein RÉSUMÉ im Café", "re\u0301sume\u0301 decomposed")
+    assert [hit.snippet for hit in indexed_talk.store.search("resume")] == [
+        "\x02re\u0301sume\u0301\x03 decomposed", "Ein \x02RÉSUMÉ\x03 im Café"]
+    assert [hit.snippet for hit in indexed_talk.store.search("cafe")] == ["Ein RÉSUMÉ im \x02Café\x03"]
+
+
+def test_the_newest_message_comes_first(store, talk):
+    for word in ("one", "two", "three"):
+        talk.say(f"apple {word}", "nothing")
+    assert found(store, "apple") == ["apple three", "apple two", "apple one"]
+    assert found(store, "apple", limit=2) == ["apple three", "apple two"]
+    assert store.search("apple", limit=0) == []
+
+
+def test_ranked_puts_the_best_match_first(indexed_talk):
+    indexed_talk.say("pear pear pear", "nothing")
+    indexed_talk.say("a pear among a great many other words that say nothing about it at all", "nothing")
+    assert found(indexed_talk.store, "pear")[0].startswith("a pear")
+    assert found(indexed_talk.store, "pear", ranked=True)[0] == "pear pear pear"
+
+
+def test_a_title_is_found(store, new_talk):
+    talk = new_talk(store, "Grocery Planning Été")
+    talk.say("milk", "eggs")
+    for query in ("plann", "grocery été"):
+        (hit,) = store.search(query)
+        assert (hit.conversation, hit.node, hit.role) == (talk.id, talk.tip.id, "title")
+        assert hit.title == "Grocery Planning Été"
+        assert "\x02" in hit.snippet
+    assert store.search("planning", conversation=talk.id) == []
+
+
+def test_the_trash_is_not_searched(store, talk):
+    talk.say("needle", "hay")
+    store.update(replace(talk.record, trashed=1.0, title="needle"))
+    assert store.search("needle") == []
+    store.update(replace(talk.record, trashed=None))
+    assert len(store.search("needle")) == 1
+
+
+def test_shared_words_are_found_through_a_fork_when_the_origin_is_in_the_trash(store, talk):
+    middle = talk.say("needle", "hay")
+    root = store.tree(talk.id).path(middle.id)[0]
+    fork = store.create(Conversation(new_id(), middle.id, 1.0, 1.0, title="Fork", turns=1), root)
+    assert [hit.conversation for hit in store.search("needle")] == [talk.id]
+    assert [hit.conversation for hit in store.search("needle", conversation=fork.id)] == [fork.id]
+    store.update(replace(talk.record, trashed=1.0))
+    assert [(hit.conversation, hit.title) for hit in store.search("needle")] == [(fork.id, "Fork")]
+
+
+def test_pasted_text_is_found(store, talk):
+    talk.say("look", "ok", (ContextBlock("time", "2026-01-01T00:00:00+00:00", "Thursday noon"),
+                            ContextBlock("paste", "log.txt", "Traceback: zebra failed")))
+    (hit,) = store.search("zebra")
+    assert "\x02zebra\x03" in hit.snippet
+
+
+def test_a_time_stamp_is_not_found(indexed_talk):
+    indexed_talk.say("look", "ok", (ContextBlock("time", "2026-01-01T00:00:00+00:00", "Thursday noon"),))
+    assert indexed_talk.store.search("Thursday") == []
+
+
+def test_a_streaming_answer_is_found_once_it_is_settled(store, talk):
+    answer = talk.ask("question")
+    store.append(answer.id, "walrus", "")
+    assert store.search("walrus") == []
+    talk.tip = store.tree(talk.id)[answer.parent]
+    talk.say("next", "walrus")
+    assert len(store.search("walrus")) == 1
+
+
+def test_a_snippet_is_one_short_line_around_the_match(store, talk):
+    talk.say("start " + "filler " * 100 + "the NEEDLE\nis\there " + "more " * 100 + "\x02fake\x03", "ok")
+    (hit,) = store.search("needle")
+    assert "the \x02NEEDLE\x03 is here" in hit.snippet
+    assert hit.snippet.startswith("…") and hit.snippet.endswith("…") and len(hit.snippet) <= SNIPPET + 10
+    assert hit.snippet.count("\x02") == 1
+
+
+def test_a_long_query_stays_within_bounds():
+    assert len(parsed("word " * 5000).words) == 32
+
+
+def test_the_index_is_made_anew_after_a_time_without_it(folder, new_talk, monkeypatch):
+    store = Store.open(folder)
+    new_talk(store).say("first apple", "nothing")
+    store.close()
+    with monkeypatch.context() as without:
+        without.setattr(database, "has_fts", lambda connection: False)
+        without.setattr(opening, "has_fts", lambda connection: False)
+        store = Store.open(folder)
+        new_talk(store).say("second apple", "nothing")
+        assert found(store, "apple") == ["second apple", "first apple"]
+        store.close()
+    store = Store.open(folder)
+    assert found(store, "apple") == ["second apple", "first apple"]
+    store.close()
+
+
+def test_an_outdated_index_is_made_anew(folder, new_talk, monkeypatch):
+    store = Store.open(folder)
+    new_talk(store).say("apple", "nothing")
+    store.close()
+    monkeypatch.setattr(index, "VERSION", "next")
+    monkeypatch.setattr(index, "indexed", lambda text: text.replace("apple", "pear"))
+    store = Store.open(folder)
+    assert len(store.search("pear")) == 1
+    store.close()
+
+
+def test_a_damaged_index_does_not_stop_a_search(indexed_talk):
+    indexed_talk.say("apple", "nothing")
+    with indexed_talk.store._db.write() as connection:
+        connection.execute("DELETE FROM search_data")
+    indexed_talk.store.close()
+    store = Store.open(indexed_talk.store._db.path.parent)
+    assert found(store, "apple") == ["apple"]
+    store.close()

@@ -1,0 +1,181 @@
+"""The conversations: their list, their heads, their trees, and what is cleared away with them.
+
+The rule: a message is removed only when no conversation that is left, the trash included, needs it.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Node
+from kvchat.prompt.tree import Tree
+from kvchat.store import index
+from kvchat.store.database import Database
+from kvchat.store.errors import UnknownConversation
+from kvchat.store.rows import (
+    CONVERSATION_FIELDS,
+    NODE_FIELDS,
+    columns,
+    conversation_row,
+    conversations_of,
+    node_of,
+    nodes_of,
+    row_of,
+    to_json,
+)
+
+_LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
+_PUT = (
+    f"INSERT INTO conversation({columns(CONVERSATION_FIELDS)}) VALUES ({', '.join('?' * len(CONVERSATION_FIELDS))})"
+    " ON CONFLICT(id) DO UPDATE SET "
+    + ", ".join(f"{name} = excluded.{name}" for name in CONVERSATION_FIELDS if name not in ("id", "created"))
+)
+_ADD_NODE = (
+    f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
+    f" VALUES ({', '.join('?' * (len(NODE_FIELDS) + 2))}) ON CONFLICT(id) DO NOTHING"
+)
+_ANCESTORS = f"""
+    WITH RECURSIVE up(id) AS (
+        SELECT value FROM json_each(?)
+        UNION SELECT node.parent FROM up JOIN node ON node.id = up.id WHERE node.parent IS NOT NULL)
+    SELECT {columns(NODE_FIELDS, 'node')} FROM up JOIN node ON node.id = up.id"""
+
+MEMBERS = """
+    WITH RECURSIVE member(id, parent) AS (
+        SELECT id, parent FROM node WHERE conversation = :conversation
+        UNION SELECT node.id, node.parent FROM conversation JOIN node ON node.id = head
+            WHERE conversation.id = :conversation
+        UNION SELECT node.id, node.parent FROM member JOIN node ON node.id = member.parent)"""
+"""The messages of a conversation, as `tree` holds them, for a statement that uses the table `member`."""
+
+
+class Conversations:
+    """Reads and writes of conversations. System messages seen here are remembered, so that a conversation that
+    another kvchat cleared away as empty can still be begun."""
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._roots: dict[str, Node] = {}
+
+    def all(self, trashed: bool) -> list[Conversation]:
+        """Newest first."""
+        where = "trashed IS NOT NULL" if trashed else "trashed IS NULL"
+        return conversations_of(self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC"))
+
+    def one(self, id: str) -> Conversation:
+        """The conversation with this id, or the only one whose id begins with it. Raises UnknownConversation."""
+        row = self._db.row(f"{_LIST} WHERE id = ?", (id,))
+        if row is None:
+            row = self._by_prefix(id.strip().lower())
+        return conversations_of([row])[0]
+
+    def _by_prefix(self, id: str) -> Sequence[object]:
+        if not re.fullmatch("[0-9a-f]{4,32}", id):
+            raise UnknownConversation(f"{id[:40]!r} is not a conversation's id: give at least its first 4 hexadecimal "
+                                      "digits.")
+        found = self._db.rows(f"{_LIST} WHERE id >= ? AND id < ? LIMIT 2", (id, id + "g"))
+        if len(found) == 1:
+            return found[0]  # type: ignore[no-any-return]
+        if found:
+            raise UnknownConversation(f"More than one conversation's id begins with {id}: give more digits.")
+        raise UnknownConversation(f"There is no conversation {id}.")
+
+    def create(self, conversation: Conversation, system: Node) -> Conversation:
+        """Store a new conversation above `system`, or above the system message that has the same bytes already.
+        A head elsewhere in the store (a fork) is kept."""
+        with self._db.write(durable=True) as connection:
+            root = self._shared_root(connection, system)
+            if conversation.head is None or conversation.head == system.id:
+                conversation = replace(conversation, head=root.id)
+            connection.execute(_PUT, conversation_row(conversation))
+        self._remember(root)
+        return conversation
+
+    def _shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
+        row = connection.execute(
+            f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = :id OR (parent IS NULL AND digest = :digest"
+            " AND wire = :wire) ORDER BY id = :id DESC, seq LIMIT 1",
+            {"id": system.id, "digest": system.digest, "wire": system.wire}).fetchone()
+        if row:
+            return node_of(row)
+        connection.execute(_ADD_NODE, (*row_of(system), None, None))
+        return system
+
+    def put(self, connection: sqlite3.Connection, conversation: Conversation) -> None:
+        """Store the conversation's row inside a transaction, with its system message if that was cleared away."""
+        self.keep_root(connection, conversation.head)
+        connection.execute(_PUT, conversation_row(conversation))
+
+    def keep_root(self, connection: sqlite3.Connection, id: str | None) -> None:
+        root = self._roots.get(id or "")
+        if root:
+            connection.execute(_ADD_NODE, (*row_of(root), None, None))
+
+    def update(self, conversation: Conversation) -> None:
+        with self._db.write() as connection:
+            self.put(connection, conversation)
+
+    def tree(self, id: str) -> Tree:
+        """What was said in the conversation, with everything above it."""
+        with self._db.reading():
+            known = self._db.row("SELECT head FROM conversation WHERE id = ?", (id,))
+            if known is None:
+                raise UnknownConversation(f"There is no conversation {id}.")
+            own = self._db.rows(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE conversation = ? ORDER BY seq", (id,))
+            here = {row[0] for row in own}
+            above = {row[1] for row in own if row[1] is not None} | ({known[0]} - {None})
+            shared = self._db.rows(_ANCESTORS, (to_json(sorted(above - here)),)) if above - here else []
+        nodes = nodes_of([row for row in shared if row[0] not in here] + own)
+        self._remember(*(node for node in nodes if node.parent is None))
+        return Tree(nodes)
+
+    def sent_texts(self, id: str) -> list[str]:
+        rows = self._db.rows(f"{MEMBERS} SELECT text FROM member JOIN node ON node.id = member.id"
+                             " WHERE role = 'user' ORDER BY created DESC, seq DESC", {"conversation": id})
+        return list(dict.fromkeys(row[0] for row in rows))
+
+    def _remember(self, *roots: Node) -> None:
+        self._roots.update((root.id, root) for root in roots)
+
+    def purge_empty(self, keep: str | None) -> None:
+        """Remove conversations without a question and without a draft, but for `keep`."""
+        self._purge("turns = 0 AND id IS NOT ? AND trashed IS NULL"
+                    " AND coalesce((SELECT role FROM node WHERE id = head), 'system') = 'system'"
+                    " AND id NOT IN (SELECT conversation FROM draft)"
+                    " AND NOT EXISTS (SELECT 1 FROM node WHERE node.conversation = conversation.id AND role = 'user')",
+                    keep)
+
+    def purge_trash(self, older_than: float) -> None:
+        """Remove for good what was put into the trash before `older_than` (seconds since the epoch)."""
+        self._purge("trashed < ?", older_than)
+
+    def _purge(self, condition: str, value: object) -> None:
+        if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
+            return
+        with self._db.write(durable=True) as connection:
+            connection.execute(
+                f"DELETE FROM draft WHERE conversation IN (SELECT id FROM conversation WHERE {condition})", (value,))
+            connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
+            collect(connection, self._db.fts)
+
+
+def collect(connection: sqlite3.Connection, fts: bool) -> None:
+    """Remove the shared nodes that no head and no conversation's message needs. The caller holds the transaction."""
+    shared: dict[str, str | None] = dict(
+        connection.execute("SELECT id, parent FROM node WHERE conversation IS NULL").fetchall())
+    needed: set[str] = set()
+    for (id,) in connection.execute(
+        """SELECT id FROM node WHERE conversation IS NULL AND (
+               EXISTS (SELECT 1 FROM conversation WHERE head = node.id)
+               OR EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id AND child.conversation NOT NULL))"""):
+        step: str | None = id
+        while step is not None and step in shared and step not in needed:
+            needed.add(step)
+            step = shared[step]
+    for id in shared.keys() - needed:
+        index.remove(connection, fts, id)
+        connection.execute("DELETE FROM node WHERE id = ?", (id,))

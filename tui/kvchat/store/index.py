@@ -1,0 +1,70 @@
+"""The full-text index over messages, kept in step with them inside their own transactions.
+
+The rule: it is derived. When it is missing, outdated or was skipped, it is made anew from the messages.
+
+The index keeps no copy of the text (a contentless FTS5 table), so a removal hands in the text once more.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from kvchat.prompt.context import TIME
+from kvchat.store.query import indexed
+from kvchat.store.rows import blocks_of
+
+VERSION = "1"
+"""Raised when `query.indexed` or the table changes; the index is then made anew."""
+STATE = "store.index"
+"""The key of the setting that holds the version of the index; empty while messages may be missing from it."""
+
+_TEXT = "SELECT seq, role, text, blocks FROM node WHERE id = ? AND state != 'streaming'"
+
+
+def searchable(role: str, text: str, blocks: str | None) -> str | None:
+    """What a search finds of a message: its text and what was pasted or quoted in front of it. None: nothing."""
+    if role not in ("user", "assistant"):
+        return None
+    quoted = [block.text for block in blocks_of(blocks) if block.kind != TIME] if blocks else []
+    return "\n".join([text, *quoted])
+
+
+def _document(row: Any) -> tuple[int, str] | None:
+    text = searchable(*row[1:]) if row else None
+    return (row[0], indexed(text)) if text else None
+
+
+def put(connection: sqlite3.Connection, fts: bool, id: str) -> None:
+    """Index a settled message that is not indexed yet."""
+    if fts and (found := _document(connection.execute(_TEXT, (id,)).fetchone())):
+        connection.execute("INSERT INTO search(rowid, text) VALUES (?, ?)", found)
+
+
+def remove(connection: sqlite3.Connection, fts: bool, id: str) -> None:
+    """Take a settled message out of the index, before it is changed or deleted."""
+    if fts and (found := _document(connection.execute(_TEXT, (id,)).fetchone())):
+        connection.execute("INSERT INTO search(search, rowid, text) VALUES ('delete', ?, ?)", found)
+
+
+def ensure(connection: sqlite3.Connection, fts: bool) -> None:
+    """Make the index if it is not there or not whole. The caller holds the transaction."""
+    state = connection.execute("SELECT value FROM setting WHERE key = ?", (STATE,)).fetchone()
+    if not fts:
+        connection.execute("UPDATE setting SET value = '' WHERE key = ?", (STATE,))
+        return
+    if state and state[0] == VERSION:
+        return
+    connection.execute("DROP TABLE IF EXISTS search")
+    connection.execute(
+        "CREATE VIRTUAL TABLE search USING fts5(text, content = '', tokenize = 'unicode61 remove_diacritics 2')")
+    rows = connection.execute("SELECT seq, role, text, blocks FROM node WHERE state != 'streaming' ORDER BY seq")
+    connection.executemany("INSERT INTO search(rowid, text) VALUES (?, ?)", filter(None, map(_document, rows)))
+    connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT(key) DO UPDATE SET value = excluded.value",
+                       (STATE, VERSION))
+
+
+def is_due(connection: sqlite3.Connection, fts: bool) -> bool:
+    """Whether `ensure` has work to do."""
+    state = connection.execute("SELECT value FROM setting WHERE key = ?", (STATE,)).fetchone()
+    return (not state or state[0] != VERSION) if fts else bool(state and state[0])

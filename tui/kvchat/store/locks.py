@@ -1,0 +1,119 @@
+"""Locks of the operating system between kvchat processes: one around writes, one that says "in use".
+
+The rule: a lock never waits for ever, and where the file system knows no locks kvchat goes on without them.
+
+The write lock is needed because SQLite before 3.51.3 can, very rarely, damage a WAL database that two processes
+write: its checkpoint and a commit that resets the log must not overlap.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from kvchat.store.errors import StoreUnavailable
+
+WAIT_SECONDS = 30.0
+"""How long to wait for another kvchat to finish a write."""
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try(fd: int) -> bool:
+        try:
+            os.lseek(fd, 0, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+    def _unlock(fd: int) -> None:
+        os.lseek(fd, 0, os.SEEK_SET)
+        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
+else:
+    import fcntl
+
+    def _try(fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # no locks on this file system
+        return True
+
+    def _unlock(fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_UN)
+        except OSError:
+            pass
+
+
+def has_wal_reset_fix(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
+    """Whether this SQLite may write one WAL database from two processes without a lock of ours."""
+    return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
+
+
+class WriteLock:
+    """The lock file beside the database. Held by one process at a time; threads are kept apart by the caller."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        self._depth = 0
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock. Raises StoreUnavailable when another process keeps it for WAIT_SECONDS."""
+        if self._depth == 0:
+            self._acquire()
+        self._depth += 1
+        try:
+            yield
+        finally:
+            self._depth -= 1
+            if self._depth == 0:
+                _unlock(self._fd)
+
+    def _acquire(self) -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        pause = 0.0005
+        while not _try(self._fd):
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(f"Another kvchat has been writing for {WAIT_SECONDS:.0f} seconds "
+                                       f"({self._path} is locked). Close it, or wait until it is done.")
+            time.sleep(pause * (0.5 + random.random()))
+            pause = min(pause * 1.5, 0.02)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+class FolderInUse:
+    """Says to other kvchats that this folder's database is open, by a shared lock on the folder itself."""
+
+    def __init__(self, folder: Path) -> None:
+        self._fd = None if sys.platform == "win32" else os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+
+    def alone(self) -> bool:
+        """Whether no other process has the database open. Stays so while the write lock is held."""
+        return self._fd is None or _try(self._fd)
+
+    def share(self) -> None:
+        """Join those who have it open."""
+        if sys.platform != "win32" and self._fd is not None:
+            try:
+                fcntl.flock(self._fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except OSError:
+                pass
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None

@@ -1,0 +1,147 @@
+"""Messages: added, streamed, settled; the evidence of what was sent for them; what an ended kvchat left streaming.
+
+The rule: a node's bytes are written once when it is settled. Until then its text is a row per delta beside it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Node, State, settled
+from kvchat.prompt.wire import whole_characters
+from kvchat.store import index
+from kvchat.store.conversations import Conversations
+from kvchat.store.database import Database
+from kvchat.store.owner import is_gone
+from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
+
+ENDED_NOTE = "kvchat ended while this answer streamed."
+
+_ADD = (
+    f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
+    f" VALUES ({', '.join('?' * (len(NODE_FIELDS) + 2))}) ON CONFLICT(id) DO NOTHING"
+)
+_FINAL = tuple(name for name in NODE_FIELDS if name not in ("id", "parent", "role", "created"))
+# An answer that another kvchat believed abandoned is still its owner's to settle while nothing stands on it.
+_OPEN = """(state = 'streaming' OR (state = 'interrupted' AND owner IS NOT NULL
+            AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)))"""
+_SETTLE = f"UPDATE node SET {', '.join(f'{name} = ?' for name in _FINAL)}, owner = ? WHERE id = ?"
+
+
+class Messages:
+    def __init__(self, db: Database, conversations: Conversations) -> None:
+        self._db = db
+        self._conversations = conversations
+        self._sequence: dict[str, int] = {}
+
+    def add(self, conversation: Conversation, nodes: Sequence[Node]) -> None:
+        with self._db.write(durable=True) as connection:
+            for node in nodes:
+                self._conversations.keep_root(connection, node.parent)
+                self._insert(connection, node, conversation.id)
+            self._conversations.put(connection, conversation)
+
+    def _insert(self, connection: sqlite3.Connection, node: Node, conversation: str | None) -> None:
+        owner = self._db.owner if node.state is State.STREAMING else None
+        added = connection.execute(_ADD, (*row_of(node), conversation, owner)).rowcount
+        if added:
+            index.put(connection, self._db.fts, node.id)
+
+    def append(self, node: str, text: str, reasoning: str, reasoning_field: str) -> None:
+        # A failed commit may have been kept: the same number again replaces it by the retry, which holds its text.
+        number = self._sequence.get(node, 0)
+        with self._db.write() as connection:
+            connection.execute(
+                "INSERT INTO delta SELECT id, ?, ?, ?, ? FROM node WHERE id = ? AND state = 'streaming'"
+                " ON CONFLICT(node, seq) DO UPDATE SET text = excluded.text, reasoning = excluded.reasoning",
+                (number, _delta(text), _delta(reasoning), whole_characters(reasoning_field), node))
+        self._sequence[node] = number + 1
+
+    def settle(self, node: Node, conversation: Conversation | None) -> None:
+        with self._db.write(durable=True) as connection:
+            self._settle(connection, node, conversation.id if conversation else None, owner=None)
+            if conversation:
+                self._conversations.put(connection, conversation)
+        self._sequence.pop(node.id, None)
+
+    def _settle(self, connection: sqlite3.Connection, node: Node, conversation: str | None, owner: str | None) -> None:
+        found = connection.execute(f"SELECT {_OPEN} FROM node WHERE id = ?", (node.id,)).fetchone()
+        if found is None:
+            self._insert(connection, node, conversation)
+        elif found[0]:
+            index.remove(connection, self._db.fts, node.id)
+            final = dict(zip(NODE_FIELDS, row_of(node), strict=True))
+            connection.execute(_SETTLE, (*(final[name] for name in _FINAL), owner, node.id))
+            connection.execute("DELETE FROM delta WHERE node = ?", (node.id,))
+            index.put(connection, self._db.fts, node.id)
+
+    def drop(self, node: str) -> None:
+        with self._db.write(durable=True) as connection:
+            found = connection.execute(
+                """SELECT parent FROM node WHERE id = ? AND role = 'assistant' AND text = ''
+                   AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)""", (node,)).fetchone()
+            if found:
+                connection.execute("UPDATE conversation SET head = ? WHERE head = ?", (found[0], node))
+                connection.execute("DELETE FROM node WHERE id = ?", (node,))
+        self._sequence.pop(node, None)
+
+    def recover(self) -> int:
+        """Settle the answers whose kvchat ended while they streamed; how many there were."""
+        abandoned = "SELECT id, owner FROM node WHERE state = 'streaming' AND parent IS NOT NULL"
+        if not any(is_gone(owner) for _, owner in self._db.rows(abandoned)):
+            return 0
+        count = 0
+        with self._db.write(durable=True) as connection:
+            for id, owner in connection.execute(abandoned).fetchall():
+                if is_gone(owner):
+                    final = self._interrupted(connection, id)
+                    self._settle(connection, final, None, owner)
+                    count += 1
+        return count
+
+    def _interrupted(self, connection: sqlite3.Connection, id: str) -> Node:
+        def load(id: str) -> Node:
+            sql = f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = ?"
+            return node_of(connection.execute(sql, (id,)).fetchone())
+
+        streaming = load(id)
+        deltas = connection.execute(
+            "SELECT text, reasoning, reasoning_field FROM delta WHERE node = ? ORDER BY seq", (id,)).fetchall()
+        text = streaming.text + _joined(row[0] for row in deltas)
+        reasoning = streaming.message.reasoning + _joined(row[1] for row in deltas)
+        field = next((row[2] for row in deltas if row[1]), streaming.message.reasoning_field)
+        return settled(streaming, load(streaming.parent or ""), text, reasoning, State.INTERRUPTED,
+                       reasoning_field=field, note=ENDED_NOTE)
+
+    def record_request(self, node: str, body_sha256: str, server: str, kind: str, build: str, model: str) -> None:
+        with self._db.write() as connection:
+            connection.execute(
+                "INSERT INTO request SELECT id, ?, ?, ?, ?, ? FROM node WHERE id = ? ON CONFLICT(node) DO UPDATE SET"
+                " body_sha256 = excluded.body_sha256, server = excluded.server, kind = excluded.kind,"
+                " build = excluded.build, model = excluded.model",
+                (body_sha256, *map(whole_characters, (server, kind, build, model)), node))
+
+    def figures(self, since: float) -> list[TurnFigures]:
+        rows = self._db.rows(
+            "SELECT figures FROM node WHERE figures IS NOT NULL AND created >= ? ORDER BY created", (since,))
+        return [found for found in figures_of(row[0] for row in rows) if found]
+
+    def speed_samples(self, server: str, model: str, limit: int) -> list[TurnFigures]:
+        rows = self._db.rows(
+            """SELECT figures FROM request JOIN node ON node.id = request.node
+               WHERE request.server = ? AND request.model = ? AND figures IS NOT NULL
+               ORDER BY node.created DESC LIMIT ?""", (server, model, limit))
+        return [found for found in figures_of(row[0] for row in rows) if found]
+
+
+
+def _delta(text: str) -> bytes:
+    """Bytes, because a delta may end between the two halves of a surrogate pair."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _joined(deltas: Iterable[bytes]) -> str:
+    return b"".join(deltas).decode("utf-8", "surrogatepass")

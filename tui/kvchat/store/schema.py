@@ -1,0 +1,98 @@
+"""The shape of the database, and how an older one becomes it.
+
+The rule: a change of the shape is one more numbered function at the end of MIGRATIONS; those before it never change.
+
+No two tables have rows of the same shape: `salvage` tells them apart by it when the schema itself is lost.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+
+APPLICATION_ID = 0x6B766368
+"""`kvch`: marks a SQLite file as kvchat's."""
+
+TABLES = frozenset({"conversation", "node", "delta", "request", "draft", "prompt", "setting"})
+
+
+def _first(db: sqlite3.Connection) -> None:
+    """Conversations are heads in a tree of immutable nodes. `node.conversation` is the conversation a message was
+    made in, NULL for what is shared: system messages, and ancestors of a fork whose origin is gone."""
+    for statement in (
+        """CREATE TABLE conversation(
+            seq INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            head TEXT REFERENCES node(id) DEFERRABLE INITIALLY DEFERRED,
+            created REAL NOT NULL,
+            updated REAL NOT NULL,
+            title TEXT NOT NULL,
+            turns INTEGER NOT NULL,
+            model TEXT NOT NULL,
+            parameters TEXT,
+            template_options TEXT,
+            forked_from TEXT,
+            unread INTEGER NOT NULL,
+            trashed REAL,
+            context_used INTEGER)""",
+        "CREATE INDEX conversation_updated ON conversation(updated)",
+        "CREATE INDEX conversation_head ON conversation(head)",
+        """CREATE TABLE node(
+            seq INTEGER PRIMARY KEY AUTOINCREMENT,
+            id TEXT NOT NULL UNIQUE,
+            conversation TEXT REFERENCES conversation(id) ON DELETE SET NULL DEFERRABLE INITIALLY DEFERRED,
+            parent TEXT REFERENCES node(id) DEFERRABLE INITIALLY DEFERRED,
+            role TEXT NOT NULL,
+            text TEXT NOT NULL,
+            blocks TEXT,
+            reasoning TEXT NOT NULL,
+            reasoning_field TEXT NOT NULL,
+            wire BLOB NOT NULL,
+            digest BLOB NOT NULL,
+            created REAL NOT NULL,
+            state TEXT NOT NULL,
+            model TEXT NOT NULL,
+            figures TEXT,
+            note TEXT NOT NULL,
+            owner TEXT)""",
+        "CREATE INDEX node_conversation ON node(conversation)",
+        "CREATE INDEX node_parent ON node(parent)",
+        "CREATE INDEX node_root ON node(digest) WHERE parent IS NULL",
+        "CREATE INDEX node_streaming ON node(owner) WHERE state = 'streaming'",
+        "CREATE INDEX node_figures ON node(created) WHERE figures IS NOT NULL",
+        """CREATE TABLE delta(
+            node TEXT NOT NULL REFERENCES node(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+            seq INTEGER NOT NULL,
+            text BLOB NOT NULL,
+            reasoning BLOB NOT NULL,
+            reasoning_field TEXT NOT NULL,
+            PRIMARY KEY(node, seq)) WITHOUT ROWID""",
+        """CREATE TABLE request(
+            node TEXT PRIMARY KEY REFERENCES node(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+            body_sha256 TEXT NOT NULL,
+            server TEXT NOT NULL,
+            kind TEXT NOT NULL,
+            build TEXT NOT NULL,
+            model TEXT NOT NULL) WITHOUT ROWID""",
+        "CREATE INDEX request_server ON request(server, model)",
+        "CREATE TABLE draft(conversation TEXT PRIMARY KEY, text TEXT NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE prompt(name TEXT PRIMARY KEY, text TEXT NOT NULL, saved REAL NOT NULL) WITHOUT ROWID",
+        "CREATE TABLE setting(key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    ):
+        db.execute(statement)
+
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first]
+"""MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
+
+
+def version_of(db: sqlite3.Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring the database to the newest version. The caller holds the transaction."""
+    for step in MIGRATIONS[version_of(db):]:
+        step(db)
+    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")

@@ -1,0 +1,178 @@
+"""The store: conversations, their messages and what belongs to them, in one SQLite file.
+
+The rule: `create`, `add` and `settle` return when what they store would survive a power cut; that is the
+acknowledgement. A write that failed can be tried again with the same values. Every method may raise StoreError.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit
+from kvchat.prompt.message import Node
+from kvchat.prompt.tree import Tree
+from kvchat.store import backup, opening
+from kvchat.store.conversations import Conversations
+from kvchat.store.database import Database
+from kvchat.store.library import Library
+from kvchat.store.messages import Messages
+from kvchat.store.search import Search
+
+
+class Store:
+    """One open database. Its methods can be called from any thread; they take turns."""
+
+    def __init__(self, db: Database, notices: list[str], clock: Callable[[], float]) -> None:
+        self.notices = notices
+        """Sentences about what happened at opening: answers recovered, a damaged file moved aside."""
+        self._db = db
+        self._clock = clock
+        self._conversations = Conversations(db)
+        self._messages = Messages(db, self._conversations)
+        self._library = Library(db)
+        self._search = Search(db)
+
+    @classmethod
+    def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
+        """The store in `folder`, made if there is none; None is a store in memory that writes nothing to disk.
+
+        Answers that streamed when their kvchat ended are settled as interrupted. Raises StoreError.
+        """
+        if folder is None:
+            return cls(opening.in_memory(), [], clock)
+        db, notices = opening.on_disk(folder, clock())
+        store = cls(db, notices, clock)
+        try:
+            recovered = store._messages.recover()
+        except BaseException:
+            db.close()
+            raise
+        if recovered:
+            notices.append("kvchat ended while an answer streamed; what had arrived was kept." if recovered == 1 else
+                           f"kvchat ended while {recovered} answers streamed; what had arrived was kept.")
+        return store
+
+    def close(self) -> None:
+        self._db.close()
+
+    # Conversations
+
+    def conversations(self, *, trashed: bool = False) -> list[Conversation]:
+        """All conversations outside the trash (or all in it), newest first."""
+        return self._conversations.all(trashed)
+
+    def conversation(self, id: str) -> Conversation:
+        """The conversation with this id or unique beginning of an id (4 digits at least), the trash included.
+        Raises UnknownConversation."""
+        return self._conversations.one(id)
+
+    def create(self, conversation: Conversation, system: Node) -> Conversation:
+        """Store a new conversation and return it as stored: its head is `system`, or the node that has the same bytes
+        already. A head that is another stored node is kept: that is a fork."""
+        return self._conversations.create(conversation, system)
+
+    def update(self, conversation: Conversation) -> None:
+        """Store all fields of the conversation."""
+        self._conversations.update(conversation)
+
+    def purge_empty(self, keep: str | None = None) -> None:
+        """Remove the conversations without a message and without a draft, but for `keep`."""
+        self._conversations.purge_empty(keep)
+
+    def purge_trash(self, older_than: float) -> None:
+        """Remove for good what was put into the trash before `older_than`, in seconds since the epoch."""
+        self._conversations.purge_trash(older_than)
+
+    def tree(self, id: str) -> Tree:
+        """The messages made in the conversation and all above them, as of now. Raises UnknownConversation."""
+        return self._conversations.tree(id)
+
+    # Messages
+
+    def add(self, conversation: Conversation, nodes: Sequence[Node]) -> None:
+        """Store new messages and the conversation's new row in one transaction. Ids that are stored already are left
+        as they are."""
+        self._messages.add(conversation, nodes)
+
+    def append(self, node: str, text: str, reasoning: str, reasoning_field: str = "reasoning_content") -> None:
+        """Keep what has arrived of a streaming answer since the last call. After a failure, call again with the same
+        text and what came since. Nothing happens when the answer is settled."""
+        self._messages.append(node, text, reasoning, reasoning_field)
+
+    def settle(self, node: Node, conversation: Conversation | None = None) -> None:
+        """Store the final form of a streaming answer, and the conversation's new row if given."""
+        self._messages.settle(node, conversation)
+
+    def drop(self, node: str) -> None:
+        """Remove an answer without text that has no children; a head on it goes to its parent. Else nothing happens."""
+        self._messages.drop(node)
+
+    def record_request(self, node: str, *, body_sha256: str, server: str, kind: str = "", build: str = "",
+                       model: str = "") -> None:
+        """Keep the evidence of what was sent for an answer: the body's hash, and to which server and model."""
+        self._messages.record_request(node, body_sha256, server, kind, build, model)
+
+    def sent_texts(self, id: str) -> list[str]:
+        """The person's messages in the conversation, newest first, each once."""
+        return self._conversations.sent_texts(id)
+
+    def figures(self, since: float = 0.0) -> list[TurnFigures]:
+        """The figures of all answers begun since then (seconds since the epoch), oldest first."""
+        return self._messages.figures(since)
+
+    def speed_samples(self, server: str, model: str, limit: int = 20) -> list[TurnFigures]:
+        """The figures of the last answers of this model on this server, newest first, for the measured speed."""
+        return self._messages.speed_samples(server, model, limit)
+
+    # What is kept by name
+
+    def drafts(self) -> dict[str, str]:
+        """Unsent text by conversation id."""
+        return self._library.drafts()
+
+    def draft(self, id: str) -> str:
+        """The unsent text of a conversation; empty if there is none."""
+        return self._library.draft(id)
+
+    def set_draft(self, id: str, text: str) -> None:
+        self._library.set_draft(id, text)
+
+    def prompts(self) -> list[SavedPrompt]:
+        """The saved system prompts, by name."""
+        return self._library.prompts()
+
+    def save_prompt(self, prompt: SavedPrompt) -> None:
+        """Save a system prompt; one of the same name is replaced."""
+        self._library.save_prompt(prompt, self._clock())
+
+    def delete_prompt(self, name: str) -> None:
+        self._library.delete_prompt(name)
+
+    def setting(self, key: str) -> str | None:
+        return self._library.setting(key)
+
+    def set_setting(self, key: str, value: str | None) -> None:
+        """Keep a value under a key; None removes it. Keys that begin with `store.` are the store's own."""
+        self._library.set_setting(key, value)
+
+    # Finding, watching, saving
+
+    def search(self, query: str, limit: int = 50, *, ranked: bool = False,
+               conversation: str | None = None) -> list[SearchHit]:
+        """Messages and titles that hold every word of `query`: newest first, or `ranked` the best of the newest 2,000.
+        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only."""
+        return self._search(query, limit, ranked, conversation)
+
+    def data_version(self) -> int:
+        """A number that changes when another process has written."""
+        return int(self._db.row("PRAGMA data_version")[0])
+
+    def backup_if_due(self) -> Path | None:
+        """Make a checked backup if the last is older than a day; its path, or None. For an idle moment: about 10 ms
+        per megabyte. Other calls go on meanwhile."""
+        if self._db.path is None or not backup.is_due(self._db.path.parent, self._clock()):
+            return None
+        return backup.back_up(self._db.path, self._clock())
