@@ -1,0 +1,170 @@
+"""Connections that do not come about, encrypted ones, and what an exchange leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from backend_kit import Heard, a_turn, endpoint_of
+
+from kvchat.backends.dialect import BackendError, HostClass, Trouble
+from kvchat.backends.endpoint import Endpoint
+from kvchat.backends.hosts import BaseUrl, Place
+from kvchat.backends.identify import connect
+from kvchat.backends.openai import OpenAIBackend
+from kvchat.backends.transport import Exchange, _socket_options
+from kvchat.prompt.message import State
+from toyserver import ToyServer, hang
+
+
+def at(port: int, scheme: str = "http", host: str = "127.0.0.1", **options: str) -> OpenAIBackend:
+    place = Place(HostClass.LOOPBACK, ("127.0.0.1",))
+    return OpenAIBackend(Endpoint(BaseUrl(scheme, host, port), place, **options))
+
+
+@pytest.fixture
+def deaf_port() -> Iterator[int]:
+    """A port on which connections are neither accepted nor refused."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        fillers = [socket.socket() for _ in range(8)]
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+        for filler in fillers:
+            filler.close()
+
+
+async def test_a_connection_that_does_not_come_about_is_told(
+        deaf_port: int, heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.backends.transport.CONNECT_LOOPBACK_S", 0.1)
+    ended = await at(deaf_port).chat(a_turn(), heard)
+    assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
+    assert "no answer to the connection" in ended.note
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_cancel_while_the_connection_is_made_leaves_no_task(deaf_port: int, times: int) -> None:
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(at(deaf_port).chat(a_turn(), Heard()))
+    await asyncio.sleep(0.05)
+    for _ in range(times):
+        task.cancel()
+        await asyncio.sleep(0)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() <= before
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+async def test_a_cancel_in_the_handshake_closes_the_connection(times: int) -> None:
+    async with ToyServer() as server:  # it never answers a TLS greeting
+        task = asyncio.create_task(at(server.port, "https", "localhost").chat(a_turn(), Heard()))
+        await server.until(lambda: server.open == 1)
+        await asyncio.sleep(0.02)
+        for _ in range(times):
+            task.cancel()
+            await asyncio.sleep(0)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await server.until_closed()
+
+
+async def test_leaving_an_exchange_early_closes_it() -> None:
+    async with ToyServer() as server:
+        server.on_chat(hang())
+        async with Exchange(endpoint_of(server), "POST", "/x", body=b"{}"):
+            await server.until(lambda: server.posts == 1)
+        await server.until_closed()
+
+
+async def test_a_stuck_close_shuts_the_socket_down(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.backends.transport.CLOSE_S", 0.05)
+    async with ToyServer() as server:
+        server.on_chat(hang())
+        never = asyncio.Event()
+        exchange = Exchange(endpoint_of(server), "POST", "/x", body=b"{}")
+        async with exchange:
+            await server.until(lambda: server.posts == 1)
+            for stream in exchange._streams:
+                monkeypatch.setattr(stream, "aclose", never.wait)
+        await server.until_closed()
+
+
+async def test_every_connection_has_keepalive_on() -> None:
+    async with ToyServer() as server:
+        server.on_chat(hang())
+        exchange = Exchange(endpoint_of(server), "POST", "/x", body=b"{}")
+        async with exchange:
+            await server.until(lambda: server.posts == 1)
+            sock = exchange._streams[0].get_extra_info("socket")
+            for level, name, value in _socket_options(remote=False):
+                assert sock.getsockopt(level, name) == value
+    assert len(_socket_options(remote=True)) > len(_socket_options(remote=False)) or not hasattr(
+        socket, "TCP_USER_TIMEOUT")
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for llm.localhost that signs itself, with its key beside it."""
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    folder = tmp_path_factory.mktemp("tls")
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=llm",
+                    "-addext", "subjectAltName=DNS:llm.localhost", "-keyout", folder / "key.pem",
+                    "-out", folder / "cert.pem"], check=True, capture_output=True)
+    return folder / "cert.pem"
+
+
+async def encrypted(server: ToyServer, certificate: Path) -> asyncio.Server:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, certificate.with_name("key.pem"))
+    return await asyncio.start_server(server._handle, "127.0.0.1", 0, ssl=context)
+
+
+async def test_an_own_authority_is_trusted_for_its_name_only(certificate: Path, heard: Heard) -> None:
+    async with ToyServer() as server:
+        listener = await encrypted(server, certificate)
+        async with listener:
+            port = listener.sockets[0].getsockname()[1]
+            backend = await connect(f"https://llm.localhost:{port}", ca_file=str(certificate))
+            assert backend.info.kind == "llama.cpp"
+            ended = await backend.chat(a_turn(), heard)
+            assert (ended.state, heard.text) == (State.DONE, "Hello")
+            assert server.chats[0].headers["host"] == f"llm.localhost:{port}"
+            for url, ca_file in ((f"https://llm.localhost:{port}", None), (f"https://localhost:{port}", certificate)):
+                with pytest.raises(BackendError) as caught:
+                    await connect(url, ca_file=str(ca_file) if ca_file else None)
+                assert "cannot be trusted" in caught.value.sentence and url in caught.value.sentence
+            assert server.posts == 1
+
+
+async def test_a_server_without_encryption_at_an_https_url_is_told(heard: Heard) -> None:
+    async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await reader.read()
+        writer.close()
+
+    listener = await asyncio.start_server(plain, "127.0.0.1", 0)
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        ended = await at(port, "https", "localhost").chat(a_turn(), heard)
+    assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
+    assert "the encrypted connection failed" in ended.note
+
+
+async def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path, heard: Heard) -> None:
+    for name, content in (("missing.pem", None), ("bad.pem", "not a certificate")):
+        path = tmp_path / name
+        if content:
+            path.write_text(content)
+        ended = await at(1, "https", ca_file=str(path)).chat(a_turn(), heard)
+        assert name in ended.note and "--ca-file" in ended.note

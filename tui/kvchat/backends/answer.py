@@ -1,0 +1,192 @@
+"""An OpenAI chat answer: deltas in, events out, and at the end the state it ended in.
+
+The rule: an answer is complete when a `finish_reason` came, and only then. `[DONE]`, or a clean end of HTTP,
+proves nothing. A figure that was not reported is None, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TypeVar
+
+from kvchat.backends import errors
+from kvchat.backends.decoder import Payload
+from kvchat.backends.dialect import (
+    BackendError,
+    Emit,
+    Ended,
+    Progressed,
+    ReasoningDelta,
+    Reported,
+    TextDelta,
+    Trouble,
+)
+from kvchat.backends.payload import (
+    PayloadError,
+    as_object,
+    count_at,
+    figure_at,
+    figures_at,
+    list_at,
+    object_at,
+    text_at,
+)
+from kvchat.cache.accounting import PromptProgress
+from kvchat.prompt.message import State
+from kvchat.prompt.wire import whole_characters
+
+_T = TypeVar("_T", int, float)
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+_CHUNK_KEYS = frozenset({"choices", "usage", "timings", "prompt_progress"})
+_UNFINISHED = frozenset({"abort", "aborted", "cancelled", "error"})
+"""Values of `finish_reason` by which a server says that it stopped without finishing."""
+
+
+class ChatAnswer:
+    """Collects one answer."""
+
+    def __init__(self, url: str, emit: Emit, context_size: int | None) -> None:
+        self._url = url
+        self._emit = emit
+        self._context_size = context_size
+        self._finish: str | None = None
+        self._reasoning_field: str | None = None
+        self._has_words = False
+        self._model = ""
+        self._reported = Reported()
+        self._total: int | None = None
+        self._is_foreign = False
+        self.moves = 0
+        """How often the answer went on: deltas and prompt progress."""
+
+    @property
+    def finished(self) -> bool:
+        return self._finish is not None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the first token has come."""
+        return self._has_words
+
+    def take(self, payload: Payload) -> None:
+        """One value of the stream. Raises BackendError for a reported error, PayloadError for what is not allowed."""
+        found = errors.error_in(payload.value)
+        if found is None and payload.is_error:
+            said = payload.value if isinstance(payload.value, str) else ""
+            found = (said or _message_of(payload.value), {})
+        if found is not None:
+            raise errors.of_stream(self._url, *found)
+        chunk = as_object(payload.value, "a part of an answer")
+        self._model = text_at(chunk, "model") or self._model
+        self._is_foreign = self._is_foreign or not chunk.keys() & _CHUNK_KEYS
+        for choice in list_at(chunk, "choices"):
+            self._choice(as_object(choice, "a choice"))
+        self._figures(chunk)
+
+    def _choice(self, choice: Mapping[str, object]) -> None:
+        if choice.get("index") not in (0, None):
+            return
+        for key in ("delta", "message"):
+            self._delta(object_at(choice, key))
+        self._finish = text_at(choice, "finish_reason") or self._finish
+
+    def _delta(self, delta: Mapping[str, object]) -> None:
+        for name in REASONING_FIELDS:
+            text = text_at(delta, name)
+            if text and self._reasoning_field in (None, name):
+                self._reasoning_field = name
+                self._has_words = True
+                self.moves += 1
+                self._emit(ReasoningDelta(text, name))
+        text = text_at(delta, "content")
+        if text:
+            self._has_words = True
+            self.moves += 1
+            self._emit(TextDelta(text))
+
+    def _figures(self, chunk: Mapping[str, object]) -> None:
+        progress = _progress(figures_at(chunk, "prompt_progress"))
+        if progress is not None:
+            self.moves += 1
+            self._emit(Progressed(progress))
+        if progress is not None and progress.processed < progress.total:
+            return  # until the prompt is read, the timings count only the part read so far
+        before = self._reported
+        timings, usage = figures_at(chunk, "timings"), figures_at(chunk, "usage")
+        if usage:
+            self._reported = _with_usage(self._reported, usage)
+            self._total = count_at(usage, "total_tokens") or self._total
+        if timings:
+            self._reported = _with_timings(self._reported, timings)
+        if self._reported != before:
+            self._emit(self._reported)
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        """How it ended, given the `error` that cut it off, if one did."""
+        model = whole_characters(self._model)
+        if self._finish is None or self._finish in _UNFINISHED:
+            if error is None:
+                error = errors.not_json(self._url) if self._is_foreign else errors.cut(self._url, before_answer=False)
+            state = State.INTERRUPTED if error.trouble in (Trouble.CUT, Trouble.DEAD) else State.ERROR
+            return Ended(state, error.sentence, error, model)
+        if self._finish == "length" and self._window_is_full():
+            return Ended(State.CONTEXT_FULL, f"The conversation fills the server's window of {self._context_size:,} "
+                         "tokens. Start a new one, delete a turn, or restart the server with a larger context (-c).",
+                         model=model)
+        if not self._has_words:
+            return Ended(State.EMPTY, "The model ended its answer without a word. Try again; if it stays so, the "
+                         "conversation may be too long for the server's window.", model=model)
+        if self._finish == "length":
+            return Ended(State.LENGTH, "The answer reached its largest length (max_tokens). Raise that to get more.",
+                         model=model)
+        return Ended(State.DONE, model=model)
+
+    def _window_is_full(self) -> bool:
+        """Whether the window has no room for another token (the last one sampled is not always counted)."""
+        total = self._total
+        if total is None and self._reported.prompt_tokens is not None:
+            total = self._reported.prompt_tokens + (self._reported.predicted_tokens or 0)
+        return total is not None and self._context_size is not None and total >= self._context_size - 1
+
+
+def _message_of(value: object) -> str:
+    try:
+        return text_at(as_object(value, "an error"), "message") or ""
+    except PayloadError:
+        return ""
+
+
+def _progress(found: Mapping[str, object]) -> PromptProgress | None:
+    total, cached, processed = (count_at(found, key) for key in ("total", "cache", "processed"))
+    if total is None or cached is None or processed is None:
+        return None
+    return PromptProgress(total, cached, processed, figure_at(found, "time_ms") or 0.0)
+
+
+def _with_usage(known: Reported, usage: Mapping[str, object]) -> Reported:
+    """`known` with what `usage` reports in addition."""
+    cached = count_at(figures_at(usage, "prompt_tokens_details"), "cached_tokens")
+    return replace(
+        known,
+        prompt_tokens=_first(count_at(usage, "prompt_tokens"), known.prompt_tokens),
+        cached_tokens=_first(cached, known.cached_tokens),
+        predicted_tokens=_first(count_at(usage, "completion_tokens"), known.predicted_tokens),
+    )
+
+
+def _with_timings(known: Reported, timings: Mapping[str, object]) -> Reported:
+    """`known` with llama.cpp's timings: `prompt_n` counts the evaluated tokens only, without `cache_n`."""
+    cached, evaluated = count_at(timings, "cache_n"), count_at(timings, "prompt_n")
+    prompt = None if cached is None or evaluated is None else cached + evaluated
+    return Reported(
+        prompt_tokens=_first(prompt, known.prompt_tokens),
+        cached_tokens=_first(cached, known.cached_tokens),
+        predicted_tokens=_first(count_at(timings, "predicted_n"), known.predicted_tokens),
+        prompt_ms=_first(figure_at(timings, "prompt_ms"), known.prompt_ms),
+        predicted_ms=_first(figure_at(timings, "predicted_ms"), known.predicted_ms),
+    )
+
+
+def _first(value: _T | None, other: _T | None) -> _T | None:
+    return other if value is None else value

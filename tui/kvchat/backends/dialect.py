@@ -1,0 +1,172 @@
+"""The interface every dialect of a model server keeps, and the values that cross it.
+
+The rule: nothing above this package knows HTTP. A dialect turns a `ChatTurn` into one request, reports by
+events, and always says how it ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from kvchat.cache.accounting import PromptProgress
+from kvchat.prompt.message import State
+from kvchat.prompt.request import Parameters
+
+
+class HostClass(StrEnum):
+    """Where a server stands, from the resolved address."""
+
+    LOOPBACK = "loopback"
+    LAN = "lan"
+    TAILNET = "tailnet"
+    CLOUD = "cloud"
+
+
+class Trouble(StrEnum):
+    """What kind of failure it was; each has its own actions on the screen."""
+
+    UNREACHABLE = "unreachable"
+    LOADING = "loading"
+    UNAUTHORIZED = "unauthorized"
+    CONTEXT_OVERFLOW = "context_overflow"
+    RATE_LIMITED = "rate_limited"
+    REFUSED = "refused"
+    """Any other 4xx."""
+    SERVER_ERROR = "server_error"
+    PROTOCOL = "protocol"
+    """The answer is not what this protocol allows."""
+    CUT = "cut"
+    """The connection ended before the answer did."""
+    DEAD = "dead"
+    """The server stopped answering its health checks."""
+
+
+class BackendError(Exception):
+    """A failure, told in one sentence for the person: what, where, and what to do."""
+
+    def __init__(self, trouble: Trouble, sentence: str, *, status: int | None = None,
+                 prompt_tokens: int | None = None, context_size: int | None = None) -> None:
+        super().__init__(sentence)
+        self.trouble = trouble
+        self.sentence = sentence
+        self.status = status
+        self.prompt_tokens = prompt_tokens
+        self.context_size = context_size
+
+
+@dataclass(frozen=True, slots=True)
+class ServerInfo:
+    """What is known of a server. None means it does not say."""
+
+    kind: str
+    """The dialect: `llama.cpp`, `openai`."""
+    base_url: str
+    host_class: HostClass
+    model: str = ""
+    """The model in use, as the server names it (may be a path)."""
+    models: tuple[str, ...] = ()
+    context_size: int | None = None
+    """Tokens per conversation (per slot)."""
+    slots: int | None = None
+    build: str = ""
+    takes_local_extras: bool = False
+    """Whether session_id, cache_prompt, progress and timings may be sent: only to servers recognised as local."""
+    preserves_reasoning: bool = False
+    """Whether the template keeps earlier reasoning when asked to."""
+    embedded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ChatTurn:
+    """One request: the branch's wire bytes and the options around them."""
+
+    wires: tuple[bytes, ...]
+    session_id: str
+    model: str = ""
+    parameters: Parameters = field(default_factory=Parameters)
+    template_options: Mapping[str, object] = field(default_factory=dict)
+    """`chat_template_kwargs`, frozen with the conversation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing has come for a while."""
+
+    phase: str
+    """`queued` (no header yet), `loading` (503 while the model loads), `prefill` (headers, no token), `silent`
+    (the answer paused), `closing` (the previous request is being closed)."""
+    seconds: float
+    """Since the send."""
+    server_alive: bool | None = None
+    """What the last health check said; None before one was made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progressed:
+    progress: PromptProgress
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningDelta:
+    text: str
+    field: str = "reasoning_content"
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """The server's figures so far; each report replaces the one before. None: not reported."""
+
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    predicted_tokens: int | None = None
+    prompt_ms: float | None = None
+    predicted_ms: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a request ended: the last word of every `chat` that was not cancelled."""
+
+    state: State
+    """DONE, LENGTH, CONTEXT_FULL, INTERRUPTED, ERROR or EMPTY."""
+    note: str = ""
+    """One sentence when the state is not DONE."""
+    error: BackendError | None = None
+    model: str = ""
+    """The model that answered, as the server named it in the answer."""
+
+
+StreamEvent = Waiting | Progressed | TextDelta | ReasoningDelta | Reported
+Emit = Callable[[StreamEvent], None]
+
+
+class Backend(Protocol):
+    """A server spoken to in its dialect."""
+
+    @property
+    def info(self) -> ServerInfo:
+        """What was learnt by the last `identify`."""
+
+    async def identify(self) -> ServerInfo:
+        """Ask the server what it is. Raises BackendError."""
+
+    def body(self, turn: ChatTurn) -> bytes:
+        """The request body that `chat` sends for `turn`, byte for byte."""
+
+    async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
+        """Send one chat request and report by `emit`. Never raises but CancelledError; never sends a second
+        POST unless the server cannot have started on the first. Cancelled: the connection is closed before
+        the CancelledError goes on, however often the task is cancelled."""
+
+    async def alive(self) -> bool:
+        """Whether the server answers a health check."""
+
+    async def aclose(self) -> None: ...

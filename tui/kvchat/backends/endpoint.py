@@ -1,0 +1,73 @@
+"""An endpoint: a server's URL, the addresses it was resolved to, and how to get in.
+
+The rule: a key is bound to one origin, appears in no representation, and does not cross an open network
+unencrypted unless the person allows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from urllib.parse import urlsplit
+
+from kvchat.backends.dialect import BackendError, HostClass, Trouble
+from kvchat.backends.hosts import BaseUrl, Place, Resolver, locate, lookup, parse_base_url
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server to send requests to."""
+
+    url: BaseUrl
+    place: Place
+    api_key: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    proxy: str | None = field(default=None, repr=False)
+    allow_plain_http_key: bool = False
+    resolver: Resolver = field(default=lookup, repr=False)
+
+    @property
+    def is_cloud(self) -> bool:
+        return self.place.host_class is HostClass.CLOUD
+
+    async def located(self) -> Endpoint:
+        """The endpoint with its host resolved anew, and the rule for keys applied. Raises BackendError.
+
+        Behind a proxy the host counts as cloud: the proxy resolves it, and reads what passes.
+        """
+        place = Place(HostClass.CLOUD, ()) if self.proxy else await locate(self.url, self.resolver)
+        if self.api_key and self.url.scheme == "http" and not self.allow_plain_http_key \
+                and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET):
+            raise BackendError(Trouble.REFUSED, f"The API key would go to {self.url} unencrypted, readable on the way. "
+                                                "Use https, or allow it with --allow-plain-http-key.")
+        return replace(self, place=place)
+
+
+async def open_endpoint(
+    base_url: str, *, api_key: str | None = None, ca_file: str | None = None, proxy: str | None = None,
+    allow_plain_http_key: bool = False, resolver: Resolver = lookup,
+) -> Endpoint:
+    """The endpoint at `base_url`, resolved. Raises BackendError with a sentence for what cannot be used."""
+    unresolved = Place(HostClass.CLOUD, ())
+    return await Endpoint(parse_base_url(base_url), unresolved, _usable_key(api_key), ca_file, _usable_proxy(proxy),
+                          allow_plain_http_key, resolver).located()
+
+
+def _usable_key(api_key: str | None) -> str | None:
+    key = (api_key or "").strip()
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise BackendError(Trouble.UNAUTHORIZED, "The API key holds spaces or characters that a key cannot have. "
+                                                 "Check the variable named by --api-key-env.")
+    return key or None
+
+
+def _usable_proxy(proxy: str | None) -> str | None:
+    if not proxy:
+        return None
+    try:
+        parts = urlsplit(proxy)
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise BackendError(Trouble.UNREACHABLE, "The proxy's URL must be like http://proxy.example:3128.")
+    return proxy

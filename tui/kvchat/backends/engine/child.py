@@ -1,0 +1,106 @@
+"""The engine's own process: llama.cpp's server on a free loopback port, for as long as its parent lives.
+
+Run as `python -m kvchat.backends.engine.child`. It reads one line of JSON options from stdin, answers one line
+of JSON on stdout (`{"port": N}` or `{"error": "one sentence"}`), logs to stderr, and ends when stdin does. The
+rule: it needs nothing but the standard library and xllamacpp, and the API key reaches it by stdin only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, TextIO
+from urllib.parse import urlsplit
+
+NOT_INSTALLED = "The embedded engine is not installed. Install it with: pip install 'kvchat[embedded]'"
+LOOPBACK = "127.0.0.1"
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Ask Linux to kill this process with its parent. Loading holds the interpreter lock, so that the end of
+    stdin is only seen once the server listens; this also covers the time before."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def private_stdout() -> TextIO:
+    """A stream to what was stdout. From here on whatever the library prints to stdout goes to the log."""
+    answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return answer
+
+
+def parameters(engine: Any, options: Mapping[str, Any]) -> Any:
+    """The server's parameters for `options` (see `EngineOptions.for_child`)."""
+    p = engine.CommonParams()
+    p.model.path = options["model"]
+    p.model_alias = {options["name"]}
+    p.hostnames = [LOOPBACK]
+    p.port = 0
+    p.api_keys = [options["api_key"]] if options["api_key"] else []
+    p.cors_origins = ""  # no web page has business here
+    p.ui = False  # the built-in web page would be served without the key
+    p.use_jinja = True
+    p.endpoint_slots = p.endpoint_props = p.endpoint_metrics = True
+    p.n_parallel = options["slots"]
+    p.n_ctx = options["context_size"] * options["slots"]
+    p.kv_unified = False
+    p.n_batch = options["batch_size"]
+    p.n_ubatch = min(p.n_ubatch, p.n_batch)
+    p.cpuparams.n_threads = p.cpuparams_batch.n_threads = options["threads"]
+    p.cpuparams.poll = p.cpuparams_batch.poll = 0  # an idle engine uses no processor time
+    if options["cache_ram"] >= -1:
+        p.cache_ram_mib = options["cache_ram"]
+    if options["snapshots"]:
+        p.slot_save_path = options["snapshots"] + os.sep  # the server puts the file's name right behind it
+    cpu = engine.ggml_backend_dev_type.GGML_BACKEND_DEVICE_TYPE_CPU
+    # Fitting loads the model twice, to spread it over devices; with a processor alone there is nothing to fit.
+    p.fit_params = any(device["type"] != cpu for device in engine.get_device_info())
+    return p
+
+
+def started(options: Mapping[str, Any]) -> Any:
+    """The server, listening; it stops when this object is collected. Raises RuntimeError with one sentence."""
+    try:
+        import xllamacpp
+    except ModuleNotFoundError:
+        raise RuntimeError(NOT_INSTALLED) from None
+    except ImportError as error:
+        raise RuntimeError(f"The embedded engine cannot be loaded here: {error}") from None
+    return xllamacpp.Server(parameters(xllamacpp, options))
+
+
+def serve(line: bytes, answer: TextIO) -> None:
+    """Start the server described by `line`, tell the port or the error, and run until stdin ends."""
+    server = None
+    try:
+        server = started(json.loads(line))
+        found: dict[str, object] = {"port": urlsplit(server.listening_address).port}
+    except Exception as error:
+        found = {"error": str(error) or type(error).__name__}
+    with suppress(OSError):  # a parent that died meanwhile reads no answer
+        answer.write(json.dumps(found) + "\n")
+        answer.close()
+    if server is None:
+        sys.exit(1)  # in good order, so that the log gets out
+    sys.stdin.buffer.read()
+    os._exit(0)  # the server's own shutdown waits for the batch it computes, or for ever
+
+
+def main() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c in the terminal belongs to the app
+    die_with_parent()
+    os.umask(0o077)
+    answer = private_stdout()
+    if line := sys.stdin.buffer.readline():
+        serve(line, answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,242 @@
+"""The engine as the app sees it: start it, know how it is, stop it.
+
+The rule: the child never outlives this process. Its stdin is held open here and nowhere else; it ends with it,
+also when this process is killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import secrets
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from kvchat.backends.engine.child import LOOPBACK, NOT_INSTALLED
+from kvchat.backends.engine.gguf import GgufError, read_header
+from kvchat.backends.engine.log import LogTail, exit_in_words, start_failure
+from kvchat.backends.engine.options import EngineOptions
+
+GRACE = 2.0
+"""Seconds a child has to end by itself, and again after it was asked to terminate."""
+TAIL = 20
+
+
+class EngineState(StrEnum):
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"
+    """It could not be started."""
+    EXITED = "exited"
+    """It ended by itself after it was ready."""
+
+
+class EngineError(Exception):
+    """The engine could not be started: one sentence, and the end of its log."""
+
+    def __init__(self, sentence: str, log: list[str] | None = None) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+        self.log = log or []
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a running engine listens."""
+
+    base_url: str
+    api_key: str = field(repr=False)
+    pid: int = 0
+    context_size: int = 0
+    """Tokens per slot."""
+    seconds: float = 0.0
+    """What the start took."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineExit:
+    """An engine that ended by itself."""
+
+    sentence: str
+    code: int
+    log: list[str]
+
+
+class _Child:
+    """One child process with the tasks that read its log and wait for its end."""
+
+    def __init__(self, process: Process, ended: Callable[[_Child], None]) -> None:
+        self.process = process
+        self.log = LogTail()
+        self.stopping = False
+        self._watching = asyncio.create_task(self._watch(ended))
+
+    async def _watch(self, ended: Callable[[_Child], None]) -> None:
+        assert self.process.stderr is not None
+        while data := await self.process.stderr.read(65536):
+            self.log.feed(data)
+        await self.process.wait()
+        ended(self)
+
+    async def wait(self) -> int:
+        """The exit code, once the process has ended and its log is read to the end."""
+        await asyncio.shield(self._watching)
+        return await self.process.wait()
+
+    async def tell(self, options: dict[str, object]) -> dict[str, object]:
+        """Hand over the options and return the child's answer; empty when it ended without one."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None and stdout is not None
+        try:
+            stdin.write(json.dumps(options).encode() + b"\n")
+            await stdin.drain()
+            answer = json.loads(await stdout.readline())
+        except (OSError, ValueError):
+            return {}
+        return answer if isinstance(answer, dict) else {}
+
+    async def end(self, patience: float) -> None:
+        """Close stdin, wait `patience` seconds, then terminate, then kill. Cancelled, it kills at once."""
+        self.stopping = True
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            for act, seconds in ((None, patience), (self.process.terminate, GRACE)):
+                with suppress(ProcessLookupError):
+                    if act:
+                        act()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.wait(), seconds)
+                    return
+        finally:
+            if self.process.returncode is None:
+                with suppress(ProcessLookupError):
+                    self.process.kill()
+        await self.wait()
+
+
+class Engine:
+    """The embedded engine: at most one child process, started and stopped from one event loop."""
+
+    def __init__(self, on_exit: Callable[[EngineExit], None] | None = None) -> None:
+        """`on_exit` is called in the event loop when the engine ends after it was ready and nobody stopped it."""
+        self._on_exit = on_exit
+        self._child: _Child | None = None
+        self._endpoint: Endpoint | None = None
+        self._attempt = object()  # the start in progress; replaced by every later start and stop
+        self.state = EngineState.STOPPED
+        self.options: EngineOptions | None = None
+
+    @property
+    def endpoint(self) -> Endpoint | None:
+        """Where it listens, while it is ready."""
+        return self._endpoint if self.state is EngineState.READY else None
+
+    async def start(self, options: EngineOptions) -> Endpoint:
+        """Start the engine and return once it answers; one that runs is stopped first.
+
+        There is no time limit: a large model on a slow disk takes minutes. Cancel the call, or call `stop`, to
+        give up. Raises EngineError.
+        """
+        await self.stop()
+        attempt = self._attempt = object()
+        self.options, self.state = options, EngineState.STARTING
+        try:
+            return await self._start(options, attempt)
+        except BaseException:
+            if self._attempt is attempt:
+                self.state = EngineState.FAILED
+            raise
+
+    async def _start(self, options: EngineOptions, attempt: object) -> Endpoint:
+        began = asyncio.get_running_loop().time()
+        if importlib.util.find_spec("xllamacpp") is None:
+            raise EngineError(NOT_INSTALLED)
+        try:
+            header = await asyncio.to_thread(read_header, options.model)
+        except GgufError as error:
+            raise EngineError(error.sentence) from None
+        if options.snapshots:
+            private_folder(options.snapshots)
+        line = options.for_child(header, api_key := secrets.token_urlsafe(32))
+        child = await self._spawn()
+        try:
+            if self._attempt is attempt:
+                self._child = child
+                answer = await child.tell(line)
+        except BaseException:
+            await child.end(0)
+            raise
+        if self._attempt is not attempt:
+            await child.end(0)
+            raise EngineError("The engine was stopped while it was starting.")
+        port = answer.get("port")
+        if not isinstance(port, int):
+            raise await self._failure(child, options.model, str(answer.get("error", "")))
+        self.state = EngineState.READY
+        self._endpoint = Endpoint(
+            f"http://{LOOPBACK}:{port}", api_key, child.process.pid,
+            context_size=int(str(line["context_size"])), seconds=asyncio.get_running_loop().time() - began,
+        )
+        return self._endpoint
+
+    async def _spawn(self) -> _Child:
+        # -P keeps the working directory out of the child's import path.
+        command = (sys.executable, "-P", "-m", "kvchat.backends.engine.child")
+        try:
+            process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, stderr=PIPE)
+        except OSError as error:
+            raise EngineError(f"The engine's process cannot be started: {error.strerror}.") from None
+        return _Child(process, self._ended)
+
+    async def _failure(self, child: _Child, model: Path, said: str) -> EngineError:
+        """The error of a child that did not get ready, once its log is complete."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(child.wait(), GRACE)
+        code = child.process.returncode
+        await child.end(0)
+        return EngineError(start_failure(model, child.log.last(), said, code), child.log.last(TAIL))
+
+    def _ended(self, child: _Child) -> None:
+        if child is not self._child or child.stopping or self.state is not EngineState.READY:
+            return
+        self.state = EngineState.EXITED
+        code = child.process.returncode or 0
+        why = "; the machine may have run out of memory" if exit_in_words(code) == "SIGKILL" else ""
+        sentence = f"The engine ended unexpectedly ({exit_in_words(code)}{why})."
+        if self._on_exit:
+            self._on_exit(EngineExit(sentence, code, child.log.last(TAIL)))
+
+    async def wait(self) -> int | None:
+        """The exit code, once the engine has ended; None when none was started."""
+        return await self._child.wait() if self._child else None
+
+    def tail_of_log(self, lines: int = TAIL) -> list[str]:
+        """The last lines the engine wrote; kept after its end, until the next start."""
+        return self._child.log.last(lines) if self._child else []
+
+    async def stop(self) -> None:
+        """End the engine: within about `GRACE` seconds if it obeys, `2 * GRACE` if it must be killed. Idempotent."""
+        self._attempt = object()
+        child = self._child
+        if child is None or child.process.returncode is not None:
+            self.state = EngineState.STOPPED
+            return
+        loading = self.state is EngineState.STARTING
+        self.state = EngineState.STOPPED
+        await child.end(0 if loading else GRACE)
+
+
+def private_folder(path: Path) -> None:
+    """Make the folder `path`, for this user alone, unless it is there. Raises EngineError."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise EngineError(f"The folder for saved conversations {path} cannot be made: {error.strerror}.") from None

@@ -1,0 +1,298 @@
+"""The HTTP client: one request on a connection of its own, closed whatever happens. The only user of httpx.
+
+The rule: httpx runs in a task that nobody outside can cancel, so it is cancelled at most once; httpx leaves the
+connection open when a task inside it is cancelled twice, and a server that sees no close goes on generating.
+Nothing is read from the environment, no redirect is followed, no compressed answer is accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import socket
+import ssl
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from kvchat.backends import errors
+from kvchat.backends.dialect import BackendError, HostClass, Trouble
+from kvchat.backends.endpoint import Endpoint
+from kvchat.backends.tasks import unskippable
+
+if TYPE_CHECKING:
+    import httpx
+
+CONNECT_S, CONNECT_LOOPBACK_S, WRITE_S = 5.0, 2.0, 30.0
+CLOSE_S = 1.0
+"""How long a connection may take to close before its socket is shut down."""
+CONNECT_GRACE_S = 0.25
+"""How long a connection that is being made is waited for, so that it can be closed, before it is abandoned."""
+ERROR_BODY_LIMIT, ERROR_BODY_S = 64 * 1024, 10.0
+_QUEUE = 32
+_left_behind: set[asyncio.Task[None]] = set()
+"""Tasks that did not end within CLOSE_S; kept from the garbage collector until they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The status and the headers of an answer; names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class Exchange:
+    """One request and its answer. Use it in `async with`: leaving closes the connection, always."""
+
+    def __init__(self, endpoint: Endpoint, method: str, path: str, *, headers: Mapping[str, str] | None = None,
+                 body: bytes | None = None) -> None:
+        self._endpoint = endpoint
+        self._url = str(endpoint.url)
+        self._method = method
+        self._path = path
+        self._headers = dict(headers or {})
+        self._body = body
+        self._queue: asyncio.Queue[Head | bytes | BackendError | None] = asyncio.Queue(_QUEUE)
+        self._streams: list[Any] = []
+        self._connecting = False
+        self._closing = False
+        self._answered = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._run())
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                        trace: TracebackType | None) -> None:
+        await unskippable(self._close())
+
+    async def head(self) -> Head:
+        """The status and headers, however long the server takes. Raises BackendError."""
+        item = await self._queue.get()
+        if isinstance(item, BackendError):
+            raise item
+        assert isinstance(item, Head)
+        return item
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body's bytes as they come. Raises BackendError when the connection breaks."""
+        while (item := await self._queue.get()) is not None:
+            if isinstance(item, BackendError):
+                raise item
+            assert isinstance(item, bytes)
+            yield item
+
+    async def start_of_body(self, limit: int = ERROR_BODY_LIMIT) -> bytes:
+        """The first `limit` bytes of the body; what came, if it breaks off."""
+        body = bytearray()
+        try:
+            async with asyncio.timeout(ERROR_BODY_S):
+                async for chunk in self.chunks():
+                    body += chunk
+                    if len(body) >= limit:
+                        break
+        except (BackendError, TimeoutError):
+            pass
+        return bytes(body[:limit])
+
+    def fail(self, error: BackendError) -> None:
+        """Make the reader see `error` next, if it waits for something."""
+        if self._queue.empty():
+            self._queue.put_nowait(error)
+
+    async def _run(self) -> None:
+        try:
+            await self._talk()
+            await self._queue.put(None)
+        except BackendError as error:
+            await self._queue.put(error)
+        except Exception as error:
+            await self._queue.put(_translated(error, self._url, self._answered))
+
+    async def _talk(self) -> None:
+        httpx = await _httpx()
+        addresses = (None,) if self._endpoint.proxy else self._endpoint.place.addresses
+        failures: list[Exception] = []
+        for address in addresses:
+            client = await _client(self._endpoint)
+            try:
+                response = await client.send(self._request(client, address), stream=True)
+                await self._receive(response)
+                return
+            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+                if self._streams:  # a machine answered, so the next address would hide what it said
+                    raise
+                failures.append(error)
+            finally:
+                await client.aclose()
+        raise next(filter(_is_refused, failures), failures[-1])
+
+    def _request(self, client: httpx.AsyncClient, address: str | None) -> httpx.Request:
+        url = self._endpoint.url
+        base = str(url) if address is None else url.at(address)
+        headers = {"host": url.authority, "accept-encoding": "identity", "connection": "close", **self._headers}
+        if self._endpoint.api_key:
+            headers["authorization"] = f"Bearer {self._endpoint.api_key}"
+        return client.build_request(self._method, base + self._path, headers=headers, content=self._body,
+                                    extensions={"trace": self._trace, "sni_hostname": url.host})
+
+    async def _trace(self, event: str, info: Mapping[str, Any]) -> None:
+        """Told by httpx what it does. Keeps hold of every network stream, so that each can be closed."""
+        name = event.rpartition("connect_tcp.")[2]
+        if name == event:
+            return
+        self._connecting = name == "started"
+        if name == "complete":
+            self._streams.append(info["return_value"])
+            if self._closing:
+                raise errors.cut(self._url, before_answer=True)
+
+    async def _receive(self, response: httpx.Response) -> None:
+        head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
+        self._answered = True
+        if 300 <= head.status < 400:
+            raise errors.redirect(self._url, head.headers.get("location", ""))
+        encoding = head.headers.get("content-encoding", "").strip().lower()
+        if encoding not in ("", "identity"):
+            raise errors.encoded(self._url, encoding)
+        await self._queue.put(head)
+        async for chunk in response.aiter_raw():
+            await self._queue.put(chunk)
+
+    async def _close(self) -> None:
+        """End the task and every connection it made, within about CLOSE_S."""
+        if self._task is None:
+            return
+        self._closing = True
+        if self._connecting:
+            await asyncio.wait({self._task}, timeout=CONNECT_GRACE_S)
+        self._task.cancel()
+        closers = {asyncio.ensure_future(stream.aclose()) for stream in self._streams}
+        _, late = await asyncio.wait({self._task, *closers}, timeout=CLOSE_S)
+        if late:
+            for stream in self._streams:
+                _abort(stream.get_extra_info("socket"))
+            for task in late:
+                task.cancel()
+                _left_behind.add(task)
+                task.add_done_callback(_left_behind.discard)
+        for task in closers - late:
+            task.exception()
+
+
+def _abort(sock: Any) -> None:
+    """Shut a socket down so that the peer sees the end of the connection at once."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except (OSError, AttributeError):
+        pass
+
+
+async def _httpx() -> Any:
+    """httpx, imported when first used: it takes a while, so it must not hold up the first screen."""
+    return sys.modules.get("httpx") or await asyncio.to_thread(importlib.import_module, "httpx")
+
+
+async def _client(endpoint: Endpoint) -> httpx.AsyncClient:
+    library = await _httpx()
+    loopback = endpoint.place.host_class is HostClass.LOOPBACK
+    timeout = library.Timeout(None, connect=CONNECT_LOOPBACK_S if loopback else CONNECT_S, write=WRITE_S)
+    if endpoint.url.scheme == "https":
+        context = await asyncio.to_thread(_tls_context, endpoint.ca_file)
+    else:
+        context = _no_tls_context()
+    transport = library.AsyncHTTPTransport(
+        verify=context, trust_env=False, proxy=endpoint.proxy, socket_options=_socket_options(remote=not loopback),
+        limits=library.Limits(max_connections=1, max_keepalive_connections=0),
+    )
+    client: httpx.AsyncClient = library.AsyncClient(
+        transport=transport, trust_env=False, follow_redirects=False, timeout=timeout,
+        headers={"user-agent": "kvchat", "accept": "*/*"},
+    )
+    return client
+
+
+@lru_cache(maxsize=8)
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """The TLS context of a certificate authority file (None: the public ones). Takes 0.1 s, so it is shared."""
+    if ca_file is None:
+        httpx = importlib.import_module("httpx")
+        context: ssl.SSLContext = httpx.create_ssl_context(verify=True, trust_env=False)
+        return context
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise BackendError(Trouble.UNREACHABLE, f'The certificate file "{errors.quoted(ca_file)}" cannot be read '
+                                                f"({errors.quoted(str(error))}). Correct --ca-file.") from None
+
+
+@lru_cache(maxsize=1)
+def _no_tls_context() -> ssl.SSLContext:
+    """What httpx gets for plain http: a context that trusts nobody, and costs nothing to make."""
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _socket_options(*, remote: bool) -> list[tuple[int, int, int]]:
+    """TCP keepalive: a peer that is gone is noticed within a minute though no bytes are due."""
+    wanted = [("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)]
+    if remote:
+        wanted.append(("TCP_USER_TIMEOUT", 60_000))
+    options = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)]
+    options += [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
+    return options
+
+
+def _translated(error: Exception, url: str, answered: bool) -> BackendError:
+    """What went wrong under a request, as a sentence."""
+    httpx = importlib.import_module("httpx")
+    causes = list(_causes(error))
+    untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
+    if untrusted is not None:
+        return errors.bad_certificate(url, untrusted.verify_message)
+    if isinstance(error, httpx.ConnectTimeout):
+        return errors.not_connected(url, "no answer to the connection")
+    if isinstance(error, httpx.ProxyError):
+        return errors.not_connected(url, "the proxy refused the connection")
+    if isinstance(error, httpx.ConnectError):
+        refused = _is_refused(error)
+        return errors.not_connected(url, "connection refused" if refused else _reason(causes), refused=refused)
+    if isinstance(error, httpx.WriteError | httpx.WriteTimeout):
+        return errors.not_sent(url)
+    if isinstance(error, httpx.RemoteProtocolError) and not _is_cut(str(error)):
+        return errors.protocol(url, "something that is not HTTP")
+    if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):
+        return errors.cut(url, before_answer=not answered)
+    return errors.unexpected(url, error)
+
+
+def _is_cut(message: str) -> bool:
+    return "peer closed connection" in message or "disconnected" in message
+
+
+def _is_refused(error: BaseException) -> bool:
+    return any(isinstance(cause, ConnectionRefusedError) for cause in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _reason(causes: list[BaseException]) -> str:
+    """The system's own words for why a connection failed."""
+    for cause in reversed(causes):
+        if isinstance(cause, ssl.SSLError):
+            return f"the encrypted connection failed: {cause.reason or 'TLS error'}"
+        if isinstance(cause, OSError) and cause.strerror:
+            return cause.strerror.lower()
+    return "the connection failed"
