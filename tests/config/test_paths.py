@@ -1,0 +1,95 @@
+"""Where things live, and that they are private."""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from kvchat import paths
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="no modes")
+
+
+@pytest.fixture
+def loose_umask():
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_options_come_before_the_environment_and_the_environment_before_the_platform(tmp_path: Path) -> None:
+    env = {"KVCHAT_DATA_DIR": str(tmp_path / "env"), "KVCHAT_CONFIG": str(tmp_path / "env.toml")}
+    both = paths.find(str(tmp_path / "option"), str(tmp_path / "option.toml"), env)
+    assert (both.data, both.config, both.cache) == (
+        tmp_path / "option", tmp_path / "option.toml", tmp_path / "option" / "cache")
+    from_env = paths.find(env=env)
+    assert (from_env.data, from_env.config) == (tmp_path / "env", tmp_path / "env.toml")
+    own = paths.find(env={"KVCHAT_DATA_DIR": "", "KVCHAT_CONFIG": ""})
+    assert own.config.name == "config.toml"
+    assert {own.data.name, own.config.parent.name, own.cache.name} <= {"kvchat", "Cache"}
+    assert own.data.is_absolute()
+
+
+def test_themes_stand_beside_the_settings(tmp_path: Path) -> None:
+    assert paths.find(config_file=str(tmp_path / "c.toml"), env={}).themes == tmp_path / "themes"
+
+
+def test_a_home_folder_and_a_relative_path_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert paths.find("~/chats", "c.toml", {}).data == tmp_path / "home" / "chats"
+    assert paths.find("~/chats", "c.toml", {}).config == tmp_path / "c.toml"
+
+
+@pytest.mark.parametrize("text", ["a\0b", "~no-such-user-7/x"])
+def test_a_path_that_cannot_be_is_one_sentence(text: str) -> None:
+    with pytest.raises(paths.PathError):
+        paths.find(text, env={})
+
+
+def test_nothing_is_made_by_asking_where_it_is(tmp_path: Path) -> None:
+    found = paths.find(str(tmp_path / "d"), str(tmp_path / "c" / "config.toml"), {})
+    assert not any(place.exists() for place in (found.data, found.cache, found.config.parent, found.themes))
+
+
+def test_our_own_themes_are_found() -> None:
+    assert (paths.own_themes() / "kvchat-night.toml").is_file()
+
+
+@posix
+def test_folders_and_files_are_private_whatever_the_umask(tmp_path: Path, loose_umask: None) -> None:
+    made = paths.folder(tmp_path / "a" / "b" / "c")
+    assert [mode(place) for place in (made, made.parent, made.parent.parent)] == [0o700] * 3
+    paths.write_private(made / "x", b"1")
+    assert mode(made / "x") == 0o600
+
+
+@posix
+def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    paths.folder(tmp_path)
+    assert mode(tmp_path) == 0o755
+
+
+def test_a_file_in_the_place_of_a_folder_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(paths.PathError, match=r"file is not a folder\. Move it away"):
+        paths.folder(tmp_path / "file")
+    with pytest.raises(paths.PathError, match=r"--data-dir"):
+        paths.folder(tmp_path / "file" / "below")
+
+
+def test_writing_replaces_the_whole_file(tmp_path: Path) -> None:
+    file = tmp_path / "folder" / "x"
+    paths.write_private(file, b"a long text")
+    paths.write_private(file, b"short")
+    assert file.read_bytes() == b"short"
+    assert list(file.parent.iterdir()) == [file]

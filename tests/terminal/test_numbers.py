@@ -1,0 +1,101 @@
+"""Numbers, spans and days read as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvchat import numbers
+
+PARIS = ZoneInfo("Europe/Paris")
+NOW = datetime(2026, 11, 21, 9, 30, tzinfo=PARIS)
+
+
+def at(*when: int) -> float:
+    return datetime(*when, tzinfo=PARIS).timestamp()  # type: ignore[misc, arg-type]
+
+
+@pytest.mark.parametrize(("number", "long", "short"), [
+    (0, "0", "0"), (412, "412", "412"), (999, "999", "999"), (1000, "1,000", "1.0 k"), (1234, "1,234", "1.2 k"),
+    (8120, "8,120", "8.1 k"), (9960, "9,960", "10 k"), (48_201, "48,201", "48 k"), (999_400, "999,400", "999 k"),
+    (999_600, "999,600", "1.0 M"), (3_100_000, "3,100,000", "3.1 M"), (None, "–", "–"),
+])
+def test_counts(number: int | None, long: str, short: str) -> None:
+    assert (numbers.count(number), numbers.short_count(number)) == (long, short)
+
+
+@pytest.mark.parametrize(("octets", "text"), [
+    (0, "0 B"), (712, "712 B"), (1_500, "1.5 kB"), (412_000_000, "412 MB"), (1_107_409_472, "1.1 GB"),
+    (5_000_000_000_000_000, "5,000 TB"), (None, "–"),
+])
+def test_sizes(octets: int | None, text: str) -> None:
+    assert numbers.size(octets) == text
+
+
+def test_one_is_not_many() -> None:
+    assert numbers.counted(1, "message") == "1 message"
+    assert numbers.counted(0, "message") == "0 messages"
+    assert numbers.counted(8120, "reply", "replies") == "8,120 replies"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [
+    (0, "0 s"), (-3, "0 s"), (0.001, "< 0.01 s"), (0.14, "0.14 s"), (0.996, "1.0 s"), (10.6, "10.6 s"),
+    (19.97, "20 s"), (35.2, "35 s"), (59.7, "1 min"), (60, "1 min"), (137, "2 min 17 s"), (3599.6, "1 h"),
+    (3720, "1 h 2 min"), (86_399.6, "1 d"), (90_000, "1 d 1 h"), (None, "–"), (float("inf"), "–"), (float("nan"), "–"),
+])
+def test_time_spans(seconds: float | None, text: str) -> None:
+    assert numbers.duration(seconds) == text
+
+
+@given(st.floats(0.01, 1e7))
+def test_no_time_span_shows_a_full_unit_as_its_part(seconds: float) -> None:
+    text = numbers.duration(seconds)
+    assert not re.search(r"\b60 (s|min)\b|\b24 h\b", text)
+    units = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+    told = sum(float(n.replace(",", "")) * units[unit] for n, unit in re.findall(r"([\d.,]+) (s|min|h|d)\b", text))
+    smallest = units[text.rsplit(" ", 1)[1]]
+    assert abs(told - seconds) <= max(smallest, seconds * 0.05)
+
+
+def test_ratios_and_speeds() -> None:
+    assert [numbers.percent(ratio) for ratio in (0, 0.614, 1, None)] == ["0 %", "61 %", "100 %", "–"]
+    assert [numbers.speed(value) for value in (58.23, 350.4, 10_000, None)] == [
+        "58.2 tok/s", "350 tok/s", "10,000 tok/s", "–"]
+
+
+@pytest.mark.parametrize(("seconds", "text", "group"), [
+    (at(2026, 11, 21, 9, 16), "today 09:16", "Today"),
+    (at(2026, 11, 21, 0, 0), "today 00:00", "Today"),
+    (at(2026, 11, 20, 23, 59), "yesterday 23:59", "Yesterday"),
+    (at(2026, 11, 19, 14, 20), "Thu 14:20", "Last week"),
+    (at(2026, 11, 15, 8, 0), "Sun 08:00", "Last week"),
+    (at(2026, 11, 14, 8, 0), "14 Nov", "Last week"),
+    (at(2026, 10, 30, 8, 0), "30 Oct", "Last month"),
+    (at(2026, 3, 12, 8, 0), "12 Mar", "Older"),
+    (at(2025, 3, 12, 8, 0), "12 Mar 2025", "Older"),
+    (at(2026, 11, 23, 8, 0), "23 Nov", "Today"),
+    (1e300, "–", "Older"),
+])
+def test_days_as_seen_from_now(seconds: float, text: str, group: str) -> None:
+    assert numbers.moment(seconds, NOW) == text
+    assert numbers.day_group(seconds, NOW) == group
+
+
+def test_the_day_is_the_one_of_the_person_across_a_change_of_summer_time() -> None:
+    now = datetime(2026, 10, 26, 0, 30, tzinfo=PARIS)
+    assert numbers.moment(at(2026, 10, 25, 0, 10), now) == "yesterday 00:10"
+
+
+def test_dates_and_times_of_day() -> None:
+    assert numbers.date_and_time(at(2026, 11, 21, 9, 16), NOW) == "2026-11-21 09:16"
+    assert numbers.clock(at(2026, 11, 21, 9, 16), NOW) == "09:16"
+    assert numbers.clock(1e300) == numbers.date_and_time(float("nan")) == numbers.UNKNOWN
+
+
+def test_now_is_today() -> None:
+    assert numbers.day_time((datetime.now() - timedelta(microseconds=1)).timestamp()).startswith(("today", "yesterday"))

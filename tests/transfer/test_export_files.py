@@ -1,0 +1,210 @@
+"""Writing an export: the old file or the whole new one, never a part, and nothing replaced unasked."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transfer_samples import CORPUS, chat
+
+from kvchat.transfer import FORMATS, FileExists, Source, TransferError, export, suggested_name, write_text
+
+PLAIN = chat("Hello", "Hi").conversation
+DAY = "-2026-11-21"
+
+
+def named(title: str, format: str = "md") -> str:
+    return suggested_name(replace(PLAIN, title=title), format)
+
+
+@pytest.mark.parametrize(("title", "name"), [
+    ("Lighthouse log", f"lighthouse-log{DAY}.md"),
+    ("What's 2 + 2? (again)", f"what-s-2-2-again{DAY}.md"),
+    ("../../etc/passwd", f"etc-passwd{DAY}.md"),
+    ("日本語 の質問", f"日本語-の質問{DAY}.md"),
+    ("...", f"conversation{DAY}.md"),
+    ("", f"conversation{DAY}.md"),
+    ("CON", f"con{DAY}.md"),
+])
+def test_a_name_is_the_title_and_the_date(title: str, name: str) -> None:
+    assert named(title) == name
+
+
+@given(st.text(max_size=300) | st.sampled_from([item["text"] for item in CORPUS]) | st.just("𐍈é́" * 200),
+       st.sampled_from(list(FORMATS)))
+def test_every_name_is_safe_and_short(title: str, format: str) -> None:
+    name = named(title, format)
+    assert len(name) <= 80 and len(name.encode()) <= 255
+    stem = name.removesuffix(f".{format}")
+    assert stem != name and stem[0] != "-" and "." not in stem
+    assert not set(name) & set("/\\:*?\"<>|\0 \n~$`'") and name.isprintable()
+
+
+def test_a_time_no_calendar_holds_gives_a_name_without_a_date() -> None:
+    assert suggested_name(replace(PLAIN, created=1e300), "json") == "lighthouse-log.json"
+
+
+@pytest.mark.parametrize("format", list(FORMATS))
+def test_an_export_is_written_for_its_owner_only(tmp_path: Path, format: str, branched: Source) -> None:
+    before = os.umask(0)
+    try:
+        path = export(tmp_path / "x.out", format, [branched])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert "Which was the longest?" in path.read_text("utf-8")
+    assert left_in(tmp_path) == ["x.out"]
+
+
+def test_a_folder_gets_suggested_names_that_do_not_collide(tmp_path: Path) -> None:
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    source = chat("Hello", "Hi")
+    names = [export(folder, "md", [source]).name for _ in range(3)]
+    assert names == [f"lighthouse-log{DAY}.md", f"lighthouse-log{DAY}-2.md", f"lighthouse-log{DAY}-3.md"]
+    assert export(folder, "md", [source], overwrite=True).name == names[0]
+    with pytest.raises(TransferError, match="no conversation"):
+        export(folder, "md", [])
+
+
+def test_a_file_in_the_way_is_told_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "kept.md"
+    path.write_text("mine")
+    with pytest.raises(FileExists, match=r"kept\.md exists already"):
+        export(path, "md", [chat("Hello")])
+    assert path.read_text() == "mine"
+    export(path, "md", [chat("Hello")], overwrite=True)
+    assert "Hello" in path.read_text()
+
+
+def test_a_link_in_the_way_counts_as_a_file_and_its_target_is_kept(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link.md"
+    target.write_text("mine")
+    link.symlink_to(target)
+    with pytest.raises(FileExists):
+        write_text(link, "new")
+    dangling = tmp_path / "dangling.md"
+    dangling.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExists):
+        write_text(dangling, "new")
+    write_text(link, "new", overwrite=True)
+    assert target.read_text() == "mine" and link.read_text() == "new"
+
+
+def test_a_file_that_comes_while_we_write_is_not_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "late.md"
+    sync = os.fsync
+
+    def slow(descriptor: int) -> None:
+        path.write_text("theirs")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    with pytest.raises(FileExists):
+        write_text(path, "ours")
+    assert path.read_text() == "theirs" and left_in(tmp_path) == ["late.md"]
+
+
+def test_a_disk_without_hard_links_is_written_too_and_replaces_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(os, "link", failing(errno.EPERM))
+    path = tmp_path / "fat.md"
+    assert write_text(path, "first").read_text() == "first"
+    with pytest.raises(FileExists):
+        write_text(path, "second")
+    assert path.read_text() == "first" and left_in(tmp_path) == ["fat.md"]
+
+
+def failing(code: int) -> Callable[..., Any]:
+    def fail(*args: object, **kwargs: object) -> Any:
+        raise OSError(code, os.strerror(code))
+    return fail
+
+
+def left_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.name != "home")
+
+
+@pytest.mark.parametrize(("step", "code", "reason"), [
+    ("open", errno.EACCES, "this folder may not be written to"),
+    ("open", errno.EROFS, "this disk is read-only"),
+    ("write", errno.ENOSPC, "the disk is full"),
+    ("fsync", errno.ENOSPC, "the disk is full"),
+    ("fsync", errno.EDQUOT, "your disk quota is used up"),
+    ("fsync", errno.EIO, "input/output error"),
+    ("replace", errno.EACCES, "this folder may not be written to"),
+])
+def test_a_failing_write_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, code: int, reason: str,
+) -> None:
+    path = tmp_path / "kept.md"
+    path.write_text("old")
+    with monkeypatch.context() as patch:
+        if step == "replace":
+            patch.setattr(Path, "replace", failing(code))
+        elif step == "write":
+            patch.setattr(os, "fdopen", lambda descriptor, mode: Full(descriptor, mode, closefd=True))
+        else:
+            patch.setattr(os, step, failing(code))
+        with pytest.raises(TransferError, match=f"kept.md could not be written: {reason}") as caught:
+            write_text(path, "new " * 1000, overwrite=True)
+    assert path.read_text() == "old" and left_in(tmp_path) == ["kept.md"]
+    assert "\n" not in caught.value.sentence and caught.value.sentence.endswith(".")
+
+
+class Full:
+    """A file on a full disk: half of what is written arrives."""
+
+    def __init__(self, descriptor: int, mode: str, closefd: bool) -> None:
+        self.descriptor = descriptor
+
+    def __enter__(self) -> Full:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self.descriptor)
+
+    def write(self, content: bytes) -> int:
+        os.write(self.descriptor, content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize(("place", "reason"), [
+    ("missing/x.md", "there is no such folder"),
+    ("file/x.md", "a part of this path is a file"),
+    ("x" * 300 + ".md", "the file name is too long"),
+    ("folder", "this is a folder"),
+    ("a\0b", "is not a file name"),
+    ("~no-such-user-at-all/x.md", "there is no such user"),
+])
+def test_a_path_that_cannot_be_written_is_told_in_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, reason: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    before = left_in(tmp_path)
+    with pytest.raises(TransferError, match=reason):
+        write_text(Path(place), "text", overwrite=True)
+    assert left_in(tmp_path) == before
+
+
+def test_a_path_in_a_sentence_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+    with pytest.raises(TransferError) as caught:
+        write_text(tmp_path / "no\x1b[2Jsuch" / "x.md", "text")
+    assert "\x1b" not in caught.value.sentence and "no␛[2Jsuch" in caught.value.sentence
+
+
+def test_nothing_is_written_when_rendering_fails(tmp_path: Path) -> None:
+    with pytest.raises(TransferError):
+        export(tmp_path / "x.docx", "docx", [chat("Hello")])
+    assert left_in(tmp_path) == []

@@ -1,0 +1,164 @@
+"""Markdown is readable, safe to print, fetches nothing, and no message swallows the next."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from transfer_samples import BEGIN, CORPUS, chat, conversation
+
+from kvchat.display import clean, one_line
+from kvchat.prompt.message import Message, Role, node, system_message
+from kvchat.transfer import Source, render
+from kvchat.transfer.markdown_text import escaped, fenced, safe_markdown
+
+PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+PARSER.validateLink = lambda url: True  # type: ignore[method-assign]
+MARK = "THE NEXT MESSAGE"
+
+
+def tokens_of(text: str) -> list[Token]:
+    found: list[Token] = []
+    for token in PARSER.parse(text):
+        found += [token, *(token.children or [])]
+    return found
+
+
+def headings(text: str) -> list[str]:
+    tokens = PARSER.parse(text)
+    return [tokens[i + 1].content for i, token in enumerate(tokens) if token.type == "heading_open" and not token.level]
+
+
+def shown(text: str) -> str:
+    """What a viewer shows of one paragraph."""
+    [inline] = [token for token in PARSER.parse(text) if token.type == "inline"]
+    return "".join(child.content for child in inline.children or [])
+
+
+def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
+    text = render("md", [branched])
+    assert text.startswith('---\ntitle: "Lighthouse log"\n')
+    assert 'model: "SmolLM2-135M"\n' in text and "temperature 0.7" in text
+    body = text.split("---\n", 2)[2]
+    assert headings(body) == ["Lighthouse log", "System prompt", "You", "SmolLM2-135M", "You", "SmolLM2-135M"]
+    order = ["Cite the log.", "Night 34: 101 turns.", "How many nights?", "I count the rows.", "Twenty-six.",
+             "Which was the longest?", "Night 47."]
+    places = [body.index(part) for part in order]
+    assert places == sorted(places)
+    assert "> I count the rows." in body and "12 tokens · 60.0 tok/s · first token 0.14 s" in body
+    assert "2,236 reused · 63 new" in body and "version 1 of 2" in body
+
+
+def test_other_branches_stand_behind_the_one_in_use_and_only_when_asked_for(branched: Source) -> None:
+    main = render("md", [branched])
+    text = render("md", [branched], all_branches=True)
+    assert "I think it was" not in main and "Which was the shortest?" not in main
+    assert text.startswith(main.rstrip("\n"))
+    assert "## Branch 2: another message 2\n" in text and "## Branch 3: another message 3\n" in text
+    assert text.index("Branch 2") < text.index("I think it was\n\n*Stopped.*") < text.index("Branch 3")
+    for made in branched.tree:
+        if made.role is not Role.SYSTEM:
+            assert text.count(made.text) == 1
+
+
+def test_a_branch_says_which_branch_it_leaves() -> None:
+    nodes = [node(None, system_message(""), BEGIN)]
+    for parent, text in ((0, "q1"), (1, "a1"), (1, "a1 again"), (3, "q2"), (4, "a2"), (4, "a2 again"), (2, "goes on")):
+        role = Role.ASSISTANT if text.startswith("a") else Role.USER
+        nodes.append(node(nodes[parent], Message(role, text), BEGIN + len(nodes)))
+    text = render("md", [conversation(nodes, nodes[2])], all_branches=True)
+    assert [line for line in text.splitlines() if line.startswith("## Branch")] == [
+        "## Branch 2: another message 2", "## Branch 3: another message 4 of branch 2",
+        "## Branch 4: goes on after message 2"]
+
+
+def test_a_fence_is_longer_than_any_fence_in_the_context(branched: Source) -> None:
+    text = render("md", [branched])
+    assert "> ````text\n> Night 34: 101 turns.\n> ```\n> Night 59\n> ```\n> ````\n" in text
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="`~\n x>-", max_size=40))
+def test_a_fenced_text_is_one_code_block_with_that_text(text: str) -> None:
+    [token] = PARSER.parse(fenced(text))
+    assert token.type == "fence" and token.content.strip("\n") == text.strip("\n")
+
+
+HOSTILE = [item["text"] for item in CORPUS] + [
+    "```python\nprint(1)", "~~~~\nopen", "````\n```\nstill open", "- ```\n  in a list", "> ```\n> in a quote",
+    "<!-- swallows everything", "<script>", "<pre>\n", "<![CDATA[", "<?php", "![a\n](https://evil.test/x.png)",
+    "![a][b]\n\n[b]: https://evil.test/x.png", "![b]\n\n[b]: https://evil.test/x.png", "`` ![a](b) `",
+    "![a](<b c> \"t\")", "![a [b](c)](d)", "\\![a](b)", "`x\n![a](b)\ny`", "    ![a](b)\n", "<img\nsrc=x>",
+    "![`](x)`](https://evil.test)", "a\n===", "[x]: <\n", "<details><summary>",
+]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(alphabet="`~![]()<>\\ \nab-:/=\"'", max_size=60)
+       | st.lists(st.sampled_from(HOSTILE), max_size=3).map("\n".join))
+def test_no_text_fetches_anything_or_swallows_what_follows(text: str) -> None:
+    document = safe_markdown(clean(text)) + f"\n\n## {MARK}\n"
+    assert headings(document)[-1:] == [MARK]
+    assert not {token.type for token in tokens_of(document)} & {"image", "html_block", "html_inline"}
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_hostile_text_fetches_anything_or_swallows_what_follows(text: str) -> None:
+    document = render("md", [chat(text, MARK)]).split("---\n", 2)[2]
+    assert headings(document)[-1:] == ["SmolLM2"] and document.rstrip().endswith(f"*\n\n{MARK}")
+    assert not {token.type for token in tokens_of(document)} & {"image", "html_block", "html_inline"}
+
+
+def test_an_image_stands_as_code_and_html_as_text() -> None:
+    text = safe_markdown("See ![chart](https://evil.test/x.png) and <b>bold</b>, `![kept](x)`.")
+    assert text == "See `![chart](https://evil.test/x.png)` and \\<b>bold\\</b>, `![kept](x)`."
+
+
+def test_code_blocks_and_ordinary_markdown_stay_as_they_are() -> None:
+    text = "# Title\n\n- a *b* [c](https://d.test)\n\n```html\n<b>![x](y)</b>\n```\n\n    <indented>\n\n2 < 3 and `<b>`"
+    assert safe_markdown(text) == text
+
+
+def test_an_answer_cut_inside_a_code_block_is_closed() -> None:
+    assert safe_markdown("Look:\n```python\nprint(1)") == "Look:\n```python\nprint(1)\n```"
+    assert safe_markdown("Look:\n~~~~\n```\nx") == "Look:\n~~~~\n```\nx\n~~~~"
+
+
+def test_the_corpus_in_every_place_leaves_nothing_a_terminal_obeys(hostile: Source) -> None:
+    text = render("md", [hostile], all_branches=True)
+    text.encode("utf-8")
+    obeyed = {char for char in text if unicodedata.category(char) == "Cc" and char not in "\n\t"}
+    assert not obeyed | {char for char in text if char in "\u202e\u2066\u2069\u200e\u2028"}
+    assert not {token.type for token in tokens_of(text)} & {"image", "html_block", "html_inline"}
+    assert len(headings(text)) >= 3 * len(CORPUS)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(alphabet="ab_*`[]<>&\\~#!| ()", min_size=1, max_size=20).map(lambda text: " ".join(text.split())))
+@example("Q4_K_M")
+def test_a_name_in_a_heading_shows_as_it_is(name: str) -> None:
+    assert shown(f"## x {escaped(name)} x") == f"x {name} x"
+
+
+def test_front_matter_holds_whatever_the_title_is(hostile: Source) -> None:
+    lines = render("md", [hostile]).split("\n")
+    assert lines[0] == "---" and all(": \"" in line for line in lines[1:lines.index("---", 1)])
+    assert json.loads(lines[1].removeprefix("title: ")) == one_line(hostile.conversation.title)
+
+
+def test_of_a_model_path_only_the_name_is_told(branched: Source) -> None:
+    for format in ("md", "html"):
+        assert "somebody" not in render(format, [branched], all_branches=True)
+
+
+def test_several_conversations_follow_one_another_and_an_empty_one_says_so() -> None:
+    system = node(None, system_message(""), BEGIN)
+    text = render("md", [chat("Hello", title="One"), conversation([system], system, "Two")])
+    assert headings(text)[0] == "One" and "Two" in headings(text)
+    assert text.count("*There are no messages yet.*") == 1
+    assert "no messages" in render("md", [conversation([], None)])

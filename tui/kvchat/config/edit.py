@@ -1,0 +1,141 @@
+"""Changing one setting in the file and leaving the person's comments and layout alone.
+
+The rule: the new text is parsed again before it is written, and must say exactly what was meant. A file that cannot be
+read as TOML is never written.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from kvchat.config.option import UnfitError, fitted
+from kvchat.config.problem import ConfigError
+from kvchat.config.settings import BY_PATH
+from kvchat.config.source import Entry, Key, Source
+from kvchat.config.toml import SIZE_LIMIT, UnreadableError, parsed, read_toml, written, written_key
+from kvchat.paths import PathError, write_private
+
+
+def save_setting(path: Path, name: str, value: object) -> None:
+    """Set `name` (`theme`, `server.model`, `keys.export`) in the file; None takes it out, back to its default.
+    Raises ConfigError when the value does not fit, or the file is broken or cannot be written."""
+    file = read_toml(path)
+    key = _key_of(name, file.values)
+    if value is not None:
+        value = _plain(name, value)
+    if file.problems:
+        raise ConfigError(f"{name} is not saved: {file.problems[0]}")
+    try:
+        expected = _with(file.values, key, value)
+        text = _edited(file.source, key, value)
+        if not _says(text, expected):
+            import tomli_w
+
+            text = tomli_w.dumps(expected)
+        data = text.encode()
+        if len(data) > SIZE_LIMIT:
+            raise ConfigError(f"{name} is not saved: {path.name} would be larger than {SIZE_LIMIT // 1024} KiB.")
+        write_private(path, data)
+    except (PathError, RecursionError, UnicodeEncodeError, TypeError) as error:
+        raise ConfigError(f"{name} is not saved: {error}") from error
+
+
+def _key_of(name: str, values: dict[str, object]) -> Key:
+    section, dot, rest = name.partition(".")
+    if section == "keys" and dot:
+        keys, (first, *_) = values.get("keys"), rest.split(".")
+        nested = isinstance(keys, dict) and isinstance(keys.get(first), dict)
+        return ("keys", *rest.split(".")) if nested else ("keys", rest)
+    if name not in BY_PATH:
+        raise ConfigError(f"There is no setting {name}.")
+    return tuple(name.split("."))
+
+
+def _plain(name: str, value: object) -> object:
+    """The value as TOML takes it. Raises ConfigError."""
+    option = BY_PATH.get(name)
+    if option is None:
+        if not isinstance(value, str):
+            raise ConfigError(f"{name} is not saved: it must be a text of keys.")
+        return value
+    try:
+        value = fitted(option.spec, value)
+    except UnfitError as unfit:
+        raise ConfigError(f"{name} is not saved: it {unfit}.") from None
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _with(values: dict[str, object], key: Key, value: object) -> dict[str, object]:
+    """A copy of the file's values with one changed."""
+    *parents, last = key
+    root = table = dict(values)
+    for parent in parents:
+        inner = table.get(parent)
+        if value is None and not isinstance(inner, dict):
+            return values
+        table[parent] = copy = dict(inner) if isinstance(inner, dict) else {}
+        table = copy
+    if value is None:
+        table.pop(last, None)
+    else:
+        table[last] = value
+    return root
+
+
+def _says(text: str, expected: dict[str, object]) -> bool:
+    try:
+        return parsed(text) == expected
+    except UnreadableError:
+        return False
+
+
+def _edited(source: Source, key: Key, value: object) -> str:
+    text = source.text
+    newline = "\r\n" if "\r\n" in text else "\n"
+    entry = source.entries.get(key)
+    if value is None:
+        return text if entry is None else _without(text, entry)
+    if entry and not entry.header:
+        return text[:entry.value] + written(value) + text[entry.end:]
+    line = f"{written_key(key[-1])} = {written(value)}"
+    place = _place(source, key)
+    if place is None:
+        gap = newline if text and not text.endswith("\n") else ""
+        return f"{text}{gap}{newline if text else ''}[{'.'.join(key[:-1])}]{newline}{line}{newline}"
+    before = text[:place]
+    gap = newline if before and not before.endswith("\n") else ""
+    return f"{before}{gap}{line}{newline}{text[place:]}"
+
+
+def _place(source: Source, key: Key) -> int | None:
+    """The offset of the line where a new key goes: below its commented default, else below the last key of its
+    section, else at the section's beginning. None: the section is not there."""
+    section = key[:-1]
+    begin = 0
+    if section:
+        header = source.entries.get(section)
+        if header is None or not header.header:
+            return None
+        begin = header.end
+    headers = [entry.start for entry in source.entries.values() if entry.header and entry.start >= begin]
+    end = min(headers, default=len(source.text))
+    own = [entry.end for entry in source.entries.values() if begin <= entry.start < end and not entry.header]
+    last = _next_line(source.text, max(own)) if own else _next_line(source.text, begin) if section else None
+    commented = re.compile(rf"^#[ \t]*{re.escape(written_key(key[-1]))}[ \t]*=[^\n]*\n?", re.MULTILINE)
+    spans = [(entry.value, entry.end) for entry in source.entries.values()]
+    for found in commented.finditer(source.text, begin, end):
+        if not any(start <= found.start() < stop for start, stop in spans):
+            return found.end()
+    if last is not None:
+        return last
+    return end if headers or not source.text.strip() else len(source.text)
+
+
+def _next_line(text: str, position: int) -> int:
+    end = text.find("\n", position)
+    return len(text) if end < 0 else end + 1
+
+
+def _without(text: str, entry: Entry) -> str:
+    return text[:text.rfind("\n", 0, entry.start) + 1] + text[_next_line(text, entry.end):]

@@ -1,0 +1,29 @@
+"""What is wrong with a settings or theme file: one sentence with its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from kvchat.display import one_line
+
+
+class ConfigError(Exception):
+    """A setting that cannot be used or saved; the sentence says which, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something to mend. What it is about is left at its default; everything else is used."""
+
+    file: Path | None
+    """The file it is in; None for the environment and the command line, which the text names."""
+    line: int | None
+    """Counted from 1; None when it is about the file as a whole."""
+    column: int | None
+    text: str
+
+    def __str__(self) -> str:
+        place = [] if self.file is None else [self.file.name]
+        place += [str(number) for number in (self.line, self.column) if number is not None]
+        return one_line(":".join([*place, " " + self.text]) if place else self.text, 400)

@@ -1,0 +1,116 @@
+"""The log that `--log FILE` writes: shapes, sizes and timings, for finding a fault.
+
+The rule: no log line carries a key, a password, the home folder's path or a control character. What people and models
+say is not logged at all; that is the caller's part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import stat
+import time
+from pathlib import Path
+
+from kvchat.display import one_line
+from kvchat.paths import PathError, folder, reason
+
+LINE_LIMIT = 2000
+"""Characters of one line."""
+
+_HIDDEN = "[hidden]"
+_PATTERNS = (
+    (re.compile(r"(?i)(\bbearer\s+|\bbasic\s+)[^\s\"',;\]})]{4,}"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(?i)(\b(?:proxy-)?authorization\b[\"']?\s*[:=]\s*[b\"'(]*)(?!bearer|basic)[^\s\"',;\]})]+"),
+     rf"\1{_HIDDEN}"),
+    (re.compile(r"(?i)((?:api[_-]?key|token|access[_-]?key|secret|passw(?:or)?d|cookie)(?:[\"']?\s*[:=]|[\"']\s*,)\s*[b\"'(]*)"
+                r"(?=[^\s\"',;&\]})]*[a-z])[^\s\"',;&\]})]+"), rf"\1{_HIDDEN}"),
+    (re.compile(r"(?<=://)[^/\s?#\"']*@"), f"{_HIDDEN}@"),
+    (re.compile(r"\b(?:sk|pk|hf|gsk|ghp|gho|xai|AIza|key)[-_][A-Za-z0-9_-]{12,}|\bAIza[A-Za-z0-9_-]{20,}"), _HIDDEN),
+    (re.compile(r"(?i)([?&](?:key|sig|signature)=)[^\s&\"']+"), rf"\1{_HIDDEN}"),
+)
+_known: set[str] = set()
+
+
+def hide(secret: str | None) -> None:
+    """Keep this text out of the log from now on, wherever it turns up."""
+    if secret and len(secret) >= 4:
+        _known.add(secret)
+
+
+def redacted(text: str) -> str:
+    """`text` without keys, passwords and the home folder."""
+    for secret in sorted(_known, key=len, reverse=True):
+        text = text.replace(secret, _HIDDEN)
+    for pattern, to in _PATTERNS:
+        text = pattern.sub(to, text)
+    for home in _homes():
+        text = re.sub(rf"{re.escape(home)}(?![\w.-])", "~", text)
+    return text
+
+
+class Redaction(logging.Filter):
+    """Turns a record into its final text before anything can write it. Never drops one."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        try:
+            text = record.getMessage()
+        except Exception as error:
+            text = f"{record.msg} (the log line cannot be filled in: {type(error).__name__})"
+        if record.exc_info:
+            text += " | " + logging.Formatter().formatException(record.exc_info)
+        record.msg, record.args = one_line(redacted(text), LINE_LIMIT), None
+        record.exc_info = record.exc_text = record.stack_info = None
+        return True
+
+
+class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """A full disk ends the log, not the conversation: a traceback would be drawn over the screen."""
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self.stream.close()
+        super().close()
+
+
+def start(path: Path, level: int = logging.DEBUG) -> None:
+    """Write the log of kvchat's own modules to `path`, adding to what is there. Raises PathError."""
+    stop()
+    folder(path.parent)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0), 0o600)
+        if stat.S_ISREG(os.fstat(handle).st_mode):
+            path.chmod(0o600)
+        stream = os.fdopen(handle, "a", encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise PathError(f"The log {path} cannot be written: {reason(error)}. "
+                        "Choose another file with --log.") from error
+    handler = _Handler(stream)
+    handler.addFilter(Redaction())
+    formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
+    formatter.converter = time.gmtime
+    handler.setFormatter(formatter)
+    logger = logging.getLogger("kvchat")
+    logger.setLevel(level)
+    logger.propagate = False
+    logger.addHandler(handler)
+
+
+def stop() -> None:
+    """Close the log."""
+    logger = logging.getLogger("kvchat")
+    for handler in [item for item in logger.handlers if isinstance(item, _Handler)]:
+        logger.removeHandler(handler)
+        handler.close()
+    logger.propagate = True
+    logger.setLevel(logging.NOTSET)
+
+
+def _homes() -> list[str]:
+    with contextlib.suppress(RuntimeError):
+        home = Path.home()
+        return sorted({str(home), os.path.realpath(home)} - {"/"}, key=len, reverse=True)
+    return []

@@ -1,0 +1,144 @@
+"""Numbers, sizes, times and days as people read them, the same on every screen and in every export.
+
+The rule: a value is rounded for reading and never invented. What is not known is `UNKNOWN`, not 0.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+UNKNOWN = "–"
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+
+
+def count(number: int | None) -> str:
+    """A whole number with its thousands apart: `8,120`."""
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """A number and what it counts: `1 message`, `8,120 messages`."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def _scaled(number: float, units: tuple[str, ...]) -> str:
+    """`number` in the largest unit that leaves at least 1, two digits below ten: `412 MB`, `1.1 GB`."""
+    index = 0
+    while index < len(units) - 1 and round(abs(number)) >= 1000:
+        number /= 1000
+        index += 1
+    digits = 1 if index and round(abs(number), 1) < 10 else 0
+    return f"{number:,.{digits}f} {units[index]}".rstrip()
+
+
+def short_count(number: int | None) -> str:
+    """A number where space is short: `412`, `1.2 k`, `48 k`, `3.1 M`."""
+    return UNKNOWN if number is None else _scaled(number, ("", "k", "M", "G"))
+
+
+def size(octets: int | None) -> str:
+    """A size in decimal units, as file managers show it: `712 B`, `412 MB`, `1.1 GB`."""
+    return UNKNOWN if octets is None else _scaled(octets, ("B", "kB", "MB", "GB", "TB"))
+
+
+def percent(ratio: float | None) -> str:
+    """A ratio of 0 to 1 as whole per cent: `93 %`."""
+    return UNKNOWN if ratio is None or not math.isfinite(ratio) else f"{ratio * 100:.0f} %"
+
+
+def speed(tokens_per_second: float | None) -> str:
+    """A speed: `58.2 tok/s`, `350 tok/s`."""
+    if tokens_per_second is None or not math.isfinite(tokens_per_second):
+        return UNKNOWN
+    digits = 1 if round(tokens_per_second, 1) < 100 else 0
+    return f"{tokens_per_second:,.{digits}f} tok/s"
+
+
+def duration(seconds: float | None) -> str:
+    """A time span: `0.14 s`, `10.6 s`, `35 s`, `2 min 17 s`, `1 h 2 min`, `3 d 4 h`. Less than nothing is `0 s`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    if seconds <= 0:
+        return "0 s"
+    if seconds < 0.005:
+        return "< 0.01 s"
+    if round(seconds, 2) < 1:
+        return f"{seconds:.2f} s"
+    if round(seconds, 1) < 20:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < _MINUTE:
+        return f"{whole} s"
+    if whole < _HOUR:
+        return _two(whole, _MINUTE, "min", 1, "s")
+    if whole < _DAY:
+        return _two(whole, _HOUR, "h", _MINUTE, "min")
+    return _two(whole, _DAY, "d", _HOUR, "h")
+
+
+def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -> str:
+    rest = whole % large // small
+    return f"{whole // large:,} {large_unit}" + (f" {rest} {small_unit}" if rest else "")
+
+
+def local(seconds: float, now: datetime | None = None) -> datetime | None:
+    """The instant `seconds` after the epoch in the zone of `now` (naive or None: this machine's zone).
+
+    None for what no calendar holds.
+    """
+    try:
+        return datetime.fromtimestamp(seconds, now.tzinfo if now else None)
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+def clock(seconds: float, now: datetime | None = None) -> str:
+    """The time of day: `09:16`."""
+    instant = local(seconds, now)
+    return f"{instant:%H:%M}" if instant else UNKNOWN
+
+
+def date_and_time(seconds: float, now: datetime | None = None) -> str:
+    """The full date and the time of day: `2026-11-21 09:16`."""
+    instant = local(seconds, now)
+    return f"{instant.date().isoformat()} {instant:%H:%M}" if instant else UNKNOWN
+
+
+def moment(seconds: float, now: datetime) -> str:
+    """An instant seen from `now`: `today 09:16`, `yesterday 17:02`, `Mon 14:20`, `12 Mar`, `12 Mar 2025`."""
+    instant = local(seconds, now)
+    if instant is None:
+        return UNKNOWN
+    days = (now.date() - instant.date()).days
+    if days == 0:
+        return f"today {instant:%H:%M}"
+    if days == 1:
+        return f"yesterday {instant:%H:%M}"
+    if 1 < days < 7:
+        return f"{_DAYS[instant.weekday()]} {instant:%H:%M}"
+    day = f"{instant.day} {_MONTHS[instant.month - 1]}"
+    return day if instant.year == now.year else f"{day} {instant.year}"
+
+
+def day_time(seconds: float) -> str:
+    """`moment` as seen from this instant on this machine, for what is printed once."""
+    return moment(seconds, datetime.now())
+
+
+def day_group(seconds: float, now: datetime) -> str:
+    """The heading an instant stands under in a list: `Today`, `Yesterday`, `Last week`, `Last month`, `Older`.
+
+    An instant after `now` (the clock was set back) counts as today.
+    """
+    instant = local(seconds, now)
+    if instant is None:
+        return "Older"
+    days = (now.date() - instant.date()).days
+    for limit, name in ((0, "Today"), (1, "Yesterday"), (7, "Last week"), (30, "Last month")):
+        if days <= limit:
+            return name
+    return "Older"

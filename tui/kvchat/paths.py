@@ -1,0 +1,136 @@
+"""Where things live on this machine, and how private files are written.
+
+The rule: what kvchat makes is private to the person: folders 0700, files 0600, whatever the umask says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+DATA_VARIABLE = "KVCHAT_DATA_DIR"
+CONFIG_VARIABLE = "KVCHAT_CONFIG"
+
+
+class PathError(Exception):
+    """A file or folder that cannot be used; the sentence says which, why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The places of one run. Nothing is made until it is needed."""
+
+    data: Path
+    """The folder of conversations, statistics and snapshots."""
+    config: Path
+    """The settings file."""
+    cache: Path
+    """What can be deleted at any time."""
+
+    @property
+    def themes(self) -> Path:
+        """The person's own themes, beside the settings file."""
+        return self.config.parent / "themes"
+
+    @property
+    def log(self) -> Path:
+        """The log file that a report suggests; nothing is logged unless --log asks for it."""
+        return self.data / "kvchat.log"
+
+
+def find(data_dir: str | None = None, config_file: str | None = None, env: Mapping[str, str] = os.environ) -> Paths:
+    """The places for these options of the command line, else of the environment, else the platform's own.
+    Raises PathError."""
+    data = data_dir or env.get(DATA_VARIABLE)
+    config = config_file or env.get(CONFIG_VARIABLE)
+    data_path = _given(data) if data else _platform("data")
+    cache_path = data_path / "cache" if data else _platform("cache")
+    return Paths(data_path, _given(config) if config else _platform("config") / "config.toml", cache_path)
+
+
+def own_themes() -> Path:
+    """The folder of the themes that come with kvchat: inside the package, or two folders up in a checkout."""
+    package = Path(__file__).resolve().parent
+    inside = package / "themes"
+    return inside if inside.is_dir() else package.parent.parent / "themes"
+
+
+def folder(path: Path) -> Path:
+    """`path` as an existing folder; it and the parents it lacks are made 0700. Raises PathError."""
+    missing = [path]
+    while not missing[-1].parent.exists() and missing[-1].parent != missing[-1]:
+        missing.append(missing[-1].parent)
+    try:
+        for place in reversed(missing):
+            with contextlib.suppress(FileExistsError):
+                place.mkdir(mode=0o700)
+                place.chmod(0o700)
+    except OSError as error:
+        raise PathError(f"The folder {path} cannot be made: {reason(error)}. "
+                        f"Choose another with --data-dir or {DATA_VARIABLE}.") from error
+    if not path.is_dir():
+        raise PathError(f"{path} is not a folder. Move it away, or choose another with --data-dir or {DATA_VARIABLE}.")
+    return path
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace `path` by a 0600 file that holds `data`: the old content or the new, never a part. A symbolic link
+    stays one: what it points to is replaced. Raises PathError."""
+    target = Path(os.path.realpath(path))
+    folder(target.parent)
+    temporary: str | None = None
+    try:
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+        temporary = None
+        _sync_folder(target.parent)
+    except OSError as error:
+        raise PathError(f"{path} cannot be written: {reason(error)}.") from error
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                Path(temporary).unlink()
+
+
+def reason(error: OSError) -> str:
+    """Why a file operation failed, in words."""
+    return (error.strerror or type(error).__name__).lower()
+
+
+def _sync_folder(path: Path) -> None:
+    with contextlib.suppress(OSError):  # Windows cannot open a folder; the file is in place all the same.
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _given(text: str) -> Path:
+    if "\0" in text:
+        raise PathError("A path cannot hold a NUL character.")
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError as error:
+        raise PathError(f"{text} cannot be used: there is no such user's home folder.") from error
+
+
+def _platform(kind: str) -> Path:
+    import platformdirs
+
+    places = platformdirs.PlatformDirs("kvchat", appauthor=False)
+    match kind:
+        case "data":
+            return places.user_data_path
+        case "config":
+            return places.user_config_path
+        case _:
+            return places.user_cache_path

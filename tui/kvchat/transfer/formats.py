@@ -1,0 +1,54 @@
+"""The export formats by name, and the one function that renders any of them.
+
+The rule: every format is a pure function of `Source` values to text; what is heavy to import waits for its first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kvchat.transfer import html, jsonl, lossless, markdown
+from kvchat.transfer.source import Source, TransferError
+
+Render = Callable[[Sequence[Source], bool], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One export format."""
+
+    name: str
+    """What the command line and a file's suffix call it."""
+    title: str
+    """What it is, in a few words for a list to choose from."""
+    every_branch: bool
+    """Whether it always holds every branch."""
+    write: Render
+    """The text of the sources; the second argument is whether branches not in use are in it."""
+
+    @property
+    def suffix(self) -> str:
+        return f".{self.name}"
+
+
+FORMATS: dict[str, Format] = {
+    found.name: found
+    for found in (
+        Format("md", "Markdown, to read and to edit", False,
+               lambda sources, every: markdown.render(sources, all_branches=every)),
+        Format("html", "A web page, to read, share and print", False,
+               lambda sources, every: html.render(sources, all_branches=every)),
+        Format("json", "Lossless JSON, to keep and to import", True,
+               lambda sources, every: lossless.render(sources, all_branches=every)),
+        Format("jsonl", "OpenAI JSONL, for other programs", False,
+               lambda sources, every: jsonl.render(sources, all_branches=every)),
+    )
+}
+
+
+def render(format: str, sources: Sequence[Source], *, all_branches: bool = False) -> str:
+    """`sources` as the text of `format`, a key of `FORMATS`. Raises TransferError for another name."""
+    if format not in FORMATS:
+        raise TransferError(f"There is no export format {format!r}. Choose one of: {', '.join(FORMATS)}.")
+    return FORMATS[format].write(sources, all_branches)

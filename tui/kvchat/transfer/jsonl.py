@@ -1,0 +1,47 @@
+"""OpenAI JSONL: one branch a line, `{"messages": [{"role", "content"}, ...]}`, as chat and fine-tuning tools read it.
+
+The rule: role and content are those of the wire bytes, so a line holds exactly what the model saw and said. Reasoning
+is left out, because tools that check the format refuse unknown fields; lossless JSON keeps it. Context blocks are
+part of a user message's content.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+
+from kvchat.prompt.message import Node, Role
+from kvchat.transfer.exact_json import dumps
+from kvchat.transfer.source import Source
+
+_FIELDS = ("role", "content")
+
+
+def messages(path: Sequence[Node]) -> list[dict[str, object]]:
+    """The messages of a branch as they are on the wire, role and content only."""
+    found = []
+    for node in path:
+        wire = json.loads(node.wire)
+        found.append({name: wire[name] for name in _FIELDS})
+    return found
+
+
+def _branches(source: Source, all_branches: bool) -> Iterator[list[Node]]:
+    tree, head = source.tree, source.conversation.head
+    yield tree.path(head)
+    if all_branches:
+        yield from (tree.path(leaf.id) for leaf in tree.leaves() if leaf.id != head)
+
+
+def render(sources: Sequence[Source], *, all_branches: bool = False) -> str:
+    """One line for the branch in use of each conversation, and with `all_branches` one for each other branch.
+
+    A branch without a question gives no line.
+    """
+    lines = [
+        dumps({"messages": messages(path)}) + "\n"
+        for source in sources
+        for path in _branches(source, all_branches)
+        if any(node.role is Role.USER for node in path)
+    ]
+    return "".join(lines)

@@ -1,0 +1,163 @@
+"""Writing an export to disk.
+
+The rule: the file at the destination is the old one or the whole new one, never a part; nothing is replaced unless
+that was asked for; the file is the person's alone (0600).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import unicodedata
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from kvchat.display import one_line
+from kvchat.numbers import local
+from kvchat.prompt.conversation import Conversation
+from kvchat.transfer.formats import FORMATS, render
+from kvchat.transfer.source import FileExists, Source, TransferError
+
+NAME_LENGTH = 80
+"""Characters in a suggested name, suffix included."""
+_NAME_OCTETS = 200
+"""Octets in it, for titles outside ASCII: file systems stop at 255."""
+
+_REASONS = {
+    errno.EACCES: "this folder may not be written to. Choose another one",
+    errno.EPERM: "this folder may not be written to. Choose another one",
+    errno.EROFS: "this disk is read-only. Choose another folder",
+    errno.ENOSPC: "the disk is full. Free some space or choose another folder",
+    errno.EDQUOT: "your disk quota is used up. Free some space or choose another folder",
+    errno.ENOENT: "there is no such folder. Make it first or choose another one",
+    errno.ENOTDIR: "a part of this path is a file, not a folder. Choose another one",
+    errno.ENAMETOOLONG: "the file name is too long. Choose a shorter one",
+    errno.EISDIR: "this is a folder. Name a file in it",
+}
+
+
+def suggested_name(conversation: Conversation, format: str) -> str:
+    """A file name for an export of `conversation`: title and date, `lighthouse-log-2026-11-21.md`.
+
+    Only letters and digits of any script and hyphens: at most 80 characters, safe on every file system.
+    """
+    created = local(conversation.created)
+    end = (f"-{created.date().isoformat()}" if created else "") + FORMATS[format].suffix
+    letters = [char if unicodedata.category(char)[0] in "LNM" else "-"
+               for char in unicodedata.normalize("NFKC", conversation.title[:1000]).lower()]
+    slug = re.sub("-+", "-", "".join(letters))[: NAME_LENGTH - len(end)]
+    slug = slug.encode()[: _NAME_OCTETS - len(end)].decode(errors="ignore").strip("-")
+    return (slug or "conversation") + end
+
+
+def export(
+    destination: Path, format: str, sources: Sequence[Source], *, all_branches: bool = False, overwrite: bool = False,
+) -> Path:
+    """Write `sources` as `format` to the file `destination`, or into the folder `destination`; the path written.
+
+    In a folder the name is the suggested one of the first conversation; if that is taken and `overwrite` is false,
+    a number is added. Raises FileExists or TransferError; then nothing was written.
+    """
+    text = render(format, sources, all_branches=all_branches)
+    destination = _expanded(destination)
+    if not _is_folder(destination):
+        return write_text(destination, text, overwrite=overwrite)
+    if not sources:
+        raise TransferError("There is no conversation to export.")
+    name = destination / suggested_name(sources[0].conversation, format)
+    if overwrite:
+        return write_text(name, text, overwrite=True)
+    path = name
+    for number in range(2, 1000):
+        try:
+            return write_text(path, text)
+        except FileExists:
+            path = name.with_stem(f"{name.stem}-{number}")
+    return write_text(path, text)
+
+
+def write_text(path: Path, text: str, *, overwrite: bool = False) -> Path:
+    """Write `text` as UTF-8 to `path` in one step, readable by its owner only; the path written.
+
+    Raises FileExists if there is a file and `overwrite` is false, and TransferError if it cannot be written; then
+    the destination is as it was.
+    """
+    path = _expanded(path)
+    content = text.encode("utf-8", "replace")
+    if _is_folder(path):
+        raise _failed(path, OSError(errno.EISDIR, ""))
+    part = path.with_name(f".kvchat-{secrets.token_hex(8)}.part")
+    try:
+        try:
+            _write_new(part, content)
+            _move(part, path, overwrite)
+        finally:
+            with suppress(OSError):
+                part.unlink()
+        _sync_folder(path.parent)
+    except FileExistsError as error:
+        raise _exists(path) from error
+    except OSError as error:
+        raise _failed(path, error) from error
+    return path
+
+
+def _write_new(part: Path, content: bytes) -> None:
+    file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    with os.fdopen(file, "wb") as stream:
+        stream.write(content)
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _move(part: Path, path: Path, overwrite: bool) -> None:
+    """Give `part` the name `path`. Without `overwrite` a file that came there meanwhile stays: FileExistsError."""
+    if not overwrite:
+        try:
+            os.link(part, path, follow_symlinks=False)
+            return
+        except FileExistsError:
+            raise
+        except (OSError, NotImplementedError):  # a file system without hard links
+            if os.path.lexists(path):
+                raise FileExistsError(path) from None
+    part.replace(path)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable. Some systems cannot open a folder; the file itself is safe already."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise TransferError(f"{one_line(str(path))} could not be written: there is no such user.") from error
+    if "\0" in str(path):
+        raise TransferError(f"{one_line(str(path))} is not a file name.")
+    return path
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a folder above it is closed to us: writing will say so
+        return False
+
+
+def _exists(path: Path) -> FileExists:
+    return FileExists(f"{one_line(str(path))} exists already. Choose another name, or ask to replace it.")
+
+
+def _failed(path: Path, error: OSError) -> TransferError:
+    reason = _REASONS.get(error.errno or 0, (error.strerror or str(error)).lower())
+    return TransferError(f"{one_line(str(path))} could not be written: {reason}.")
