@@ -1,0 +1,175 @@
+"""One answer: from the committed question to the settled reply.
+
+The rule: what has been received is never lost. Text is checkpointed while it streams, and whatever ends the
+stream (the server, the person, a fault) the answer is settled with what came and a state that says how.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from kvchat.backends.dialect import (
+    BackendError,
+    Emit,
+    Ended,
+    Progressed,
+    ReasoningDelta,
+    Reported,
+    StreamEvent,
+    TextDelta,
+    Trouble,
+    Waiting,
+)
+from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.chat.live import LiveAnswer
+from kvchat.prompt.message import Node, Role, State, settled
+
+CHECKPOINT_SECONDS = 0.2
+SCREEN_SECONDS = 0.03
+
+STOPPED = "Stopped."
+STOPPED_EARLY = "Stopped before the first token. The server may still finish the batch it was reading."
+
+
+def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
+    """The figures of the last turn on `path` that reached a server; None on a branch's first turn.
+
+    A turn whose figures are not known gives empty figures: what came after it cannot be told apart from it.
+    """
+    for node in reversed(path):
+        if node.role is Role.ASSISTANT and (node.figures is not None or node.text):
+            return node.figures or TurnFigures()
+    return None
+
+
+class Answering:
+    """The work of one answer: `run` is one task from start to end; `stop` ends it early, as often as one likes.
+
+    `chat` sends the request and reports to the emit function it is given. `checkpoint` stores text and reasoning
+    that came since the last call. `changed` tells the screen, at most every 30 ms.
+    """
+
+    def __init__(
+        self, answer: Node, path: Sequence[Node], live: LiveAnswer, *, chat: Callable[[Emit], Awaitable[Ended]],
+        checkpoint: Callable[[str, str], Awaitable[None]], changed: Callable[[], None],
+    ) -> None:
+        self.answer = answer
+        self._path = path
+        """The branch up to and with the question."""
+        self.live = live
+        self._chat = chat
+        self._checkpoint = checkpoint
+        self._changed = changed
+        self._request: asyncio.Task[Ended] | None = None
+        self._arrived = asyncio.Event()
+        self._shown_at = 0.0
+        self._show_later: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """End the answer now and keep what came."""
+        self.live.stopping = True
+        if self._request is not None:
+            self._request.cancel()
+
+    async def run(self, context_size: Callable[[], int | None]) -> Node:
+        """Carry the request out and give back the settled answer. `context_size` is asked at the end."""
+        saving = asyncio.create_task(self._save_as_it_comes())
+        ended = await self._carried_out()
+        saving.cancel()
+        await asyncio.wait({saving})
+        if self._show_later is not None:
+            self._show_later.cancel()
+        return self._settled(ended, context_size())
+
+    async def _carried_out(self) -> Ended:
+        if self.live.stopping:
+            return Ended(State.CANCELLED)
+        self._request = asyncio.ensure_future(self._chat(self._on_event))
+        await asyncio.wait({self._request})
+        if self._request.cancelled():
+            return Ended(State.CANCELLED)
+        error = self._request.exception()
+        if isinstance(error, BackendError):
+            return Ended(State.ERROR, error.sentence, error)
+        if error is not None:
+            sentence = f"kvchat failed while it read the answer ({type(error).__name__}: {error}). The text is kept."
+            return Ended(State.ERROR, sentence, BackendError(Trouble.PROTOCOL, sentence))
+        return self._request.result()
+
+    def _on_event(self, event: StreamEvent) -> None:
+        live = self.live
+        match event:
+            case TextDelta(text):
+                self._first_token()
+                live.text += text
+                self._arrived.set()
+            case ReasoningDelta(text, field):
+                self._first_token()
+                live.reasoning += text
+                live.reasoning_field = field
+                self._arrived.set()
+            case Progressed(progress):
+                live.progress = progress
+                live.waiting = None
+            case Reported():
+                live.reported = event
+            case Waiting():
+                live.waiting = event
+        self._show()
+
+    def _first_token(self) -> None:
+        self.live.waiting = None
+        if self.live.first_token_at is None:
+            self.live.first_token_at = time.monotonic()
+
+    def _show(self) -> None:
+        """Tell the screen now, or a little later if it was told just now."""
+        if self._show_later is not None:
+            return
+        wait = self._shown_at + SCREEN_SECONDS - time.monotonic()
+        if wait <= 0:
+            self._show_now()
+        else:
+            self._show_later = asyncio.get_running_loop().call_later(wait, self._show_now)
+
+    def _show_now(self) -> None:
+        self._show_later = None
+        self._shown_at = time.monotonic()
+        self._changed()
+
+    async def _save_as_it_comes(self) -> None:
+        text = reasoning = 0
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            new_text, new_reasoning = self.live.text[text:], self.live.reasoning[reasoning:]
+            text, reasoning = text + len(new_text), reasoning + len(new_reasoning)
+            await self._checkpoint(new_text, new_reasoning)
+            await asyncio.sleep(CHECKPOINT_SECONDS)
+
+    def _settled(self, ended: Ended, context_size: int | None) -> Node:
+        live = self.live
+        note = ended.note
+        if ended.state is State.CANCELLED:
+            note = STOPPED if live.text or live.reasoning else STOPPED_EARLY
+        return settled(
+            self.answer, self._path[-1], live.text, live.reasoning, ended.state, reasoning_field=live.reasoning_field,
+            model=ended.model, figures=self._figures(context_size), note=note,
+        )
+
+    def _figures(self, context_size: int | None) -> TurnFigures | None:
+        """The turn's figures; None when the server never reported any and no token came."""
+        reported, progress = self.live.reported, self.live.progress
+        prompt, cached = reported.prompt_tokens, reported.cached_tokens
+        if prompt is None and progress is not None:
+            prompt, cached = progress.total, progress.cached
+        if prompt is None and self.live.first_token_at is None:
+            return None
+        previous = previous_figures(self._path)
+        return TurnFigures(
+            prompt_tokens=prompt, cached_tokens=cached, predicted_tokens=reported.predicted_tokens,
+            new_tokens=new_tokens(prompt, previous), ttft_ms=self.live.ttft_ms, prompt_ms=reported.prompt_ms,
+            predicted_ms=reported.predicted_ms, context_size=context_size,
+        )

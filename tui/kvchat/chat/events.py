@@ -1,0 +1,68 @@
+"""What the conversation service tells the screen. Events are facts that happened; the screen reads the rest
+from the service's live objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsChanged:
+    """The list changed: created, renamed, deleted, restored, reordered, or changed by another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationChanged:
+    """A conversation's tree, head or options changed (not its streaming text)."""
+
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerStarted:
+    conversation: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerProgressed:
+    """Text, reasoning, prompt progress, figures or a waiting notice of a streaming answer changed: read them from
+    the conversation's `live` answer. Sent at most every 30 ms for text."""
+
+    conversation: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerEnded:
+    """The answer is settled and stored; its state is on the node."""
+
+    conversation: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChanged:
+    """The server was identified, lost, starting or changed: read `service.server` and `service.connection`."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageChanged:
+    """Writing failed (`trouble` is a sentence) or works again (empty)."""
+
+    trouble: str
+
+
+@dataclass(frozen=True, slots=True)
+class Noticed:
+    """Something worth a line on the screen."""
+
+    text: str
+    severity: Literal["information", "warning", "error"] = "information"
+
+
+ServiceEvent = (
+    ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
+    | ServerChanged | StorageChanged | Noticed
+)

@@ -1,0 +1,80 @@
+"""Writing to the store without blocking the loop and without losing a message when the disk refuses.
+
+The rule: writes happen in the order they were asked for, each in one transaction on one thread. A write that
+fails waits in the backlog, in memory, and is tried again with the same ids until it succeeds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from kvchat.store import StoreUnavailable
+
+RETRY_SECONDS = 10.0
+
+T = TypeVar("T")
+Write = Callable[[], object]
+
+
+class Keeper:
+    """The one writer of a process. `strict`: a failed write raises StoreUnavailable instead of waiting."""
+
+    def __init__(self, on_trouble: Callable[[str], None], *, strict: bool = False) -> None:
+        self._on_trouble = on_trouble
+        self._strict = strict
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="kvchat-store")
+        self._backlog: list[Write] = []
+        self._retry: asyncio.Task[None] | None = None
+
+    @property
+    def unsaved(self) -> int:
+        """Writes that wait for the disk."""
+        return len(self._backlog)
+
+    async def write(self, write: Write) -> None:
+        """Carry out `write` on the writer thread; return when it is durable, or in the backlog."""
+        if self._backlog:
+            self._backlog.append(write)
+            return
+        try:
+            await self.call(write)
+        except StoreUnavailable as error:
+            if self._strict:
+                raise
+            self._backlog.append(write)
+            self._on_trouble(str(error))
+            if self._retry is None:
+                self._retry = asyncio.create_task(self._retry_later())
+
+    async def call(self, read: Callable[[], T]) -> T:
+        """Run `read` on the writer thread and give back its result."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+
+    async def flush(self) -> None:
+        """Try the backlog once, oldest first. Raises StoreUnavailable when the disk still refuses."""
+        while self._backlog:
+            await self.call(self._backlog[0])
+            self._backlog.pop(0)
+        self._on_trouble("")
+
+    async def _retry_later(self) -> None:
+        while self._backlog:
+            await asyncio.sleep(RETRY_SECONDS)
+            try:
+                await self.flush()
+            except StoreUnavailable as error:
+                self._on_trouble(str(error))
+        self._retry = None
+
+    async def aclose(self) -> None:
+        """Try what waits one last time and end the thread."""
+        if self._retry is not None:
+            self._retry.cancel()
+        try:
+            await self.flush() if self._backlog else None
+        except StoreUnavailable:
+            pass
+        await asyncio.to_thread(self._thread.shutdown)

@@ -1,0 +1,64 @@
+"""An open conversation and its streaming answer: the live objects the screen reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from kvchat.backends.dialect import Reported, Waiting
+from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Node, Role, instructions_of
+from kvchat.prompt.tree import Tree
+
+
+@dataclass(slots=True)
+class LiveAnswer:
+    """An answer while it streams. `text` and `reasoning` only grow."""
+
+    node: str
+    sent_at: float
+    """Monotonic seconds."""
+    text: str = ""
+    reasoning: str = ""
+    reasoning_field: str = "reasoning_content"
+    progress: PromptProgress | None = None
+    reported: Reported = field(default_factory=Reported)
+    waiting: Waiting | None = None
+    first_token_at: float | None = None
+    """Monotonic seconds."""
+    stopping: bool = False
+
+    @property
+    def ttft_ms(self) -> float | None:
+        return None if self.first_token_at is None else (self.first_token_at - self.sent_at) * 1000
+
+
+@dataclass(slots=True)
+class OpenConversation:
+    """A conversation with its tree loaded."""
+
+    record: Conversation
+    tree: Tree
+    draft: str = ""
+    live: LiveAnswer | None = None
+
+    @property
+    def id(self) -> str:
+        return self.record.id
+
+    def path(self) -> list[Node]:
+        """The branch in use, system message first."""
+        return self.tree.path(self.record.head)
+
+    @property
+    def instructions(self) -> str:
+        """The system prompt, without the safety policy."""
+        path = self.path()
+        return instructions_of(path[0].text) if path else ""
+
+    def figures(self) -> list[TurnFigures]:
+        """The figures of the branch's answers, oldest first; answers that never reached a server are left out."""
+        return [n.figures for n in self.path() if n.role is Role.ASSISTANT and n.figures is not None]
+
+    def totals(self) -> Totals:
+        return totals(self.figures())
