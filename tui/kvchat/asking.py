@@ -1,0 +1,128 @@
+"""`kvchat ask`: one question through the same pipeline as the app, the answer on standard output."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import AnswerProgressed, ServiceEvent
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.service import ChatService
+from kvchat.prompt.message import Node, State
+from kvchat.prompt.request import Parameters
+from kvchat.terminal import Printer
+
+FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
+GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
+INTERRUPTED = 130
+
+
+async def ask(service: ChatService, args: argparse.Namespace) -> int:
+    """Ask, print, and return the exit status. Raises ChatError and StoreError."""
+    text = _question(args.text)
+    conversation = await _conversation(service, args)
+    printer = Printer(sys.stdout)
+    shown = 0
+
+    def show(event: ServiceEvent) -> None:
+        nonlocal shown
+        live = conversation.live
+        if isinstance(event, AnswerProgressed) and live and event.conversation == conversation.id:
+            printer.write(live.text[shown:])
+            shown = len(live.text)
+
+    if not args.json:
+        service.subscribe(show)
+    interrupted = await _answered(service, conversation, text, _parameters(conversation, args))
+    answer = conversation.path()[-1]
+    if args.json:
+        print(json.dumps(report(conversation, answer), ensure_ascii=True))
+    else:
+        printer.write(answer.text[shown:])
+        printer.end()
+    if interrupted:
+        return INTERRUPTED
+    if answer.state not in GOOD or answer.note:
+        if answer.state not in GOOD:
+            raise ChatError(answer.note or "The answer did not complete.")
+        print(f"kvchat: {answer.note}", file=sys.stderr)
+    return 0
+
+
+def _question(given: str) -> str:
+    text = given if given != "-" else sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
+    if not text.strip():
+        raise ChatError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
+    return text
+
+
+async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
+    if args.conversation:
+        return await service.open(service.find(args.conversation).id)
+    if args.continue_:
+        latest = next((c for c in service.conversations() if c.turns), None)
+        if latest is not None:
+            return await service.open(latest.id)
+    return await service.create(reuse=False)
+
+
+def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Parameters:
+    """The conversation's parameters with those of this command line, for this turn only."""
+    parameters = conversation.record.parameters
+    if args.max_tokens is not None:
+        parameters = replace(parameters, max_tokens=args.max_tokens)
+    if args.temperature is not None:
+        parameters = replace(parameters, temperature=args.temperature)
+    return parameters
+
+
+async def _answered(service: ChatService, conversation: OpenConversation, text: str, parameters: Parameters) -> bool:
+    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back."""
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupted.set)
+        loop.add_signal_handler(signal.SIGTERM, interrupted.set)
+    except NotImplementedError:
+        pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
+    await service.send(conversation.id, text, parameters=parameters)
+    done = asyncio.create_task(service.wait(conversation.id))
+    stop = asyncio.create_task(interrupted.wait())
+    await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if interrupted.is_set():
+        await service.stop(conversation.id)
+    await done
+    return interrupted.is_set()
+
+
+def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]:
+    """The object of `--json`: what was said and what it cost. Figures that are not known are null."""
+    figures = answer.figures
+    return {
+        "conversation": conversation.id,
+        "message_ids": {"user": answer.parent, "assistant": answer.id},
+        "model": answer.model,
+        "text": answer.text,
+        "reasoning": answer.message.reasoning or None,
+        "finish_reason": FINISH.get(answer.state, str(answer.state)),
+        "note": answer.note or None,
+        "prompt_tokens": figures and figures.prompt_tokens,
+        "cached_tokens": figures and figures.cached_tokens,
+        "evaluated_tokens": figures and figures.evaluated_tokens,
+        "new_tokens": figures and figures.new_tokens,
+        "avoidable_tokens": figures and figures.avoidable_tokens,
+        "reuse": figures and figures.reuse,
+        "hit_ratio": figures and figures.hit_ratio,
+        "ttft_ms": figures and figures.ttft_ms,
+        "prompt_ms": figures and figures.prompt_ms,
+        "predicted_tokens": figures and figures.predicted_tokens,
+        "predicted_ms": figures and figures.predicted_ms,
+        "context_size": figures and figures.context_size,
+    }

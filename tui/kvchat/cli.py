@@ -1,0 +1,126 @@
+"""The command line: `kvchat` opens the app, `kvchat ask` answers in the terminal, the rest looks things up.
+
+The rule: arguments are read before anything heavy is imported, and every failure is one sentence on stderr.
+Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from kvchat import __version__
+
+FORMATS = ("md", "json", "jsonl", "html")
+
+
+def _common(defaults: bool) -> argparse.ArgumentParser:
+    """The options that stand before or after a command. A command's own parser must not reset them."""
+    parser = argparse.ArgumentParser(add_help=False, argument_default=None if defaults else argparse.SUPPRESS)
+    group = parser.add_argument_group("server and settings")
+    group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:8080")
+    group.add_argument("--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
+    group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the API key")
+    group.add_argument("--data-dir", metavar="DIR", help="where conversations are kept")
+    group.add_argument("--config", metavar="FILE", help="the settings file")
+    group.add_argument("--system", metavar="TEXT|@FILE", help="the system prompt of a new conversation")
+    group.add_argument("--theme", metavar="NAME", help="the theme of the app")
+    group.add_argument("--incognito", action="store_true", help="write nothing: conversations end with the program")
+    group.add_argument("--log", metavar="FILE", type=Path, help="log sizes and timings to FILE, never contents")
+    return parser
+
+
+def _which(parser: argparse.ArgumentParser) -> None:
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
+                       help="go on with the latest conversation")
+    which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
+                       help="go on with this conversation (the first digits of its id are enough)")
+    if parser.prog.endswith("ask"):
+        which.add_argument("--new", action="store_true", help="begin a new conversation (the default)")
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="kvchat", parents=[_common(True)],
+        description="Chat with a local language model; the server never reads a conversation twice.",
+        epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
+    )
+    top.add_argument("--version", action="version", version=f"kvchat {__version__}")
+    _which(top)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    common = [_common(False)]
+
+    ask = commands.add_parser("ask", parents=common, help="ask one question and print the answer as it streams")
+    ask.add_argument("text", metavar="TEXT|-", help="the question; - reads it from standard input")
+    _which(ask)
+    ask.add_argument("--json", action="store_true", help="print one JSON object with the text and the figures instead")
+    ask.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
+    ask.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
+
+    listing = commands.add_parser("list", parents=common, help="list the conversations, newest first")
+    listing.add_argument("--json", action="store_true", help="print a JSON array")
+
+    show = commands.add_parser("show", parents=common, help="print a conversation")
+    show.add_argument("id", metavar="ID")
+
+    search = commands.add_parser("search", parents=common, help="search all conversations")
+    search.add_argument("query", metavar="QUERY", nargs="+")
+
+    export = commands.add_parser("export", parents=common, help="write conversations to a file or standard output")
+    export.add_argument("id", metavar="ID", nargs="?")
+    export.add_argument("--all", action="store_true", help="all conversations")
+    export.add_argument("-f", "--format", choices=FORMATS, default="md", help="md (default), json, jsonl or html")
+    export.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; without it: standard output")
+    export.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
+    export.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+    config = commands.add_parser("config", parents=common, help="look at the settings")
+    config.add_argument("what", choices=("path", "show", "check"),
+                        help="path: where the file is; show: what is in force; check: what is wrong in it")
+    return top
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of tokens; give 1 or more")
+    return number
+
+
+def _temperature(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 10:
+        raise argparse.ArgumentTypeError(f"{text} is not a temperature; give 0 to 10")
+    return number
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    args = parser().parse_args(arguments)
+    args.continue_ = getattr(args, "continue_", False)
+    args.conversation = getattr(args, "conversation", None)
+    os.umask(0o077)
+    from kvchat import commands
+
+    try:
+        return commands.run(args)
+    except commands.CommandError as failure:
+        from kvchat.display import one_line
+
+        print(f"kvchat: {one_line(str(failure))}", file=sys.stderr)
+        return failure.status
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away; Python would complain at exit when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""What each command does. All of them go through the conversation service, as the app does."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat import paths
+from kvchat.config import Problem, Settings
+from kvchat.display import clean, one_line
+from kvchat.paths import Paths
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+
+Work = Callable[["ChatService", argparse.Namespace], Awaitable[int]]
+
+
+class CommandError(Exception):
+    """A command failed; the text is the one sentence for the person."""
+
+    def __init__(self, sentence: str, status: int = 1) -> None:
+        super().__init__(sentence)
+        self.status = status
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the parsed command line and return the exit status. Raises CommandError."""
+    try:
+        places = paths.find(args.data_dir, args.config)
+        if args.log:
+            from kvchat import logs
+
+            logs.start(args.log)
+        settings, problems = _settings(args, places)
+        return _carried_out(args, places, settings, problems)
+    except paths.PathError as error:
+        raise CommandError(str(error)) from None
+
+
+def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, problems: list[Problem]) -> int:
+    match args.command:
+        case None:
+            return _app(args, places, settings, problems)
+        case "config":
+            return _config(args, places, settings, problems)
+        case "list":
+            _print_problems(problems)
+            return _list(args, places)
+        case "ask":
+            from kvchat.asking import ask as work
+        case "show":
+            work = _show
+        case "search":
+            work = _search
+        case _:
+            work = _export
+    _print_problems(problems)
+    return asyncio.run(_with_service(args, places, settings, work))
+
+
+def _print_problems(problems: list[Problem]) -> None:
+    for problem in problems:
+        print(f"kvchat: {problem}", file=sys.stderr)
+
+
+# -- settings ---------------------------------------------------------------------------------------------------------
+
+
+def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[Problem]]:
+    from kvchat.config import effective, load
+
+    settings, problems = load(places.config)
+    overrides: dict[str, object] = {
+        "server.base_url": args.base_url, "server.api_key_env": args.api_key_env, "theme": args.theme,
+        "system_prompt": None if args.system is None else _text_or_file(args.system),
+    }
+    if args.model:
+        overrides.update(_model(args.model))
+    settings, more = effective(settings, overrides=overrides)
+    for problem in more:
+        if problem.file is None and args.base_url and str(problem).startswith("server.base_url"):
+            raise CommandError(f"--base-url {problem.text.removeprefix('server.base_url ').partition(';')[0]}.", 2)
+    return settings, [*problems, *more]
+
+
+def _text_or_file(given: str) -> str:
+    if not given.startswith("@"):
+        return given
+    path = Path(given[1:]).expanduser()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise CommandError(f"Cannot read the system prompt from {path}: {reason}.") from None
+
+
+def _model(given: str) -> dict[str, object]:
+    path = Path(given).expanduser()
+    if path.is_file():
+        return {"engine.model": str(path.resolve()), "server.base_url": ""}
+    if given.endswith(".gguf") or given.startswith((".", "~")) or path.is_absolute():
+        raise CommandError(f"There is no model file {path}. Give the path of a GGUF file, or the name of a server's model.")
+    return {"server.model": given}
+
+
+# -- running the service -------------------------------------------------------------------------------------------
+
+
+async def _with_service(args: argparse.Namespace, places: Paths, settings: Settings, work: Work) -> int:
+    from kvchat.chat.errors import ChatError
+    from kvchat.store import StoreError
+    from kvchat.transfer import TransferError
+
+    service: ChatService | None = None
+    try:
+        service, notices = opened(args, places, settings, strict=True)
+        for notice in notices:
+            print(f"kvchat: {one_line(notice)}", file=sys.stderr)
+        return await work(service, args)
+    except (StoreError, ChatError, TransferError) as error:
+        raise CommandError(str(error)) from None
+    finally:
+        if service is not None:
+            await service.aclose()
+
+
+def opened(
+    args: argparse.Namespace, places: Paths, settings: Settings, *, strict: bool = False,
+) -> tuple[ChatService, list[str]]:
+    """The service on the store of this command line, and what happened at opening. Raises StoreError."""
+    from kvchat.chat.service import ChatService
+    from kvchat.store import Store
+
+    store = Store.open(None if args.incognito else places.data)
+    snapshots = None if args.incognito else places.data / "snapshots"
+    service = ChatService(store, settings, incognito=args.incognito, strict=strict, snapshots=snapshots)
+    return service, store.notices
+
+
+def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: list[Problem]) -> int:
+    if not sys.stdin.isatty() or not sys.stdout.isatty():
+        raise CommandError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT", 2)
+    from kvchat.store import StoreError
+
+    try:
+        service, notices = opened(args, places, settings)
+    except StoreError as error:
+        raise CommandError(str(error)) from None
+    from kvchat.ui.app import KvchatApp
+
+    app = KvchatApp(service, places, notices=[*map(str, problems), *notices], continue_=args.continue_,
+                    conversation=args.conversation)
+    app.run(mouse=settings.mouse)
+    if app.failure:
+        raise CommandError(app.failure)
+    return app.return_code or 0
+
+
+# -- looking things up ---------------------------------------------------------------------------------------------
+
+
+def _config(args: argparse.Namespace, places: Paths, settings: Settings, problems: list[Problem]) -> int:
+    match args.what:
+        case "path":
+            print(places.config)
+        case "show":
+            from kvchat.config import described
+
+            _print_problems(problems)
+            print(clean(described(settings)), end="")
+        case _:
+            from kvchat.ui.actions import keymap
+            from kvchat.ui.themes import load_themes
+
+            problems = [*problems, *keymap(settings.keys, places.config)[1], *load_themes([places.themes])[1]]
+            for problem in problems:
+                print(problem)
+            if not problems:
+                told = "nothing is wrong" if places.config.exists() else "does not exist; the defaults are used"
+                print(f"{places.config}: {told}")
+            return 1 if problems else 0
+    return 0
+
+
+def _list(args: argparse.Namespace, places: Paths) -> int:
+    from kvchat.numbers import day_time
+    from kvchat.store import Store, StoreError
+    from kvchat.terminal import print_table
+
+    try:
+        store = Store.open(None if args.incognito else places.data)
+        conversations = [c for c in store.conversations() if c.turns]
+        store.close()
+    except StoreError as error:
+        raise CommandError(str(error)) from None
+    if args.json:
+        rows = [{"id": c.id, "title": c.title, "created": c.created, "updated": c.updated, "turns": c.turns,
+                 "context_used": c.context_used} for c in conversations]
+        print(json.dumps(rows, indent=1))
+        return 0
+    if not conversations:
+        print("There are no conversations yet.")
+        return 0
+    print_table([(c.id[:8], day_time(c.updated), f"{c.turns} turns" if c.turns != 1 else "1 turn", one_line(c.title))
+                 for c in conversations])
+    return 0
+
+
+async def _show(service: ChatService, args: argparse.Namespace) -> int:
+    record = service.find(args.id)
+    print(clean(await service.export_text([record.id], "md")), end="")
+    return 0
+
+
+async def _search(service: ChatService, args: argparse.Namespace) -> int:
+    hits = await service.search(" ".join(args.query), 50, ranked=True)
+    for hit in hits:
+        snippet = one_line(hit.snippet.replace("\x02", "").replace("\x03", ""))
+        print(f"{hit.conversation[:8]}  {one_line(hit.title, 40)}  {hit.role}: {snippet}")
+    if not hits:
+        print("Nothing found.", file=sys.stderr)
+    return 0 if hits else 1
+
+
+async def _export(service: ChatService, args: argparse.Namespace) -> int:
+    if bool(args.id) == bool(args.all):
+        raise CommandError("Give the id of one conversation, or --all.", 2)
+    ids = [c.id for c in service.conversations() if c.turns] if args.all else [service.find(args.id).id]
+    if args.output is None:
+        sys.stdout.write(await service.export_text(ids, args.format, all_branches=args.all_branches))
+        return 0
+    path = await service.export(ids, args.format, args.output, all_branches=args.all_branches, overwrite=args.force)
+    print(path)
+    return 0
