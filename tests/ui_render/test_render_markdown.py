@@ -1,0 +1,179 @@
+"""Markdown as rows, compared as lists of strings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+
+from kvchat.ui.render.markdown import MarkdownDocument, code_blocks, render_markdown
+from kvchat.ui.render.rows import copied, text_of
+from kvchat.ui.render.wrap import _ONE_CELL, breaks
+from kvchat.ui.widgets.transcript_styles import NAMES
+
+HOSTILE = json.loads((Path(__file__).parent.parent / "fixtures" / "hostile_text.json").read_text())
+CONTEXTS = ["{}", "# {}", "- {}", "> {}", "`{}`", "```\n{}\n```", "```{}\nx\n```", "| {} | b |\n|---|---|\n| {} | c |",
+            "[{}](http://e.test)", "[l](http://e.test \"{}\")", "![{}](u)", "1. a\n\n   {}"]
+
+
+def drawn(text: str, width: int = 40) -> list[str]:
+    return [line.rstrip() for line in text_of(render_markdown(text, width))]
+
+
+@pytest.mark.parametrize(("text", "lines"), [
+    ("# Title\n\ntext\n## Next", ["Title", "text", "", "Next"]),
+    ("one *two* **three** ~~four~~ `five`", ["one two three four five"]),
+    ("a line\nand another", ["a line", "and another"]),
+    ("- a\n- b\n  - c\n    1. d\n", ["• a", "• b", "  ◦ c", "    1. d"]),
+    ("1. a\n\n   more\n2. b", ["1. a", "", "   more", "2. b"]),
+    ("9) nine\n10) ten", ["9) nine", "10) ten"]),
+    ("- [ ] open\n- [x] done", ["☐ open", "☑ done"]),
+    ("> said\n> twice\n\nend", ["▎ said", "▎ twice", "", "end"]),
+    ("a\n\n---\n\nb", ["a", "", "─" * 40, "", "b"]),
+    ("[text](https://e.test/x)", ["text (https://e.test/x)"]),
+    ("<https://e.test/x>", ["https://e.test/x"]),
+    ("[https://e.test](https://e.test)", ["https://e.test"]),
+    ("![a cat](https://e.test/c.png)", ["image: a cat (https://e.test/c.png)"]),
+    ("text\n```py\nx = 1\n```\nend", ["text", "", "▏py" + " " * 35 + "1", "▏x = 1", "", "end"]),
+    ("| a | b |\n|:-:|--:|\n| one | 2 |\n| three | 10 |",
+     ["  a   │   b", "──────┼────", " one  │   2", "three │  10"]),
+    ("    indented\n    code", ["▏text" + " " * 33 + "1", "▏indented", "▏code"]),
+])
+def test_a_construct_is_drawn(text: str, lines: list[str]) -> None:
+    assert drawn(text) == lines
+
+
+@pytest.mark.parametrize("text", [
+    "List<int>", "<think>secret</think>", r"\(x\) and \[y\]", "<br>", "<!-- comment -->", "[ref]: http://e.test",
+    "<div>\n\nx\n\n</div>", "[/foo] [bold]no markup[/]", "a_b_c snake_case", "$a_1 * b$", "https://e.test/a_b",
+    ">" * 100 + " deep", "&notanentity;",
+])
+def test_no_text_vanishes(text: str) -> None:
+    assert "".join("".join(drawn(text, 200)).split()) == "".join(text.split()).replace("\n", "")
+
+
+def test_a_surplus_cell_of_a_table_is_kept() -> None:
+    assert "three" in drawn("| a | b |\n|---|---|\n| one | two | three |")[2]
+
+
+def test_a_wide_table_wraps_its_cells_and_keeps_to_the_width() -> None:
+    text = "| name | what |\n|---|---|\n| lamp | " + "turns and turns " * 6 + "|\n| 灯台 | 霧のち晴れ、風が強い夜だ |"
+    rows = text_of(render_markdown(text, 34))
+    assert all(cell_len(row) <= 34 for row in rows)
+    assert " ".join("".join(row.split("│")[1] for row in rows[2:] if "│" in row).split()).count("turns") == 12
+
+
+def test_a_table_with_too_many_columns_is_shown_as_written() -> None:
+    text = "|" + "|".join(["abcdef"] * 20) + "|\n|" + "-|" * 20
+    assert "".join(drawn(text)).replace(" ", "") == text.replace("\n", "")
+
+
+def test_long_code_lines_go_on_behind_a_mark() -> None:
+    body = drawn("```\n" + "x" * 70 + "\n```")[1:]
+    assert body[1].startswith("▏↪ x") and sum(line.count("x") for line in body) == 70
+    assert all(len(line) <= 40 for line in body)
+
+
+def test_wide_characters_wrap_by_their_cells_and_stay_whole() -> None:
+    text = "漢字かな交じり文、とても長い文章です。👨‍👩‍👧 family ❤️ flags 🇯🇵 " * 3
+    for width in (10, 17, 30):
+        rows = text_of(render_markdown(text, width))
+        assert all(cell_len(row) <= width for row in rows)
+        assert "".join("".join(rows).split()) == "".join(text.split())
+        assert not any(row.startswith(("\u200d", "\ufe0f", "、", "。")) for row in rows)
+
+
+def test_characters_counted_as_one_cell_are_one_cell() -> None:
+    assert [hex(c) for c in range(0x20, 0x3000) if _ONE_CELL.fullmatch(chr(c)) and cell_len(chr(c)) != 1] == []
+
+
+def test_breaks_lose_only_white_space() -> None:
+    text = "some  words and averyveryverylongword in between   "
+    for width in range(1, 60):
+        parts = [text[start:stop] for start, stop in breaks(text, width)]
+        assert "".join("".join(parts).split()) == "".join(text.split())
+        assert all(len(part) <= width for part in parts)
+
+
+@pytest.mark.parametrize("text", [
+    "prose that is long enough to be wrapped over three rows of the narrow panel it is drawn in",
+    "some **bold and *nested* words** and `code` and [a link](http://e.test) that wrap",
+    "- one\n- two\n  - three that is quite long and wraps over the edge\n\n  a second paragraph",
+    "1. one\n2. two",
+    "> quoted words that are long enough to be wrapped once\n> and more",
+    "```python\n\tif x:\n\t\treturn 'a long line that goes over the edge of the panel, twice if need be'\n```",
+    "- [x] done\n- [ ] open",
+    "a &amp; b \\* c",
+    "| a | b |\n|---|---|\n| 1 | 2 |",
+    "| a | b |\n|---|---|\n| many words in a cell that is too narrow | and again many words |",
+])
+def test_a_copy_of_everything_is_the_source(text: str) -> None:
+    assert copied(render_markdown(text, 34)).strip() == text
+
+
+def test_a_copy_inside_code_or_emphasis_is_without_the_marks() -> None:
+    rows = render_markdown("run `ls -la` **now** please", 60)
+    assert copied(rows, (0, 4), (0, 10)) == "ls -la"
+    assert copied(rows, (0, 11), (0, 14)) == "now"
+    assert copied(rows, (0, 4), (0, 21)) == "`ls -la` **now** please"
+
+
+def test_a_copy_of_code_rows_is_exact() -> None:
+    rows = render_markdown("```\n\tfirst\n" + "word " * 20 + "\nlast\n```", 40)
+    assert copied(rows, (1, 0), (len(rows) - 1, 5)) == "\tfirst\n" + "word " * 20 + "\nlast"
+
+
+def test_code_blocks_are_numbered_wherever_they_stand() -> None:
+    text = "```py\na\n```\n\n- item\n\n  ```sh\n  b\n  ```\n\n> ```\n> c\n> ```\n"
+    assert [(code.language, code.text) for code in code_blocks(text)] == [("py", "a"), ("sh", "b"), ("", "c")]
+    labels = [row for row in render_markdown(text, 30) if row.action]
+    assert [row.action for row in labels] == ["code:1", "code:2", "code:3"]
+    assert [row.text.rstrip()[-1] for row in labels] == ["1", "2", "3"]
+
+
+def test_code_is_coloured_while_it_streams_and_when_it_is_closed() -> None:
+    document = MarkdownDocument(60)
+    document.update("```python\ndef f():\n    return 'x'\nunfinished")
+    assert [span.style for span in document.rows[1].spans][1] == "code keyword"
+    document.update("```python\ndef f():\n    return 'x'\nunfinished = 1\n```\n")
+    assert "code number" in [span.style for span in document.rows[3].spans]
+
+
+def test_an_open_docstring_stays_a_string_line_by_line() -> None:
+    document = MarkdownDocument(60)
+    text = '```python\ndef f():\n    """One\n    return is no keyword here\n    and on\n'
+    for end in range(20, len(text) + 1):
+        document.update(text[:end])
+    assert {span.style for span in document.rows[3].spans[1:]} == {"code string"}
+
+
+@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case["name"])
+def test_hostile_text_is_drawn_without_control_characters(case: dict[str, str]) -> None:
+    for context in CONTEXTS:
+        text = context.replace("{}", case["text"])
+        rows = render_markdown(text, 40)
+        for row in rows:
+            assert all(c >= " " and not "\x7f" <= c <= "\x9f" and c not in "\u202e\u2066\u2028\u200b" for c in row.text)
+            assert cell_len(row.text) <= 40 or "\u200d" in row.text
+            names = {name for span in row.spans for name in span.style.split()} - {"open", "close"}
+            assert names <= set(NAMES)
+        copy = copied(rows)
+        assert "\x1b" not in copy and "\x9b" not in copy
+
+
+@pytest.mark.parametrize("text", [
+    "[" * 20_000, "*a " * 5000, "> " * 500 + "x", "- " * 500 + "x", "`" * 9999, "|a" * 3000,
+], ids=["brackets", "stars", "quotes", "lists", "backticks", "cells"])
+def test_pathological_text_is_drawn_whole(text: str) -> None:
+    letters = [c for c in text if c.isalnum()]
+    rows = drawn(text)
+    assert rows and sum(row.count(letter) for row in rows for letter in set(letters)) == len(letters)
+
+
+def test_a_rewritten_text_is_drawn_anew() -> None:
+    document = MarkdownDocument(40)
+    document.update("- one\n- two\n\nthree\n\nfour")
+    document.update("other")
+    assert text_of(document.rows) == ["other"]

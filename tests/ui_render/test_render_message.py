@@ -1,0 +1,112 @@
+"""Titles, folds, endings, progress rows, the guard and the pace."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.color import Color
+
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.message import Role, State
+from kvchat.ui.render.guard import ControlFilter
+from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
+from kvchat.ui.render.progress import duration, reading_row, unknown_reading_row, waiting_row
+from kvchat.ui.render.rows import Span, text_of
+from kvchat.ui.widgets.transcript_pace import FRAME, REST, Pace
+
+
+def _text(spans: list[Span]) -> str:
+    return "".join(span.text for span in spans)
+
+
+def test_a_title_has_its_figures_at_the_right_and_its_place_among_versions() -> None:
+    item = TranscriptItem("n", Role.ASSISTANT, "Model", figures="31 tok · 58.2 tok/s", siblings=(2, 3))
+    (row,) = text_of(head_rows(item, 60, Folds()))
+    assert row.startswith("Model  2/3 ") and row.endswith("31 tok · 58.2 tok/s") and len(row) == 60
+    (row,) = text_of(head_rows(item, 60, Folds(), selected=True))
+    assert row.startswith("Model  2/3  ← →") and len(row) == 60
+
+
+def test_a_narrow_title_gives_up_the_figures_before_the_name() -> None:
+    item = TranscriptItem("n", Role.ASSISTANT, "A model \x1b[2J with a long name", figures="31 tok · 58.2 tok/s")
+    for width in (16, 24, 30, 80):
+        (row,) = text_of(head_rows(item, width, Folds()))
+        assert row.startswith("A model") and "\x1b" not in row and cell_len(row) == width
+
+
+def test_context_is_summed_up_by_kind_and_source() -> None:
+    passage, memory = ContextBlock("passage", "notes/lamp.md", "x"), ContextBlock("memory", "tea", "x")
+    stamped = [ContextBlock("time", "2026", "x"), passage, passage]
+    assert context_summary(stamped) == "time, 2 passages from notes/lamp.md"
+    assert context_summary([passage, ContextBlock("passage", "b.md", "y"), memory]) == (
+        "2 passages from 2 sources, 1 memory from tea")
+
+
+def test_reasoning_streams_folded_with_a_count() -> None:
+    item = TranscriptItem("n", Role.ASSISTANT, "M", reasoning="one two three", streaming=True, state=State.STREAMING)
+    assert text_of(head_rows(item, 40, Folds()))[1] == "▸ thinking, 3 words"
+    assert text_of(head_rows(item, 40, Folds(reasoning=True)))[1:3] == ["▾ thinking, 3 words", "│ one two three"]
+
+
+def test_a_finished_message_ends_with_one_empty_row() -> None:
+    assert text_of(foot_rows(TranscriptItem("n", Role.USER, "You", text="x"), 40, Folds())) == [""]
+
+
+def test_the_reading_row_tells_reused_new_speed_and_time_left() -> None:
+    row = _text(reading_row(110, total=3812, cached=3764, processed=3795, speed=312, seconds_left=0.1, new_tokens=48))
+    assert row.endswith("3,764 reused · 31/48 new · 312 tok/s · 0.1 s left")
+    assert row.count("█") > 30 and 3 <= row.count("▒") <= 8 and "░" not in row
+
+
+def test_avoidable_work_is_drawn_apart_and_named() -> None:
+    spans = reading_row(130, total=3812, cached=2000, processed=3800, new_tokens=48)
+    row = _text(spans)
+    assert "1,764 avoidable" in row and "36/48 new" in row and "speed unknown" in row
+    assert row.index("█") < row.index("░") and {s.style for s in spans if "░" in s.text} == {"avoidable"}
+
+
+def test_the_reading_row_never_jumps_while_it_counts() -> None:
+    widths = {len(_text(reading_row(100, total=1500, cached=300, processed=n, speed=300))) for n in range(300, 1501, 7)}
+    assert len(widths) == 1
+
+
+def test_progress_rows_fit_any_width() -> None:
+    for width in range(24, 130):
+        for spans in (
+            reading_row(width, total=99_999, cached=5, processed=50_000, speed=3.0, seconds_left=7200, new_tokens=10),
+            unknown_reading_row(width, 75.0), waiting_row(width, "queued", 12.0, True),
+        ):
+            assert cell_len(_text(spans)) <= width
+
+
+def test_what_is_unknown_is_shown_as_unknown() -> None:
+    assert "progress unknown · 4.2 s · size unknown" in _text(unknown_reading_row(100, 4.2))
+    assert _text(waiting_row(80, "queued", 12, True)) == "◌ waiting for the server, alive · 12 s"
+    assert "not checked yet" in _text(waiting_row(80, "loading", 3, None))
+
+
+def test_durations_read_as_a_person_says_them() -> None:
+    assert [duration(s) for s in (0.14, 9.94, 9.96, 59.4, 137, 3840)] == [
+        "0.1 s", "9.9 s", "10 s", "59 s", "2 min 17 s", "1 h 04 min"]
+
+
+def test_the_guard_makes_controls_visible_and_passes_clean_lines_on() -> None:
+    guard, black = ControlFilter(), Color(0, 0, 0)
+    clean = [Segment("a plain line · 漢字", Style(bold=True))]
+    assert guard.apply(clean, black) is clean
+    family = [Segment("👨\u200d👩\u200d👧")]
+    assert guard.apply(family, black) == family
+    dirty = [Segment("\x1b]52;c;UFdORUQ=\x07", Style(bold=True)), Segment("\x9b2J\u202e\x7f\n"), Segment("ok")]
+    result = guard.apply(dirty, black)
+    assert [segment.text for segment in result] == ["␛]52;c;UFdORUQ=␇", "\ufffd2J\ufffd␡ ", "ok"]
+    assert result[0].style == Style(bold=True)
+
+
+def test_a_dear_flush_is_followed_by_a_long_rest() -> None:
+    pace = Pace()
+    assert pace.delay(100.0) == 0
+    pace.flushed(100.0, 0.001)
+    assert abs(pace.delay(100.0) - FRAME) < 1e-9
+    pace.flushed(200.0, 0.5)
+    assert abs(pace.delay(200.2) - (REST * 0.5 - 0.2)) < 1e-9

@@ -1,0 +1,129 @@
+"""What the tests of the modal screens share: an app that pushes one, and values to show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from textual.app import App
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.chat.live import OpenConversation
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Message, Node, Role, State, node, system_message
+from kvchat.prompt.tree import Tree
+from kvchat.ui.themes import variable_defaults
+
+NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
+T = NOW.timestamp()
+HOSTILE: list[str] = [
+    entry["text"] for entry in json.loads((Path(__file__).parents[1] / "fixtures" / "hostile_text.json").read_text())
+]
+MARKUP = "[/b] [red]red[/] [@click=app.quit]x[/] ["
+
+
+class Host(App[None]):
+    """An app for one screen; what the screen answers is in `answers`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[Any] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return variable_defaults(self.current_theme)
+
+
+@dataclass
+class Shown:
+    """A screen on the terminal."""
+
+    app: Host
+    pilot: Pilot[None]
+
+    @property
+    def lines(self) -> list[str]:
+        return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def prose(self) -> str:
+        """All words on the screen in one line, as if nothing was wrapped."""
+        return " ".join(" ".join(line.strip(" │").split()) for line in self.lines if line.strip(" │"))
+
+    @property
+    def answers(self) -> list[Any]:
+        return self.app.answers
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+    async def type(self, text: str) -> None:
+        await self.press(*text)
+
+    def line(self, words: str) -> str:
+        """The one line with these words."""
+        found = [line for line in self.lines if words in line]
+        assert len(found) == 1, f"{words!r} is on {len(found)} lines of\n{self.text}"
+        return found[0]
+
+    @property
+    def cursor_line(self) -> str:
+        """The line the cursor of the list stands on."""
+        return self.line("▌")
+
+
+@asynccontextmanager
+async def showing(screen: Screen[Any], size: tuple[int, int] = (80, 24)) -> AsyncIterator[Shown]:
+    app = Host()
+    async with app.run_test(size=size) as pilot:
+        app.push_screen(screen, app.answers.append)
+        await pilot.pause()
+        yield Shown(app, pilot)
+
+
+def conversation(title: str, *, id: str = "", ago: float = 0, turns: int = 1, **more: Any) -> Conversation:
+    return Conversation(id or title, None, T - ago, T - ago, title=title, turns=turns, **more)
+
+
+def opened(record: Conversation, tree: Tree, head: str) -> OpenConversation:
+    return OpenConversation(replace(record, head=head), tree)
+
+
+def figures(prompt: int, cached: int, new: int, *, predicted: int = 20, ttft: float = 140) -> TurnFigures:
+    return TurnFigures(prompt, cached, predicted, new, ttft, max(1, prompt - cached) * 3, predicted * 17, 8192)
+
+
+@dataclass
+class Grower:
+    """Grows a tree message by message."""
+
+    nodes: list[Node] = field(default_factory=list)
+
+    def system(self, text: str = "Be brief.") -> Node:
+        return self._add(node(None, system_message(text), T - 1000 + len(self.nodes)))
+
+    def ask(self, parent: Node, text: str) -> Node:
+        return self._add(node(parent, Message(Role.USER, text), T - 1000 + len(self.nodes)))
+
+    def answer(self, parent: Node, text: str, state: State = State.DONE, cost: TurnFigures | None = None) -> Node:
+        message = Message(Role.ASSISTANT, text)
+        return self._add(node(parent, message, T - 1000 + len(self.nodes), state=state, figures=cost))
+
+    def _add(self, new: Node) -> Node:
+        self.nodes.append(new)
+        return new
+
+    @property
+    def tree(self) -> Tree:
+        return Tree(self.nodes)

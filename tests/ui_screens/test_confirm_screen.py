@@ -1,0 +1,72 @@
+"""Asking before an act, and its price in words."""
+
+from __future__ import annotations
+
+import pytest
+from screens_kit import showing
+
+from kvchat.cache.price import Price, price
+from kvchat.ui.screens.confirm import ConfirmScreen, about, price_lines
+
+
+def question() -> ConfirmScreen[str]:
+    return ConfirmScreen("Edit message 3?", price_lines(Price(8120, (35, 35)), "delete"), [
+        ("e", "Edit", "edit"), ("a", "Append a correction instead: 40 tokens", "append")])
+
+
+@pytest.mark.parametrize(("keys", "answer"), [
+    (["enter"], "edit"), (["down", "enter"], "append"), (["a"], "append"), (["E"], "edit"), (["escape"], None),
+    (["end", "up", "enter"], "edit"),
+])
+async def test_a_choice_is_made_with_its_key_or_with_the_cursor(keys: list[str], answer: str | None) -> None:
+    async with showing(question()) as shown:
+        await shown.press(*keys)
+        assert shown.answers == [answer]
+
+
+async def test_another_key_answers_nothing() -> None:
+    async with showing(question()) as shown:
+        await shown.press("x", "tab", "f5")
+        assert shown.answers == []
+
+
+async def test_a_second_answer_is_too_late() -> None:
+    async with showing(question()) as shown:
+        await shown.press("e", "e", "enter", "escape")
+        assert shown.answers == ["edit"]
+        assert len(shown.app.screen_stack) == 1
+
+
+async def test_a_click_chooses() -> None:
+    async with showing(question()) as shown:
+        row = next(y for y, line in enumerate(shown.lines) if "Append" in line)
+        await shown.pilot.click(offset=(20, row))
+        await shown.pilot.pause()
+        assert shown.answers == ["append"]
+
+
+async def test_the_price_is_on_the_screen() -> None:
+    async with showing(question()) as shown:
+        assert "Everything after it is read again:  ░ 8,120 tokens, about 35 s" in shown.text
+        assert "The branch you leave stays." in shown.text
+        assert "esc cancel" in shown.lines[shown.lines.index(shown.line("╰"))]
+
+
+@pytest.mark.parametrize(("asked", "sentence"), [
+    (price(8120, 232.0, 3), "Read again:  ░ 8,120 tokens, about 35 s"),
+    (price(8120, 232.0, 2), "Read again:  ░ 8,120 tokens, 24–52 s"),
+    (price(None, 232.0, 3), "Read again: how many tokens is unknown, the server has not reported it."),
+    (price(8120, None, 0), "Read again:  ░ 8,120 tokens; how long that takes is not measured yet"),
+    (price(0, 232.0, 3), "Nothing is read again."),
+    (price(1, None, 0), "Nothing is read again."),
+])
+def test_a_price_is_one_honest_sentence(asked: Price, sentence: str) -> None:
+    assert price_lines(asked) == [sentence]
+
+
+@pytest.mark.parametrize(("seconds", "words"), [
+    ((35, 35), "about 35 s"), ((11, 11), "about 11 s"), ((24.4, 52.3), "24–52 s"), ((0.14, 0.3), "0.14–0.30 s"),
+    ((50, 107), "50 s–1 min 47 s"), ((90, 130), "1 min 30 s–2 min 10 s"), (None, ""),
+])
+def test_times_are_ranges_until_they_are_known(seconds: tuple[float, float] | None, words: str) -> None:
+    assert about(seconds) == words

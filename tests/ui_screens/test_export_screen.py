@@ -1,0 +1,108 @@
+"""Choosing what to export and where to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from screens_kit import Shown, conversation, showing
+from textual.widgets import Input
+
+from kvchat.transfer import FORMATS, suggested_name
+from kvchat.ui.screens.export import ExportRequest, ExportScreen
+
+TALK = conversation("lighthouse log")
+
+
+def export(folder: Path) -> ExportScreen:
+    return ExportScreen(TALK, conversations=14, branches=4, folder=folder)
+
+
+async def write(shown: Shown, path: str) -> None:
+    shown.app.screen.query_one(Input).value = path
+    await shown.pilot.pause()
+
+
+async def test_enter_exports_what_is_shown(tmp_path: Path) -> None:
+    async with showing(export(tmp_path)) as shown:
+        await shown.press("enter")
+        assert shown.answers == [ExportRequest("md", tmp_path / suggested_name(TALK, "md"))]
+    assert os.listdir(tmp_path) == ["home"], "the screen itself writes nothing"
+
+
+@pytest.mark.parametrize(("steps", "format"), list(enumerate(FORMATS)))
+async def test_every_format_can_be_chosen_and_names_the_file(tmp_path: Path, steps: int, format: str) -> None:
+    async with showing(export(tmp_path)) as shown:
+        await shown.press(*["right"] * steps)
+        assert FORMATS[format].title in shown.text
+        await shown.press("enter")
+        request = shown.answers[0]
+        assert (request.format, request.path.suffix) == (format, f".{format}")
+        assert request.all_branches == FORMATS[format].every_branch
+
+
+async def test_all_branches_and_all_conversations_can_be_chosen(tmp_path: Path) -> None:
+    async with showing(export(tmp_path)) as shown:
+        await shown.press("up", "right", "up", "right")
+        assert "[all 4 branches]" in shown.text and "[all 14 conversations]" in shown.text
+        await shown.press("enter")
+        assert shown.answers == [ExportRequest("md", tmp_path / "conversations.md", True, True)]
+
+
+async def test_a_name_of_ones_own_survives_a_change_of_format(tmp_path: Path) -> None:
+    async with showing(export(tmp_path)) as shown:
+        await write(shown, "mine.txt")
+        await shown.press("right", "enter")
+        assert shown.answers[0].path == tmp_path / "mine.txt"
+        assert shown.answers[0].format == "html"
+
+
+async def test_the_home_folder_is_written_as_a_tilde(own_folders: Path) -> None:
+    async with showing(export(own_folders)) as shown:
+        assert shown.app.screen.query_one(Input).value == f"~/{suggested_name(TALK, 'md')}"
+        assert str(own_folders) in shown.prose.replace(" ", "")
+        await shown.press("enter")
+        assert shown.answers[0].path == own_folders / suggested_name(TALK, "md")
+
+
+async def test_an_existing_file_is_asked_about_and_then_replaced(tmp_path: Path) -> None:
+    (tmp_path / "old.md").write_text("precious")
+    async with showing(export(tmp_path)) as shown:
+        await write(shown, str(tmp_path / "old.md"))
+        await shown.press("enter")
+        assert "old.md is there already." in shown.text and shown.answers == []
+        await shown.press("enter")
+        assert shown.answers == [ExportRequest("md", tmp_path / "old.md", overwrite=True)]
+
+
+async def test_agreeing_to_replace_one_file_is_not_agreeing_to_replace_another(tmp_path: Path) -> None:
+    for name in ("a.md", "b.md"):
+        (tmp_path / name).write_text("precious")
+    async with showing(export(tmp_path)) as shown:
+        await write(shown, str(tmp_path / "a.md"))
+        await shown.press("enter")
+        await write(shown, str(tmp_path / "b.md"))
+        await shown.press("enter")
+        assert shown.answers == [] and "b.md is there already." in shown.text
+        await write(shown, str(tmp_path / "c.md"))
+        await shown.press("enter")
+        assert shown.answers == [ExportRequest("md", tmp_path / "c.md")]
+
+
+@pytest.mark.parametrize(("path", "sentence"), [
+    ("", "Write the name of a file."),
+    ("{}", "This is a folder. Name a file in it."),
+    ("{}/nowhere/x.md", "There is no folder"),
+    ("a\0b", "not a usable file name"),
+    ("{}/" + "x" * 300, "not a usable file name"),
+    ("~nobody-of-this-name/x.md", "Write the name of a file."),
+])
+async def test_a_path_that_cannot_work_is_said_and_not_taken(tmp_path: Path, path: str, sentence: str) -> None:
+    async with showing(export(tmp_path), size=(120, 40)) as shown:
+        await write(shown, path.format(tmp_path))
+        assert sentence in shown.text
+        await shown.press("enter")
+        assert shown.answers == []
+        await shown.press("escape")
+        assert shown.answers == [None]

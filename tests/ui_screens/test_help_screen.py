@@ -1,0 +1,57 @@
+"""The help."""
+
+from __future__ import annotations
+
+import pytest
+from screens_kit import showing
+
+from kvchat.ui.actions import help_rows
+from kvchat.ui.screens.help import HelpScreen
+from kvchat.ui.widgets import sidebar_rows
+
+
+async def test_every_action_can_be_reached_by_scrolling_and_by_its_name() -> None:
+    rows = [row for group in help_rows().values() for row in group]
+    async with showing(HelpScreen(help_rows()), size=(140, 50)) as shown:
+        seen = ""
+        for _ in range(6):
+            seen += shown.text
+            await shown.press("pagedown")
+        assert [row.help for row in rows if row.help[:60] not in seen] == []
+
+
+@pytest.mark.parametrize(("typed", "found"), [
+    ("f4", "Export"), ("export", "F4"), ("/rename", "Give this conversation another title."),
+    ("regen", "/regenerate"), ("avoidable", "░░░"), ("physical limit", "reuse"),
+])
+async def test_the_filter_finds_keys_commands_and_words(typed: str, found: str) -> None:
+    async with showing(HelpScreen(help_rows()), size=(120, 40)) as shown:
+        await shown.type(typed)
+        assert found in shown.text
+        assert "Leave kvchat." not in shown.text
+
+
+async def test_every_mark_and_glyph_has_its_word() -> None:
+    async with showing(HelpScreen(help_rows(), query="conversations marks"), size=(120, 40)) as shown:
+        for mark, glyph in sidebar_rows.GLYPHS.items():
+            assert sidebar_rows.WORDS[mark] in shown.line(f" {glyph} ")
+    async with showing(HelpScreen(help_rows(), query="cache tokens")) as shown:
+        assert "███" in shown.text and "cached tokens / prompt tokens" in shown.text
+
+
+async def test_the_row_under_the_cursor_is_told_in_full_at_80_columns() -> None:
+    async with showing(HelpScreen(help_rows(), query="without this question")) as shown:
+        assert "Delete turn: Go on without this question and its answer, on a new branch. /drop" in shown.prose
+
+
+async def test_changed_keys_are_the_ones_shown() -> None:
+    async with showing(HelpScreen(help_rows({"export": "f7"}), query="to a file")) as shown:
+        assert "F7" in shown.line("to a f") and "F4" not in shown.text
+
+
+async def test_nothing_of_a_name_is_said_and_escape_closes() -> None:
+    async with showing(HelpScreen(help_rows())) as shown:
+        await shown.type("qzqzqz")
+        assert "Nothing of this name." in shown.text
+        await shown.press("enter", "down", "escape")
+        assert shown.answers == [None]

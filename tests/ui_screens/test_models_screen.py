@@ -1,0 +1,110 @@
+"""Choosing the model and the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from screens_kit import showing
+
+from kvchat.ui.screens.models import ModelPicker, address_of
+
+FILES = [
+    SimpleNamespace(path=Path("/m/Qwen3-1.7B-Q4_K_M.gguf"), name="Qwen3-1.7B", size=1_107_000_000,
+                    quantisation="Q4_K_M", context_length=32768, source="LM Studio"),
+    SimpleNamespace(path=Path("/m/odd.gguf"), name="odd", size=4_000, quantisation="", context_length=None,
+                    source="downloads"),
+]
+
+
+async def files() -> Sequence[Any]:
+    return FILES
+
+
+def picker(**more: Any) -> ModelPicker:
+    return ModelPicker(("SmolLM2", "gemma-3"), **{"current": "gemma-3", "server": "box:8080", "files": files, **more})
+
+
+@pytest.mark.parametrize(("keys", "answer"), [
+    (["enter"], ("model", "gemma-3")),
+    (["up", "enter"], ("model", "SmolLM2")),
+    (["down", "enter"], ("file", FILES[0].path)),
+    (["ctrl+end", "enter"], ("file", FILES[1].path)),
+    (["escape"], None),
+])
+async def test_a_model_or_a_file_is_chosen_and_headings_are_passed_over(keys: list[str], answer: object) -> None:
+    async with showing(picker()) as shown:
+        await shown.press(*keys)
+        assert shown.answers == [answer]
+
+
+async def test_a_file_tells_quantisation_size_window_and_source() -> None:
+    async with showing(picker()) as shown:
+        assert shown.line("Qwen3").split()[2:-1] == ["Q4_K_M", "1.1", "GB", "32,768", "ctx", "LM", "Studio"]
+        assert shown.line("odd").split()[2:-1] == ["4.0", "kB", "downloads"]
+        assert "gemma-3  in use" in shown.cursor_line
+
+
+async def test_what_is_typed_filters_both_groups() -> None:
+    async with showing(picker()) as shown:
+        await shown.type("q4")
+        assert "Qwen3" in shown.cursor_line
+        assert "SmolLM2" not in shown.text and "odd" not in shown.text
+        await shown.press("enter")
+        assert shown.answers == [("file", FILES[0].path)]
+
+
+async def test_an_address_is_offered_as_a_server() -> None:
+    async with showing(picker()) as shown:
+        await shown.type("box.lan:8080")
+        assert "http://box.lan:8080" in shown.cursor_line
+        await shown.press("enter")
+        assert shown.answers == [("url", "http://box.lan:8080")]
+
+
+async def test_files_found_late_do_not_move_the_cursor() -> None:
+    found = asyncio.Event()
+
+    async def late() -> Sequence[Any]:
+        await found.wait()
+        return FILES
+
+    async with showing(picker(files=late)) as shown:
+        assert "looking …" in shown.line("Model files on this disk")
+        await shown.press("up")
+        found.set()
+        await shown.app.workers.wait_for_complete()
+        await shown.pilot.pause()
+        assert "SmolLM2" in shown.cursor_line and "Qwen3" in shown.text
+
+
+async def test_no_files_and_a_failed_search_for_files_are_said() -> None:
+    async def none() -> Sequence[Any]:
+        return []
+
+    async def broken() -> Sequence[Any]:
+        raise OSError("disk on fire")
+
+    async with showing(picker(files=none)) as shown:
+        assert "none found" in shown.line("Model files on this disk")
+    async with showing(picker(files=broken)) as shown:
+        assert "disk on fire" in shown.line("Model files on this disk")
+        await shown.type("zzz")
+        assert "Nothing of this name." in shown.text
+        await shown.press("enter")
+        assert shown.answers == []
+
+
+@pytest.mark.parametrize(("text", "address"), [
+    ("http://box:8080", "http://box:8080"), ("https://a.example/v1/", "https://a.example/v1"),
+    ("box:8080", "http://box:8080"), ("localhost", "http://localhost"), ("[::1]:8080", "http://[::1]:8080"),
+    ("192.168.1.5:1234/v1", "http://192.168.1.5:1234/v1"),
+    ("qwen", None), ("q4 k", None), ("http://", None), ("http://box:99999", None), ("http://a b", None),
+    ("http://[::1", None), ("file:///etc/passwd", None), ("", None),
+])
+def test_an_address_is_recognised(text: str, address: str | None) -> None:
+    assert address_of(text) == address

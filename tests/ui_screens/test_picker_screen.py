@@ -1,0 +1,110 @@
+"""The list of all conversations."""
+
+from __future__ import annotations
+
+import pytest
+from screens_kit import NOW, conversation, showing
+
+from kvchat.ui.screens.picker import ConversationPicker
+
+DAY = 86400
+CONVERSATIONS = [
+    conversation("lighthouse log", id="a", turns=7),
+    conversation("Rust lifetimes", id="b", ago=DAY, turns=412, unread=True),
+    conversation("tax notes", id="c", ago=9 * DAY),
+    conversation("rusty bicycle", id="d", ago=400 * DAY, turns=0),
+]
+
+
+def picker(**options: object) -> ConversationPicker:
+    return ConversationPicker(CONVERSATIONS, now=NOW, **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("keys", "answer"), [
+    (["enter"], ("open", "a")),
+    (["down", "enter"], ("open", "b")),
+    (["pagedown", "enter"], ("open", "d")),
+    (["down", "delete"], ("delete", "b")),
+    (["ctrl+n"], ("new", None)),
+    (["escape"], None),
+])
+async def test_keys_open_delete_and_begin(keys: list[str], answer: object) -> None:
+    async with showing(picker()) as shown:
+        await shown.press(*keys)
+        assert shown.answers == [answer]
+
+
+async def test_the_cursor_begins_on_the_open_conversation() -> None:
+    async with showing(picker(current="c")) as shown:
+        assert "tax notes  open" in shown.cursor_line
+
+
+async def test_typing_filters_by_words_in_any_order() -> None:
+    async with showing(picker()) as shown:
+        await shown.type("life rust")
+        assert "Rust lifetimes" in shown.cursor_line
+        assert "rusty bicycle" not in shown.text and "tax" not in shown.text
+        await shown.press("enter")
+        assert shown.answers == [("open", "b")]
+
+
+async def test_letters_in_order_find_a_title_when_no_word_does() -> None:
+    async with showing(picker()) as shown:
+        await shown.type("lghs")
+        assert "lighthouse log" in shown.cursor_line
+
+
+async def test_a_filter_without_a_match_opens_and_deletes_nothing() -> None:
+    async with showing(picker()) as shown:
+        await shown.type("qqq")
+        assert "No title matches" in shown.text
+        await shown.press("enter", "delete")
+        assert shown.answers == []
+        await shown.press("ctrl+u")
+        assert "tax notes" in shown.text
+
+
+async def test_delete_inside_the_filter_text_edits_the_text() -> None:
+    async with showing(picker()) as shown:
+        await shown.type("xtax")
+        await shown.press("home", "delete")
+        assert shown.answers == []
+        assert "tax notes" in shown.cursor_line
+
+
+async def test_a_row_tells_mark_title_turns_and_day() -> None:
+    async with showing(picker(marks={"a": "warm", "b": "partial"})) as shown:
+        first = shown.line("lighthouse log")
+        assert first.index("●") < first.index("lighthouse log") < first.index("7 turns") < first.index("today 14:30")
+        assert "◐ Rust lifetimes  new answer" in shown.text
+        assert "yesterday 14:30" in shown.line("Rust lifetimes")
+        assert "empty" in shown.line("rusty bicycle") and "17 Oct 2025" in shown.line("rusty bicycle")
+        assert "· tax notes" in shown.text
+
+
+async def test_ten_thousand_conversations_are_one_widget_that_scrolls_to_the_last() -> None:
+    many = [conversation(f"number {i}", id=str(i), ago=i) for i in range(10_000)]
+    async with showing(ConversationPicker(many, now=NOW)) as shown:
+        assert len(list(shown.app.screen.walk_children())) < 12
+        await shown.press("ctrl+end")
+        assert "number 9999" in shown.cursor_line
+        await shown.type("number 7777")
+        assert "number 7777" in shown.cursor_line
+        await shown.press("enter")
+        assert shown.answers == [("open", "7777")]
+
+
+async def test_an_empty_list_says_so() -> None:
+    async with showing(ConversationPicker([], now=NOW)) as shown:
+        assert "No conversations yet" in shown.text
+        await shown.press("enter", "down", "delete")
+        assert shown.answers == []
+
+
+@pytest.mark.parametrize("size", [(40, 12), (80, 24), (200, 60)])
+async def test_the_frame_fits_the_terminal(size: tuple[int, int]) -> None:
+    async with showing(picker(), size=size) as shown:
+        top, bottom = shown.line("╭"), shown.line("╰")
+        assert "Conversations" in top and "enter open" in bottom
+        assert len(top) <= size[0] and len(top.strip()) <= 96
+        assert "lighthouse" in shown.text

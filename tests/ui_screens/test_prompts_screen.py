@@ -1,0 +1,115 @@
+"""The system prompt and the library of saved ones."""
+
+from __future__ import annotations
+
+import pytest
+from screens_kit import Shown, showing
+from textual.widgets import Input, TextArea
+
+from kvchat.cache.price import Price, price
+from kvchat.prompt.conversation import SavedPrompt
+from kvchat.ui.screens.prompts import PromptList, SystemPromptScreen, change_price
+
+PRICE = Price(3812, (11, 11))
+
+
+class Library:
+    """Saved prompts in memory."""
+
+    def __init__(self) -> None:
+        self.saved = {"translator": "Translate into French.", "keeper": "You keep\nthe light."}
+
+    def prompts(self) -> list[SavedPrompt]:
+        return [SavedPrompt(name, text) for name, text in self.saved.items()]
+
+    async def save_prompt(self, prompt: SavedPrompt) -> None:
+        self.saved[prompt.name] = prompt.text
+
+    async def delete_prompt(self, name: str) -> None:
+        del self.saved[name]
+
+
+def screen(library: Library | None = None, cost: Price = PRICE) -> SystemPromptScreen:
+    return SystemPromptScreen("Be brief.", cost, library or Library())
+
+
+def text_of(shown: Shown) -> str:
+    return shown.app.screen.query_one(TextArea).text
+
+
+async def test_the_edited_text_is_the_answer() -> None:
+    async with showing(screen()) as shown:
+        await shown.press("enter", *"Cite.", "ctrl+s")
+        assert shown.answers == ["Be brief.\nCite."]
+
+
+async def test_nothing_changed_answers_nothing() -> None:
+    async with showing(screen()) as shown:
+        await shown.press("x", "backspace", "ctrl+s")
+        assert shown.answers == [None]
+
+
+async def test_escape_leaves_everything_as_it_was() -> None:
+    async with showing(screen()) as shown:
+        await shown.press(*"new", "escape")
+        assert shown.answers == [None]
+
+
+async def test_the_price_appears_with_the_first_change_and_goes_with_the_last() -> None:
+    async with showing(screen()) as shown:
+        assert "Unchanged: nothing is read again." in shown.text
+        await shown.press("x")
+        assert "░ re-reads 3,812 tokens, about 11 s; the old branch stays" in shown.text
+        await shown.press("backspace")
+        assert "Unchanged: nothing is read again." in shown.text
+
+
+@pytest.mark.parametrize(("cost", "words"), [
+    (price(0, None, 0), "free: nothing has been read yet"),
+    (price(3812, None, 0), "░ re-reads 3,812 tokens; the old branch stays"),
+    (price(3812, 346.0, 1), "░ re-reads 3,812 tokens, 7.7–17 s; the old branch stays"),
+    (price(None, None, 0), "░ re-reads the whole conversation, how much is unknown; the old branch stays"),
+])
+def test_the_price_of_a_change_is_honest(cost: Price, words: str) -> None:
+    assert change_price(cost) == words
+
+
+async def test_a_saved_prompt_is_loaded_and_undo_brings_the_text_back() -> None:
+    async with showing(screen()) as shown:
+        await shown.press("tab", "enter")
+        assert text_of(shown) == "You keep\nthe light."
+        await shown.press("ctrl+z")
+        assert text_of(shown) == "Be brief."
+
+
+async def test_a_text_is_saved_under_a_name_and_appears_in_the_library() -> None:
+    library = Library()
+    async with showing(screen(library)) as shown:
+        await shown.press(*"!", "tab", "tab", *"short", "enter")
+        assert library.saved["short"] == "Be brief.!"
+        assert "Saved as “short”." in shown.text
+        assert shown.app.screen.query_one(PromptList).count == 3
+        await shown.press("enter")
+        assert "Write the name" in shown.text and len(library.saved) == 3
+
+
+async def test_delete_removes_the_prompt_under_the_cursor_only_from_the_list() -> None:
+    library = Library()
+    async with showing(screen(library)) as shown:
+        await shown.press("home", "delete")
+        assert text_of(shown) == "e brief." and len(library.saved) == 2
+        await shown.press("tab", "down", "delete")
+        assert list(library.saved) == ["keeper"]
+        assert "translator" not in shown.text
+
+
+async def test_an_empty_text_shows_what_it_means() -> None:
+    async with showing(screen()) as shown:
+        shown.app.screen.query_one(TextArea).text = ""
+        await shown.pilot.pause()
+        assert "Empty: “You are a helpful assistant.”" in shown.prose
+        await shown.press("tab", "tab", *"name", "enter")
+        assert "There is no text to save." in shown.text
+        assert shown.app.screen.query_one(Input).value == "name"
+        await shown.press("ctrl+s")
+        assert shown.answers == [""]

@@ -1,0 +1,136 @@
+"""The engine's trouble, the first run, and renaming."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from screens_kit import Host, Shown, showing
+from textual.app import ComposeResult
+
+from kvchat.ui.screens.rename import RenameScreen
+from kvchat.ui.screens.trouble import EngineTroubleScreen
+from kvchat.ui.screens.welcome import WelcomePanel
+
+LOG = "\n".join(f"load: line {i}" for i in range(500)) + "\nerror: out of memory\n"
+
+
+@pytest.mark.parametrize(("keys", "answer"), [
+    (["enter"], "restart"), (["r"], "restart"), (["m"], "models"), (["down", "enter"], "models"), (["escape"], None),
+])
+async def test_the_ways_out_of_an_engines_trouble(keys: list[str], answer: str | None) -> None:
+    async with showing(EngineTroubleScreen("The engine ended.", LOG)) as shown:
+        assert "The engine ended." in shown.text
+        assert "error: out of memory" in shown.text, "the end of the log is what tells"
+        assert "Choose another model" in shown.text
+        await shown.press(*keys)
+        assert shown.answers == [answer]
+
+
+async def test_the_log_can_be_scrolled_with_the_keyboard() -> None:
+    async with showing(EngineTroubleScreen("The engine ended.", LOG)) as shown:
+        await shown.press("tab", "home")
+        await shown.pilot.pause(0.4)
+        assert "load: line 301" in shown.text and "out of memory" not in shown.text
+
+
+async def test_trouble_without_a_log_is_a_sentence_and_the_ways_out() -> None:
+    async with showing(EngineTroubleScreen("The engine ended.")) as shown:
+        assert len([line for line in shown.lines if line]) < 10
+        await shown.press("enter")
+        assert shown.answers == ["restart"]
+
+
+class Welcome(Host):
+    def __init__(self, panel: WelcomePanel) -> None:
+        super().__init__()
+        self.panel = panel
+
+    def compose(self) -> ComposeResult:
+        yield self.panel
+
+    def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
+        self.answers.append(event.way)
+
+
+MODELS = [SimpleNamespace(path=None, name=f"model-{i}", size=1_107_000_000, quantisation="Q4_K_M", context_length=1,
+                          source="x") for i in range(5)]
+
+
+def panel(**more: object) -> WelcomePanel:
+    return WelcomePanel(["llama.cpp 8080", "Ollama 11434"], folders=["~/models"], **more)  # type: ignore[arg-type]
+
+
+async def test_the_first_run_says_what_was_asked_and_what_was_found() -> None:
+    app = Welcome(panel(models=MODELS))
+    async with app.run_test(size=(80, 24)) as pilot:
+        shown = Shown(app, pilot)
+        assert "No model server answered on this machine (asked: llama.cpp 8080, Ollama 11434)." in shown.prose
+        assert "5 found: model-0 Q4_K_M 1.1 GB" in shown.text
+        assert "kvchat --base-url http://HOST:PORT" in shown.text
+        assert "pip install" not in shown.text
+
+
+@pytest.mark.parametrize(("keys", "ways"), [
+    (["1"], [1]), (["2"], [2]), (["3"], [3]), (["enter"], [1]), (["down", "enter"], [2]),
+    (["down", "down", "up", "enter"], [2]),
+])
+async def test_the_three_ways_are_chosen_by_number_and_by_cursor(keys: list[str], ways: list[int]) -> None:
+    app = Welcome(panel(models=MODELS))
+    async with app.run_test(size=(80, 24)) as pilot:
+        app.panel.focus()
+        await pilot.press(*keys)
+        assert app.answers == ways
+
+
+async def test_a_click_on_a_way_chooses_it() -> None:
+    app = Welcome(panel(models=MODELS))
+    async with app.run_test(size=(60, 24)) as pilot:
+        shown = Shown(app, pilot)
+        row = next(y for y, line in enumerate(shown.lines) if "a server elsewhere" in line)
+        await pilot.click(offset=(10, row))
+        await pilot.click(offset=(10, row - 1))
+        assert app.answers == [2, 1]
+
+
+async def test_the_third_way_shows_the_exact_commands_and_the_folders() -> None:
+    app = Welcome(panel(models=[]))
+    async with app.run_test(size=(80, 30)) as pilot:
+        shown = Shown(app, pilot)
+        app.panel.focus()
+        await shown.press("3")
+        for command in ("pip install 'kvchat[embedded]'", "llama-server -m MODEL.gguf --port 8080",
+                        "kvchat --model FILE.gguf", "~/models"):
+            assert command in shown.text
+        assert "no model file found" in shown.text
+        await shown.press("3")
+        assert "pip install" not in shown.text
+
+
+async def test_files_found_later_appear() -> None:
+    app = Welcome(panel())
+    async with app.run_test(size=(80, 24)) as pilot:
+        shown = Shown(app, pilot)
+        assert "looking for model files …" in shown.text
+        app.panel.set_models(MODELS[:1], engine=False)
+        await pilot.pause()
+        assert "1 found: model-0 Q4_K_M 1.1 GB; the engine is not installed: 3" in shown.prose
+
+
+@pytest.mark.parametrize(("keys", "answer"), [
+    ([*"new name", "enter"], "new name"),
+    (["end", *" 2", "enter"], "old name 2"),
+    (["enter"], None),
+    (["escape"], None),
+    (["end", " ", "enter"], None),
+])
+async def test_renaming_answers_the_new_title_or_nothing(keys: list[str], answer: str | None) -> None:
+    async with showing(RenameScreen("old name")) as shown:
+        await shown.press(*("space" if key == " " else key for key in keys))
+        assert shown.answers == [answer]
+
+
+async def test_an_empty_title_is_refused_with_a_sentence() -> None:
+    async with showing(RenameScreen("old name")) as shown:
+        await shown.press("backspace", "enter")
+        assert "Write a title" in shown.text and shown.answers == []

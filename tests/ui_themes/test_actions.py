@@ -1,0 +1,241 @@
+"""The table of actions: every action can be found, every key can be changed, no key means two things."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.binding import Binding
+from textual.widgets import TextArea
+
+from kvchat.config import load
+from kvchat.ui import keys
+from kvchat.ui.actions import ACTIONS, BY_ID, bindings, by_slash, help_rows, keymap, palette, slash_commands
+
+
+def test_every_action_can_be_found_in_palette_help_and_slash_commands_or_says_why_not() -> None:
+    rows = {(group, row.label, row.help) for group, rows in help_rows().items() for row in rows}
+    assert rows == {(action.group, action.label, action.help) for action in ACTIONS}
+    for action in ACTIONS:
+        assert action.palette or action.reason, action.id
+        assert action.slash or action.reason, action.id
+        assert action.keys or (action.slash and action.palette), action.id
+        assert action.help.endswith("."), action.id
+        assert len(action.label) <= 22
+    assert {action.id for action in palette()} == {action.id for action in ACTIONS if action.palette}
+
+
+def test_ids_and_slash_commands_are_unique() -> None:
+    assert len(BY_ID) == len(ACTIONS)
+    names = [name for name, _ in slash_commands()]
+    assert len(names) == len(set(names))
+    assert {"new", "rename", "delete", "export", "search", "system", "parameters", "model", "theme", "sidebar", "fork",
+            "edit", "regenerate", "branches", "copy", "help", "quit", "incognito", "find", "undo"} <= set(names)
+    assert by_slash("Rename") is BY_ID["rename"]
+    assert by_slash("nothing") is None
+    assert by_slash("") is None
+
+
+def test_no_key_means_two_things_where_both_could_be_meant() -> None:
+    for one, other in combinations(ACTIONS, 2):
+        if one.context == other.context or "app" in (one.context, other.context):
+            assert not set(one.key_list) & set(other.key_list), (one.id, other.id)
+
+
+def test_every_default_key_is_written_as_textual_names_it_and_can_be_sent() -> None:
+    for action in ACTIONS:
+        for key in action.key_list:
+            assert keys.normal(key) == key
+            assert not (action.context == "app" and keys.is_typing(key)), (action.id, key)
+        if action.keys:
+            assert not all(key.startswith("alt+") for key in action.key_list), "a Mac sends no alt by default"
+
+
+@pytest.mark.parametrize(("id", "expected"), [
+    ("new", "ctrl+n"), ("next", "ctrl+pagedown,alt+down,f9"), ("previous", "ctrl+pageup,alt+up,f8"), ("list", "ctrl+s"),
+    ("sidebar", "f3"), ("search", "ctrl+r"), ("find", "ctrl+f"), ("export", "f4"), ("inspector", "f2"),
+    ("stop", "escape"), ("palette", "ctrl+p"), ("help", "f1"), ("quit", "ctrl+q"), ("model", "ctrl+l"),
+    ("thinking", "ctrl+t"), ("editor", "ctrl+g"), ("transcript.edit", "e"), ("transcript.regenerate", "r"),
+    ("transcript.copy", "y"), ("transcript.branches", "b"), ("composer.newline", "shift+enter,ctrl+j,alt+enter"),
+])
+def test_the_keys_people_learn_are_these(id: str, expected: str) -> None:
+    assert BY_ID[id].keys == expected
+
+
+def test_f5_stays_free() -> None:
+    assert all("f5" not in action.key_list for action in ACTIONS)
+
+
+def test_the_keys_that_writing_needs_are_those_of_the_text_field() -> None:
+    own = {key.key for key in Binding.make_bindings(TextArea.BINDINGS)}
+    assert own <= keys.TYPING
+
+
+def test_the_widgets_bind_what_the_table_says() -> None:
+    from kvchat.ui.widgets.composer_text import ComposerText
+    from kvchat.ui.widgets.sidebar import Sidebar
+    from kvchat.ui.widgets.transcript_keys import TranscriptKeys
+
+    def named(found: list[Binding]) -> set[tuple[str, str, str]]:
+        return {(item.id.partition("_")[0] if "code" in item.id else item.id, item.key, item.action)
+                for item in found if item.id}
+
+    for context, widget in (("composer", ComposerText), ("transcript", TranscriptKeys), ("sidebar", Sidebar)):
+        table = [Binding(item.key, item.action, id=item.id or "transcript.code") for item in bindings(context)]
+        assert named(table) == named([item for item in widget.BINDINGS if isinstance(item, Binding)]), context
+
+
+class Talk(App[None]):
+    """A text field under the app's bindings."""
+
+    BINDINGS = bindings("app")
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield TextArea()
+
+
+def _noting(name: str) -> Callable[[Talk], None]:
+    return lambda app: app.done.append(name)
+
+
+for _action in ACTIONS:
+    if _action.context == "app":
+        setattr(Talk, f"action_{_action.action}", _noting(_action.action))
+
+
+async def test_every_key_of_the_app_works_while_a_message_is_written() -> None:
+    app = Talk()
+    expected = []
+    async with app.run_test() as pilot:
+        for action in ACTIONS:
+            if action.context == "app":
+                for key in action.key_list:
+                    await pilot.press(key)
+                    expected.append(action.action)
+        assert app.query_one(TextArea).text == ""
+    assert app.done == expected
+
+
+async def test_a_keymap_changes_what_the_keys_do() -> None:
+    found, problems = keymap({"export": "F5", "next": "ctrl+o", "parameters": "f9", "quit": "alt+q, ctrl+q"})
+    assert problems == []
+    app = Talk()
+    async with app.run_test() as pilot:
+        app.set_keymap(found)
+        await pilot.press("f5", "ctrl+o", "f9", "alt+q", "ctrl+q", "f4", "ctrl+pagedown", "ctrl+n")
+    assert app.done == ["export", "next", "parameters", "quit", "quit", "new"]
+
+
+@pytest.mark.parametrize(("id", "written", "sentence"), [
+    ("exprot", "f5", "there is no such action; did you mean export?"),
+    ("zzz", "f5", "there is no such action; the help (F1) has their names"),
+    ("transcript.code", "x", "these keys cannot be changed: its keys are the numbers of the code blocks"),
+    ("new", "ctrl+h", "ctrl+h cannot be used: terminals send it for the backspace key; it keeps Ctrl+N"),
+    ("new", "Ctrl-I", "Ctrl-I cannot be used: terminals send it for the tab key; it keeps Ctrl+N"),
+    ("new", "ctrl+m", "ctrl+m cannot be used: terminals send it for the enter key; it keeps Ctrl+N"),
+    ("new", "ctrl+[", "ctrl+[ cannot be used: terminals send it for the escape key; it keeps Ctrl+N"),
+    ("new", "ctrl+e", "ctrl+e cannot be used: writing a message needs it; it keeps Ctrl+N"),
+    ("new", "n", "n cannot be used: writing a message needs it; it keeps Ctrl+N"),
+    ("new", "ctrl+foo", "ctrl+foo is not a key; write it like ctrl+x, alt+down or f5; it keeps Ctrl+N"),
+    ("new", "contrl+n", "contrl+n is not a key; write it like ctrl+x, alt+down or f5; it keeps Ctrl+N"),
+    ("new", "", 'a key is missing; write it like "ctrl+x, f5"; it keeps Ctrl+N'),
+    ("new", "f5,", 'a key is missing; write it like "ctrl+x, f5"; it keeps Ctrl+N'),
+    ("theme", "enter", "enter cannot be used: writing a message needs it; it has no key"),
+    ("export", "ctrl+n", "Ctrl+N already means New conversation (new); it keeps F4"),
+    ("export", "f5, F9", "F9 already means Next conversation (next); it keeps F4"),
+    ("transcript.edit", "Y", None),
+    ("transcript.edit", "y", "y already means Copy message (transcript.copy); it keeps e"),
+    ("transcript.edit", "ctrl+n", "Ctrl+N already means New conversation (new); it keeps e"),
+    ("transcript.edit", "m", None),
+])
+def test_a_key_that_cannot_be_is_refused_in_a_sentence(id: str, written: str, sentence: str | None) -> None:
+    found, problems = keymap({id: written})
+    if sentence is None:
+        assert problems == []
+        assert id in found
+    else:
+        assert found == {}
+        assert [problem.text for problem in problems] == [f"keys.{id}: {sentence}"]
+
+
+def test_two_actions_may_swap_their_keys() -> None:
+    assert keymap({"export": "f2", "inspector": "f4"}) == ({"export": "f2", "inspector": "f4"}, [])
+
+
+def test_a_refused_swap_leaves_no_action_without_its_key() -> None:
+    found, problems = keymap({"export": "f2", "inspector": "ctrl+h"})
+    assert found == {}
+    assert [problem.text for problem in problems] == [
+        "keys.inspector: ctrl+h cannot be used: terminals send it for the backspace key; it keeps F2",
+        "keys.export: F2 already means Cache (inspector); it keeps F4"]
+
+
+def test_problems_of_keys_have_the_line_of_the_settings_file(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('theme = "kvchat-day"\n[keys]\nnew = "ctrl+h"\ntranscript.edit = "y"\n"transcript.fork" = "e"\n')
+    _, problems = keymap(load(file)[0].keys, file)
+    assert sorted(str(problem) for problem in problems) == [
+        "config.toml:3:1: keys.new: ctrl+h cannot be used: terminals send it for the backspace key; it keeps Ctrl+N",
+        "config.toml:4:1: keys.transcript.edit: y already means Copy message (transcript.copy); it keeps e",
+        "config.toml:5:1: keys.transcript.fork: e already means Edit message (transcript.edit); it keeps f",
+    ]
+
+
+def test_the_help_shows_the_keys_in_use() -> None:
+    rows = {row.slash.split()[0]: row for group in help_rows({"export": "f5,ctrl+right_square_bracket"}).values()
+            for row in group if row.slash}
+    assert rows["/export"].keys == "F5, Ctrl+]"
+    assert rows["/next"].keys == "Ctrl+PgDn, Alt+↓, F9"
+    assert rows["/rename"].slash == "/rename TITLE"
+    assert rows["/code"].keys == "1–9"
+    assert rows["/undo"].keys == "Ctrl+_, Ctrl+/"
+
+
+def test_the_help_tells_what_enter_does() -> None:
+    def enter(**options: bool) -> str:
+        return next(row.label for row in help_rows(**options)["Writing"] if row.keys == "Enter")
+
+    assert enter() == "Send"
+    assert enter(enter_sends=False) == "New line"
+
+
+@pytest.mark.parametrize(("written", "normal", "shown", "short"), [
+    ("Ctrl+N", "ctrl+n", "Ctrl+N", "^N"), ("control-x", "ctrl+x", "Ctrl+X", "^X"), ("PgDn", "pagedown", "PgDn", "PgDn"),
+    ("shift+alt+Down", "alt+shift+down", "Alt+Shift+↓", "Alt+Shift+↓"), ("?", "question_mark", "?", "?"),
+    ("ctrl+/", "ctrl+slash", "Ctrl+/", "^/"), ("ctrl++", "ctrl+plus", "Ctrl++", "^+"), ("+", "plus", "+", "+"),
+    ("-", "minus", "-", "-"), ("shift+x", "X", "X", "X"), ("F12", "f12", "F12", "F12"), ("ESC", "escape", "Esc", "Esc"),
+    ("Cmd+K", "super+k", "Super+K", "Super+K"), ("é", "é", "é", "é"), ("ctrl+\\", "ctrl+backslash", "Ctrl+\\", "^\\"),
+])
+def test_keys_are_understood_as_people_write_them(written: str, normal: str, shown: str, short: str) -> None:
+    assert keys.normal(written) == normal
+    assert keys.shown(normal) == shown
+    assert keys.short(normal) == short
+
+
+@pytest.mark.parametrize("written", ["", "+ +", "ctrl+", "ctrl++x", "f99", "a b", "\x1b", "\t", "x" * 500, "control",
+                                     "ctrl+\u202e"])
+def test_what_is_not_a_key_is_refused(written: str) -> None:
+    with pytest.raises(keys.KeyNameError):
+        keys.normal(written)
+
+
+def test_the_table_is_read_without_loading_textual() -> None:
+    code = ("import sys, kvchat.ui.actions as a; a.help_rows(); a.keymap({'new': 'f5'}); "
+            "sys.exit(any(name.split('.')[0] in ('textual', 'platformdirs', 'tomli_w') for name in sys.modules))")
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_ids_can_be_written_as_toml_keys() -> None:
+    for action in ACTIONS:
+        assert tomllib.loads(f'"{action.id}" = "f5"') == {action.id: "f5"}

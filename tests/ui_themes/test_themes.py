@@ -1,0 +1,234 @@
+"""The themes that come with kvchat can be read by everyone, and a theme of one's own cannot break it."""
+
+from __future__ import annotations
+
+import random
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from textual.app import App, ComposeResult
+from textual.theme import BUILTIN_THEMES, Theme
+from textual.widgets import Static
+
+from kvchat.config import Settings
+from kvchat.paths import own_themes
+from kvchat.ui.themes import OWN_VARIABLES, load_theme, load_themes, variable_defaults
+
+THEMES, PROBLEMS = load_themes([own_themes()])
+GROUNDS = ("background", "surface", "panel", "code-background")
+TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error", "text-muted", "link-color",
+         "role-user", "role-assistant", "text-primary", "text-accent", "text-success", "text-warning", "text-error",
+         "footer-key-foreground", "footer-description-foreground")
+TONES = ("cache-reused", "cache-evaluated", "cache-avoidable")
+
+
+def colours(theme: Theme) -> dict[str, str]:
+    return {**variable_defaults(theme), **theme.to_color_system().generate(), **theme.variables}
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[index:index + 2], 16) / 255 for index in (1, 3, 5)]
+    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def contrast(one: str, other: str) -> float:
+    """The WCAG contrast ratio."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def mixed(colour: str, ground: str, share: float) -> str:
+    """`$foreground 60%` on a ground."""
+    parts = [(int(colour[i:i + 2], 16) * share + int(ground[i:i + 2], 16) * (1 - share)) for i in (1, 3, 5)]
+    return "#" + "".join(f"{round(part):02x}" for part in parts)
+
+
+def test_all_our_themes_load_without_a_problem() -> None:
+    assert PROBLEMS == []
+    assert {"kvchat-night", "kvchat-ember", "kvchat-day", "kvchat-paper", "kvchat-contrast", "kvchat-phosphor"} == set(
+        THEMES)
+    assert sum(theme.dark for theme in THEMES.values()) == 4
+    assert Settings().theme in THEMES
+    assert all((own_themes() / f"{name}.toml").is_file() for name in THEMES)
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_every_text_stands_out_from_every_ground(name: str) -> None:
+    found = colours(THEMES[name])
+    least = 7.0 if name == "kvchat-contrast" else 4.5
+    weak = {(text, ground): round(contrast(found[text], found[ground]), 2) for text in TEXTS for ground in GROUNDS
+            if contrast(found[text], found[ground]) < least}
+    assert weak == {}
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_the_tones_of_the_cache_stand_out_and_differ(name: str) -> None:
+    found = colours(THEMES[name])
+    least = 7.0 if name == "kvchat-contrast" else 3.0
+    assert all(contrast(found[tone], found[ground]) >= least for tone in TONES for ground in GROUNDS)
+    for one, other in combinations(TONES, 2):
+        distance = sum((int(found[one][i:i + 2], 16) - int(found[other][i:i + 2], 16)) ** 2 for i in (1, 3, 5)) ** 0.5
+        assert distance > 60, (one, other)
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_selected_text_and_cursors_can_be_read(name: str) -> None:
+    found = colours(THEMES[name])
+    assert contrast(found["block-cursor-foreground"], found["block-cursor-background"]) >= 4.5
+    assert contrast(found["block-cursor-blurred-foreground"], found["block-cursor-blurred-background"]) >= 4.5
+    assert contrast(found["foreground"], found["input-selection-background"]) >= 4.5
+    assert contrast(found["border"], found["background"]) >= 2.5
+    assert contrast(found["text-disabled"], found["background"]) >= 3
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_foreground_at_two_thirds_is_still_a_text(name: str) -> None:
+    found = colours(THEMES[name])
+    for ground in GROUNDS:
+        assert contrast(mixed(found["foreground"], found[ground], 0.66), found[ground]) >= 4.5
+
+
+@pytest.mark.parametrize("theme", [*BUILTIN_THEMES.values(), Theme("bare", primary="#336699")], ids=lambda t: t.name)
+def test_our_variables_have_a_value_in_every_theme(theme: Theme) -> None:
+    assert variable_defaults(theme).keys() == OWN_VARIABLES.keys()
+    assert all(variable_defaults(theme).values())
+
+
+class Panel(App[None]):
+    """A screen that uses every variable of ours."""
+
+    CSS = "\n".join(f"#{name} {{ color: ${name}; border-left: solid ${name}; background: ${name} 20%; }}"
+                    for name in OWN_VARIABLES) + "\nScreen { background: $background; color: $text-muted; }"
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return variable_defaults(self.current_theme)
+
+    def compose(self) -> ComposeResult:
+        yield from (Static(name, id=name, markup=False) for name in OWN_VARIABLES)
+
+
+async def test_the_app_takes_every_theme_while_it_runs() -> None:
+    app = Panel()
+    async with app.run_test() as pilot:
+        for theme in THEMES.values():
+            app.register_theme(theme)
+        for name in [*THEMES, "nord", "textual-light", "ansi-dark"]:
+            app.theme = name
+            await pilot.pause()
+            assert app.theme == name
+
+
+GOOD = '''name = "mine"
+dark = true
+[colours]
+primary = "#336699"
+foreground = "#eeeeee"
+background = "#111"
+'''
+
+
+def said(folder: Path, text: str | bytes, name: str = "mine.toml") -> list[str]:
+    (folder / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    return [str(problem) for problem in load_themes([folder])[1]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "themes").mkdir()
+    return tmp_path / "themes"
+
+
+def test_a_theme_of_ones_own_loads_beside_ours_and_may_replace_one(folder: Path) -> None:
+    (folder / "mine.toml").write_text(GOOD)
+    (folder / "night.toml").write_text(GOOD.replace("mine", "kvchat-night"))
+    themes, problems = load_themes([own_themes(), folder])
+    assert problems == []
+    assert themes["mine"].primary == "#336699"
+    assert themes["kvchat-night"].primary == "#336699"
+    assert len(themes) == len(THEMES) + 1
+
+
+def test_both_spellings_of_colours_are_right(folder: Path) -> None:
+    assert said(folder, GOOD.replace("colours", "colors")) == []
+
+
+def test_a_folder_that_is_not_there_has_no_themes(tmp_path: Path) -> None:
+    assert load_themes([tmp_path / "none"]) == ({}, [])
+
+
+@pytest.mark.parametrize(("text", "sentence"), [
+    (GOOD + "accent = red", "7:10: not valid TOML: there is no value here that TOML knows (a text needs quotes; true "
+                            "and false are lower case); this theme is left out"),
+    (b"\xff\xfe", "1:1: this is not UTF-8, which the file must be saved as; this theme is left out"),
+    ("x" * 70_000, " is larger than 64 KiB; this theme is left out"),
+    (GOOD.replace('name = "mine"', ""), '1:1: a theme needs a name such as name = "my-theme"; this theme is left out'),
+    (GOOD.replace("mine", "My theme"), '1:1: a theme needs a name such as name = "my-theme"; this theme is left out'),
+    (GOOD.replace("foreground", "text"), "5:1: unknown colour text; it is left out"),
+    (GOOD.replace("foreground", "forground"), "5:1: unknown colour forground; did you mean foreground?"),
+    (GOOD.replace("#111", "black"), '6:1: background must be a colour such as "#7c9cf5"; it is left out'),
+    (GOOD.replace('"#111"', "111"), '6:1: background must be a colour such as "#7c9cf5"; it is left out'),
+])
+def test_a_theme_that_cannot_be_used_is_left_out_with_its_line(folder: Path, text: str | bytes, sentence: str) -> None:
+    assert f"mine.toml:{sentence}" in said(folder, text)
+    (folder / "good.toml").write_text(GOOD.replace("mine", "good"))
+    assert list(load_themes([folder])[0]) == ["good"]
+
+
+@pytest.mark.parametrize(("addition", "sentence"), [
+    ('accent = "#12"', '7:1: accent must be a colour such as "#7c9cf5"; it is left out'),
+    ('[variables]\n"cache-reusd" = "#fff"', "8:1: unknown variable cache-reusd; did you mean cache-reused?"),
+    ('[variables]\ncache-reused = "#fff; } * { display: none"',
+     '8:1: cache-reused must be a colour such as "#7c9cf5"; it is left out'),
+    ('[variables]\nlink-style = "bold; color: red"', '8:1: link-style must be a style such as "bold"; it is left out'),
+    ("[style]\nx = 1", "7:1: unknown setting style; a theme has name, dark, [colours], [variables]"),
+])
+def test_a_wrong_line_of_a_theme_is_left_out_and_the_theme_loads(folder: Path, addition: str, sentence: str) -> None:
+    assert said(folder, GOOD + addition) == [f"mine.toml:{sentence}"]
+    assert list(load_themes([folder])[0]) == ["mine"]
+
+
+def test_variables_and_styles_reach_the_theme(folder: Path) -> None:
+    (folder / "mine.toml").write_text(
+        GOOD + '[variables]\ncache-reused = "#00ff00"\nlink-style = "bold not underline"\n')
+    theme, problems = load_theme(folder / "mine.toml")
+    assert problems == []
+    assert theme is not None
+    assert theme.variables == {"cache-reused": "#00ff00", "link-style": "bold not underline"}
+
+
+def test_two_themes_of_one_name_are_told(folder: Path) -> None:
+    (folder / "a.toml").write_text(GOOD)
+    assert said(folder, GOOD, "b.toml") == ["b.toml:1:1: a.toml has the name mine too; this theme is left out"]
+
+
+def test_a_folder_of_very_many_files_is_bounded(folder: Path) -> None:
+    for number in range(205):
+        (folder / f"t{number:03}.toml").write_text(GOOD.replace("mine", f"t{number}"))
+    themes, problems = load_themes([folder])
+    assert len(themes) == 200
+    assert [str(problem) for problem in problems] == ["themes: holds 205 themes; the first 200 are loaded"]
+
+
+def test_mutated_themes_never_crash_and_what_loads_can_be_shown(folder: Path) -> None:
+    rng = random.Random(7)
+    whole = (own_themes() / "kvchat-night.toml").read_text()
+    path = folder / "mine.toml"
+    loaded = 0
+    for _ in range(400):
+        text = whole
+        for _ in range(rng.randint(1, 3)):
+            at = rng.randrange(len(text))
+            text = text[:at] + rng.choice(['"', "#", "=", "[", "]", "\n", "x", "0", "", "\x00", "ü", "bold"]) + text[
+                at + rng.randint(0, 3):]
+        path.write_text(text, encoding="utf-8")
+        theme, problems = load_theme(path)
+        assert all(problem.line is not None for problem in problems)
+        if theme is not None:
+            loaded += 1
+            assert variable_defaults(theme)
+            assert theme.to_color_system().generate()
+        else:
+            assert problems
+    assert 50 < loaded < 400

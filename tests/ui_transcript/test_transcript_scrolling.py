@@ -1,0 +1,146 @@
+"""Following the end, and staying put."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kvchat.ui.widgets.transcript import Transcript
+
+SIZE = (80, 24)
+TEXT = "\n\n".join(f"paragraph {number} of the answer" for number in range(40))
+
+
+async def _drawn(pilot: Any) -> None:
+    """Wait until streamed text is on the screen."""
+    for _ in range(60):
+        await pilot.pause(0.02)
+        if pilot.app.transcript._pending is None and not pilot.app.transcript._painting:
+            break
+    await pilot.pause()
+
+
+async def test_a_conversation_opens_at_its_end(make_app: Any, items: Any) -> None:
+    app = make_app(items.turns(30))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert app.transcript.following
+        assert app.lines()[-1] == ""
+        assert "point 0" in "\n".join(app.lines()) and app.transcript.rows_below == 0
+
+
+async def test_streaming_text_is_followed_at_the_end(make_app: Any, items: Any) -> None:
+    app = make_app([items.question(1), items.streaming(1)])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        for end in range(45, len(TEXT), 161):
+            app.transcript.stream_text("a1", TEXT[:end])
+            await _drawn(pilot)
+            assert [line for line in app.lines() if line][-1].strip() == TEXT[:end].rstrip().split("\n")[-1].strip()
+        app.transcript.end_stream(items.answer(1, TEXT))
+        await pilot.pause()
+        assert "paragraph 39 of the answer" in app.lines()[-2]
+
+
+async def test_scrolling_up_while_it_streams_stays_put_to_the_row(make_app: Any, items: Any) -> None:
+    app = make_app([*items.turns(12), items.streaming(99)])
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.stream_text("a99", TEXT[:600])
+        await _drawn(pilot)
+        app.transcript.scroll_relative(y=-1, animate=False)
+        await pilot.pause()
+        assert not app.transcript.following
+        before = app.lines()
+        for end in range(700, len(TEXT), 150):
+            app.transcript.stream_text("a99", TEXT[:end])
+            await _drawn(pilot)
+            assert app.lines()[:-1] == before[:-1]
+        assert "new text below" in app.lines()[-1]
+
+
+async def test_scrolling_back_near_the_end_follows_again(make_app: Any, items: Any) -> None:
+    app = make_app([*items.turns(12), items.streaming(99)])
+    async with app.run_test(size=SIZE) as pilot:
+        app.transcript.stream_text("a99", TEXT[:600])
+        await _drawn(pilot)
+        app.transcript.scroll_relative(y=-5, animate=False)
+        await pilot.pause()
+        app.transcript.scroll_relative(y=3, animate=False)
+        await pilot.pause()
+        assert app.transcript.following
+        app.transcript.stream_text("a99", TEXT[:900])
+        await _drawn(pilot)
+        assert TEXT[:900].split("\n")[-1] in app.lines()[-2]
+
+
+async def test_end_jumps_to_the_end_and_follows(make_app: Any, items: Any) -> None:
+    app = make_app(items.turns(30))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("home")
+        await pilot.pause()
+        assert app.lines()[0].strip().startswith("▎ You") or "You" in app.lines()[0]
+        assert not app.transcript.following
+        await pilot.press("end")
+        await pilot.pause()
+        assert app.transcript.following and app.transcript.rows_below == 0
+        changes = [(m.following, m.rows_below) for m in app.of(Transcript.FollowChanged)]
+        assert changes[-1] == (True, 0) and any(not following and below > 0 for following, below in changes)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 17])
+async def test_no_row_is_skipped_or_repeated_on_the_way_up(make_app: Any, items: Any, steps: int) -> None:
+    """Messages above are drawn for the first time on the way, and are not as high as estimated."""
+    app = make_app(items.turns(40))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        view = app.transcript
+        below = app.lines()
+        while view.scroll_y > 0:
+            y = view.scroll_y
+            view.scroll_relative(y=-steps, animate=False)
+            await pilot.pause()
+            lines = app.lines()
+            shift = steps if view.scroll_y > 0 else min(steps, round(y))
+            if view.scroll_y > 0:
+                assert lines[shift:] == below[: len(lines) - shift]
+            below = lines
+        assert "You" in app.lines()[0]
+
+
+async def test_the_top_row_stays_in_its_message_when_the_width_changes(make_app: Any, items: Any) -> None:
+    app = make_app(items.turns(40))
+    async with app.run_test(size=(100, 24)) as pilot:
+        await pilot.pause()
+        app.transcript.select("q20")
+        app.transcript.scroll_to(y=app.transcript._column.top(app.transcript._column.find("q20")), animate=False)
+        await pilot.pause()
+        before = app.lines()[1]
+        await pilot.resize_terminal(60, 24)
+        await pilot.pause()
+        assert app.lines()[1] == before
+        assert "question 20" in before
+
+
+async def test_unfolding_above_the_view_does_not_move_it(make_app: Any, items: Any) -> None:
+    app = make_app([items.answer(1, "text", reasoning="\n".join(f"thought {i}" for i in range(30))), *items.turns(20)])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        app.transcript.scroll_relative(y=-4, animate=False)
+        await pilot.pause()
+        before = app.lines()
+        app.transcript._toggle(app.transcript._column.entries[0], "reasoning")
+        await pilot.pause()
+        assert app.lines() == before
+
+
+async def test_ten_thousand_messages_draw_only_what_is_near_the_view(make_app: Any, items: Any) -> None:
+    app = make_app(items.turns(5000))
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        drawn = sum(entry.drawn for entry in app.transcript._column.entries)
+        assert 0 < drawn < 60
+        assert len(app.query("Transcript > *")) == 0
+        await pilot.press("home")
+        await pilot.pause()
+        assert "question 0" in "\n".join(app.lines())

@@ -1,0 +1,236 @@
+"""Writing, sending, clearing, recalling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual import events
+
+from kvchat.ui.widgets.composer import DRAFT_DELAY, Composer
+
+Writing = Callable[..., Any]
+
+
+async def test_enter_sends_and_empties(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.load("", key="c1")
+        await pilot.press("h", "i", "enter")
+        sent = host.heard(Composer.Submitted)
+        assert [(m.text, m.blocks, m.key) for m in sent] == [("hi", (), "c1")]
+        assert composer.text == ""
+
+
+@pytest.mark.parametrize("key", ["shift+enter", "ctrl+j", "alt+enter"])
+async def test_the_newline_keys_make_a_new_line(writing: Writing, key: str) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a", key, "b")
+        assert composer.text == "a\nb"
+        assert not host.heard(Composer.Submitted)
+
+
+async def test_a_trailing_backslash_makes_a_new_line(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a", "backslash", "enter", "b")
+        assert composer.text == "a\nb"
+
+
+async def test_two_trailing_backslashes_are_sent(writing: Writing) -> None:
+    host, _ = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a", "backslash", "backslash", "enter")
+        assert [m.text for m in host.heard(Composer.Submitted)] == ["a\\\\"]
+
+
+@pytest.mark.parametrize("key", ["shift+enter", "ctrl+j", "alt+enter", "ctrl+enter"])
+async def test_swapped_enter_makes_a_line_and_the_others_send(writing: Writing, key: str) -> None:
+    host, composer = writing(enter_sends=False)
+    async with host.run_test() as pilot:
+        await pilot.press("a", "enter", "b")
+        assert composer.text == "a\nb"
+        await pilot.press(key)
+        assert [m.text for m in host.heard(Composer.Submitted)] == ["a\nb"]
+
+
+async def test_keys_that_come_at_once_act_in_their_order(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        for key in ("a", "x", "backspace", "b", "ctrl+j", "c", "enter", "d"):
+            host.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert [m.text for m in host.heard(Composer.Submitted)] == ["ab\nc"]
+        assert composer.text == "d"
+
+
+async def test_white_space_alone_is_not_sent(writing: Writing) -> None:
+    host, _ = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("space", "ctrl+j", "enter")
+        assert not host.heard(Composer.Submitted)
+
+
+async def test_the_keys_can_be_bound_anew(writing: Writing) -> None:
+    host, _ = writing()
+    async with host.run_test() as pilot:
+        host.set_keymap({"composer.enter": "f9", "composer.newline": "enter"})
+        await pilot.press("a", "enter", "b", "f9")
+        assert [m.text for m in host.heard(Composer.Submitted)] == ["a\nb"]
+
+
+async def test_it_grows_to_twelve_lines_and_then_scrolls(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test(size=(80, 40)) as pilot:
+        for lines, height in ((1, 1), (5, 5), (12, 12), (30, 12)):
+            composer.load("\n".join(["x"] * lines))
+            await pilot.pause()
+            assert composer.query_one("ComposerText").size.height == height
+
+
+async def test_ctrl_c_copies_a_selection_and_keeps_the_text(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a", "b", "shift+left", "ctrl+c")
+        assert (host.clipboard, composer.text) == ("b", "ab")
+
+
+async def test_ctrl_c_clears_the_text_and_ctrl_z_brings_it_back(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a", "b", "ctrl+c")
+        assert composer.text == ""
+        assert not host.heard(Composer.StopRequested)
+        await pilot.press("ctrl+z")
+        assert composer.text == "ab"
+
+
+async def test_ctrl_c_in_an_empty_composer_asks_to_stop(writing: Writing) -> None:
+    host, _ = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("ctrl+c")
+        assert len(host.heard(Composer.StopRequested)) == 1
+
+
+async def test_ctrl_c_leaves_a_selection_in_the_transcript_to_be_copied(
+        writing: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a")
+        monkeypatch.setattr(host.screen, "get_selected_text", lambda: "from the transcript")
+        await pilot.press("ctrl+c")
+        assert (host.clipboard, composer.text) == ("from the transcript", "a")
+
+
+async def test_escape_and_tab_are_the_apps_when_no_list_is_open(writing: Writing) -> None:
+    host, composer = writing()
+    pressed: list[str] = []
+    for key in ("escape", "tab"):
+        host.bind(key, f"mark('{key}')")
+    host.action_mark = lambda key: pressed.append(key)
+    async with host.run_test() as pilot:
+        host.screen._bindings.key_to_bindings.pop("tab", None)
+        await pilot.press("a", "escape", "tab")
+        assert (pressed, composer.text) == (["escape", "tab"], "a")
+
+
+async def test_the_swap_can_be_changed_while_writing(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test(size=(80, 40)) as pilot:
+        composer.enter_sends = False
+        await pilot.press("a", "enter", "b")
+        assert composer.text == "a\nb"
+        assert "^J send" in "".join(strip.text for strip in host.screen._compositor.render_strips())
+
+
+async def test_ctrl_d_quits_only_when_empty(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        await pilot.press("a", "b", "home", "ctrl+d")
+        assert composer.text == "b"
+        assert not host.heard(Composer.QuitRequested)
+        await pilot.press("ctrl+d", "ctrl+d")
+        assert len(host.heard(Composer.QuitRequested)) == 1
+
+
+async def test_up_recalls_older_messages_and_down_comes_back(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_history(["newest\nof two lines", "older", "oldest"])
+        newest, seen = "newest\nof two lines", []
+        for key in ("up", "up", "up", "up", "down", "down", "down", "down"):
+            await pilot.press(key)
+            seen.append(composer.text)
+        assert seen == [newest, "older", "oldest", "oldest", "older", newest, "", ""]
+
+
+async def test_up_in_a_draft_only_moves_the_cursor(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_history(["sent"])
+        await pilot.press("d", "up", "up", "x")
+        assert composer.text == "xd"
+
+
+async def test_an_edited_recalled_message_is_a_draft(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_history(["one", "two"])
+        await pilot.press("up", "exclamation_mark", "up", "up")
+        assert composer.text == "one!"
+
+
+async def test_the_draft_is_announced_once_it_rests(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.load("old", key="c1")
+        await pilot.press("x", "y")
+        await pilot.pause(DRAFT_DELAY + 0.3)
+        assert [(m.draft, m.key) for m in host.heard(Composer.DraftChanged)] == [("oldxy", "c1")]
+
+
+async def test_leaving_a_conversation_announces_its_draft_under_its_own_key(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.load("", key="c1")
+        await pilot.press("a")
+        composer.load("other", key="c2")
+        await pilot.pause(DRAFT_DELAY + 0.3)
+        assert [(m.draft, m.key) for m in host.heard(Composer.DraftChanged)] == [("a", "c1")]
+        assert composer.text == "other"
+
+
+async def test_sending_announces_an_empty_draft(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.load("unsent", key="c1")
+        await pilot.press("enter")
+        assert [(m.draft, m.key) for m in host.heard(Composer.DraftChanged)] == [("", "c1")]
+
+
+async def test_a_message_that_could_not_be_sent_comes_back_before_what_was_typed_since(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.insert("word\n" * 2000)
+        await pilot.press("enter", "n", "e", "w")
+        failed = host.heard(Composer.Submitted)[0]
+        composer.load("new")
+        composer.restore(failed.text, failed.blocks)
+        assert composer.text == "[pasted 1: 2,000 lines]\n\nnew"
+        assert composer.blocks == failed.blocks
+
+
+async def test_paging_keys_are_left_to_the_transcript_while_the_message_is_short(writing: Writing) -> None:
+    host, composer = writing()
+    pressed: list[str] = []
+    host.bind("pageup", "mark")
+    host.action_mark = lambda: pressed.append("pageup")
+    async with host.run_test(size=(80, 40)) as pilot:
+        await pilot.press("a", "pageup")
+        assert pressed == ["pageup"]
+        composer.load("x\n" * 40)
+        await pilot.pause()
+        await pilot.press("pageup")
+        assert pressed == ["pageup"]

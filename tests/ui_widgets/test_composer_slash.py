@@ -1,0 +1,122 @@
+"""Slash commands in the composer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kvchat.ui.widgets import slash
+from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.slash import CommandList
+
+Writing = Callable[..., Any]
+COMMANDS = [("model", "choose the model"), ("memory", "what is remembered"), ("help", "[/keys] and commands")]
+
+
+def names(composer: Composer) -> list[str]:
+    found = composer.query_one(CommandList)
+    return [c.name for c in found.commands] if found.is_open else []
+
+
+async def test_a_slash_lists_the_commands_and_typing_narrows_them(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press("slash")
+        assert names(composer) == ["model", "memory", "help"]
+        await pilot.press("m", "e")
+        assert names(composer) == ["memory"]
+        await pilot.press("x")
+        assert names(composer) == []
+
+
+async def test_the_list_is_above_the_composer_and_moves_nothing(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        composer.styles.border_top = ("solid", "white")
+        await pilot.pause()
+        before = composer.region
+        await pilot.press("slash")
+        await pilot.pause()
+        assert composer.region == before
+        assert composer.query_one(CommandList).region.bottom == before.y
+        assert composer.query_one(CommandList).size.height == 3
+
+
+async def test_enter_runs_the_command_under_the_cursor(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press("slash", "m", "down", "enter")
+        assert [(m.name, m.argument) for m in host.heard(Composer.SlashCommand)] == [("memory", "")]
+        assert composer.text == "" and not host.heard(Composer.Submitted)
+
+
+async def test_tab_completes_and_an_argument_goes_along(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press("slash", "m", "o", "tab")
+        assert composer.text == "/model "
+        assert names(composer) == []
+        await pilot.press("q", "w", "space", "2", "enter")
+        assert [(m.name, m.argument) for m in host.heard(Composer.SlashCommand)] == [("model", "qw 2")]
+
+
+async def test_escape_closes_the_list_and_keeps_the_text(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press("slash", "m", "escape")
+        assert (composer.text, names(composer)) == ("/m", [])
+
+
+async def test_an_unknown_command_is_a_notice_and_keeps_the_text(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press(*"/usr", "enter")
+        assert len(host.heard(Composer.Notice)) == 1
+        assert "/usr" in host.heard(Composer.Notice)[0].text
+        assert composer.text == "/usr" and not host.heard(Composer.Submitted)
+
+
+async def test_a_double_slash_sends_a_literal_one(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press(*"//model", "enter")
+        assert [m.text for m in host.heard(Composer.Submitted)] == ["/model"]
+
+
+async def test_a_click_runs_a_command_and_the_composer_keeps_the_focus(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press("slash")
+        await pilot.pause()
+        await pilot.click(CommandList, offset=(3, 2))
+        assert [m.name for m in host.heard(Composer.SlashCommand)] == ["help"]
+        assert composer.query_one("ComposerText").has_focus
+
+
+async def test_a_paste_in_an_argument_goes_along_as_text(writing: Writing) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.set_commands(COMMANDS)
+        await pilot.press(*"/model", "space")
+        composer.insert("y" * 5000)
+        await pilot.press("enter")
+        assert host.heard(Composer.SlashCommand)[0].argument == "y" * 5000
+
+
+@pytest.mark.parametrize(("text", "command", "rest"), [
+    ("hello", None, "hello"), ("/new", "new", ""), ("/find  two words ", "find", "two words"),
+    ("/system a\nb", "system", "a\nb"), ("//path", None, "/path"), ("// a comment", None, "// a comment"),
+    ("/", "", ""),
+])
+def test_what_a_text_means(text: str, command: str | None, rest: str) -> None:
+    assert slash.parse(text) == (command, rest)

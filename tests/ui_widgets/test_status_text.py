@@ -1,0 +1,177 @@
+"""What the status line says in each case."""
+
+from __future__ import annotations
+
+import pytest
+
+from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
+from kvchat.prompt.message import State
+from kvchat.ui.widgets.cells import bar, fit, short_count, sparkline
+from kvchat.ui.widgets.pieces import plain, width_of
+from kvchat.ui.widgets.status_text import Live, running, seconds, settled
+
+WIDTHS = (80, 100, 120, 200)
+
+
+def turn(prompt: int, cached: int | None, new: int | None, *, ttft: float = 140, predicted: int | None = 31,
+         prompt_ms: float | None = None) -> TurnFigures:
+    if prompt_ms is None and cached is not None:
+        prompt_ms = (prompt - cached) / 350 * 1000
+    return TurnFigures(prompt, cached, predicted, new, ttft, prompt_ms, 500, 8192)
+
+
+FIRST = turn(2206, 0, 2206, ttft=6310, prompt_ms=6200)
+PERFECT = turn(3812, 3763, 48)
+WASTED = turn(3900, 2465, 48, ttft=4300)
+NO_CACHE = turn(2206, None, 40)
+CANCELLED = TurnFigures(ttft_ms=None)
+
+
+def said(*turns: TurnFigures, width: int = 120, **options: object) -> str:
+    return plain(settled(turns, width, **options))  # type: ignore[arg-type]
+
+
+def test_before_the_first_turn_nothing_was_read() -> None:
+    assert said() == "nothing read yet"
+
+
+def test_a_first_read_says_how_long_it_took() -> None:
+    assert said(FIRST).startswith("first read: 2,206 tokens in 6.2 s")
+    assert said(FIRST, width=80) == "first read: 2,206 tokens in 6.2 s · ctx 27 %"
+
+
+def test_a_first_read_on_a_shared_system_prompt_counts_only_what_was_read() -> None:
+    assert said(turn(2206, 1848, 2206)).startswith(
+        "first read: 358 of 2,206 tokens in 1.0 s · 1,848 were warm already")
+
+
+def test_a_perfect_turn_mentions_no_avoidable_tokens() -> None:
+    line = said(FIRST, PERFECT, PERFECT)
+    assert line == ("reuse 100 %         ▁██   3,763 reused ·    48 new · first token 0.14 s · saved 10.6 s")
+    assert "avoidable" not in line
+
+
+def test_the_short_form() -> None:
+    assert said(FIRST, PERFECT, width=80) == "reuse 100 % · 3,763+48 · 0.14 s · ctx 47 %"
+
+
+def test_avoidable_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
+    line = said(FIRST, PERFECT, WASTED, cause="another client took the slot.")
+    assert line == "reuse  64 %         ▁█▆  1,387 avoidable (4.0 s): another client took the slot.  F2 why"
+    assert [p.tone for p in settled([FIRST, WASTED], 120) if "again" in p.text] == ["warning"]
+
+
+def test_avoidable_tokens_without_a_cause_are_still_told() -> None:
+    assert "1,387 tokens were read again (4.0 s)." in said(FIRST, WASTED)
+
+
+def test_once_seen_the_figures_come_back_and_still_own_up() -> None:
+    line = said(FIRST, WASTED, seen=True)
+    assert "2,465 reused" in line and "1,387 avoidable" in line and "again" not in line
+
+
+@pytest.mark.parametrize(("extra", "mentioned"), [(0, False), (NOISE, False), (NOISE + 1, True)])
+def test_the_noise_is_not_worth_a_word(extra: int, mentioned: bool) -> None:
+    line = said(FIRST, turn(3812, 3764 - extra, 48))
+    assert ("read again" in line) is mentioned
+    assert ("100 %" in line) is not mentioned
+
+
+def test_what_the_server_does_not_report_is_said_and_never_zero() -> None:
+    line = said(FIRST, NO_CACHE)
+    assert line == "reuse not reported by this server · 2,206 prompt tokens · first token 0.14 s"
+    assert said(NO_CACHE, width=80) == "reuse not reported by this server · 0.14 s · ctx 27 %"
+
+
+def test_a_turn_stopped_before_its_figures_says_so() -> None:
+    assert said(FIRST, CANCELLED, state=State.CANCELLED) == "stopped before the server reported its figures"
+    assert said(FIRST, CANCELLED, state=State.INTERRUPTED) == "cut off before the server reported its figures"
+
+
+def test_after_a_stopped_turn_reuse_is_unknown_but_the_cache_is_not() -> None:
+    line = said(FIRST, CANCELLED, turn(3812, 3700, None))
+    assert line.startswith("reuse   – %         ▁··   3,700 reused ·   112 read")
+
+
+def test_a_stopped_turn_with_figures_is_told_like_any_other() -> None:
+    assert said(FIRST, PERFECT, state=State.CANCELLED) == said(FIRST, PERFECT)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_every_sentence_fits_its_screen(width: int) -> None:
+    cause = "the title request of another client took the slot and then a very long explanation follows it " * 3
+    for turns in ([], [FIRST], [FIRST, PERFECT], [FIRST, WASTED], [NO_CACHE], [FIRST, CANCELLED]):
+        assert width_of(settled(turns, width, cause=cause)) <= width - 2
+    warning = plain(settled([FIRST, WASTED], width, cause=cause))
+    assert "1,387 avoidable (4.0 s)" in warning and warning.endswith("F2 why")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_figures_of_another_size_stand_in_the_same_place(width: int) -> None:
+    small, large = turn(100, 52, 47), turn(99_812, 98_764, 1_047)
+    places = [said(FIRST, t, width=width).find("first token") for t in (small, large)]
+    assert places[0] == places[1]
+
+
+def test_a_cause_from_outside_cannot_carry_escapes() -> None:
+    assert "\x1b" not in said(FIRST, WASTED, cause="slot \x1b[2J taken\nby x")
+
+
+def test_while_it_answers_the_numbers_keep_their_places() -> None:
+    lines = [plain(running(Live(0.14 + n / 58.2, first_token=0.14, tokens=n), 120)) for n in (20, 178, 1780)]
+    assert lines[1] == "answering ·   58.2 tok/s ·    178 tokens ·   3.2 s · first token 0.14 s"
+    assert len({line.find("tok/s") for line in lines}) == 1
+    assert len({line.find("first token") for line in lines}) == 1
+
+
+def test_an_estimate_is_marked() -> None:
+    assert "~31 tok" in plain(running(Live(1.0, first_token=0.1, tokens=31, estimated=True), 120))
+
+
+def test_no_speed_is_claimed_from_the_first_instant() -> None:
+    assert "– tok/s" in plain(running(Live(0.11, first_token=0.1, tokens=1), 120))
+
+
+def test_while_the_prompt_is_read_it_says_how_far() -> None:
+    live = Live(0.1, PromptProgress(3812, 3764, 3795, 60))
+    assert plain(running(live, 120)) == "reading ·  3,764 reused · 31/48 new ·  0.10 s"
+    assert plain(running(live, 80)) == "reading · 3.8k+31/48 ·  0.10 s"
+
+
+def test_a_long_read_says_what_is_left() -> None:
+    assert plain(running(Live(2.0, PromptProgress(2206, 0, 706, 2000)), 120)).endswith("about 4.2 s left")
+
+
+def test_waiting_and_stopping_are_said() -> None:
+    assert "waiting for a free slot" in plain(running(Live(3, waiting="waiting for a free slot"), 120))
+    assert "stopping…" in plain(running(Live(3, first_token=1, tokens=5, stopping=True), 120))
+    assert "waiting for the server" in plain(running(Live(0.1), 120))
+
+
+@pytest.mark.parametrize(("value", "shown"), [
+    (0.14, "0.14 s"), (0.999, "1.0 s"), (6.2, "6.2 s"), (35, "35.0 s"), (59.97, "60 s"), (137, "2 min 17 s")])
+def test_durations(value: float, shown: str) -> None:
+    assert seconds(value) == shown
+
+
+@pytest.mark.parametrize(("tokens", "shown"), [
+    (0, "0"), (412, "412"), (999, "999"), (1000, "1.0k"), (8123, "8.1k"), (9960, "10k"), (23_400, "23k"),
+    (999_400, "999k"), (999_900, "1.0M"), (1_200_000, "1.2M")])
+def test_short_counts_take_four_cells(tokens: int, shown: str) -> None:
+    assert short_count(tokens) == shown and len(shown) <= 4
+
+
+def test_the_sparkline_shows_the_last_turns_right_aligned() -> None:
+    assert sparkline([0.0, None, 0.5, 1.0, 0.999], 8) == "   ▁·▅██"
+    assert sparkline([0.0] * 20 + [1.0], 4) == "▁▁▁█"
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.33, 0.47, 1.0, 1.7])
+def test_a_bar_always_has_its_width(share: float) -> None:
+    assert len(bar(share, 16)) == 16
+    assert (bar(share, 16).strip() == "") is (share == 0)
+
+
+def test_text_is_cut_by_cells() -> None:
+    assert fit("漢字漢字", 5) == "漢字…"
+    assert fit("abc", 0) == ""

@@ -1,0 +1,156 @@
+"""What the table of actions gives: key bindings and keymaps, palette entries, slash commands, the rows of the help.
+
+The rule: a keymap that would hide one action behind another, or bind a key that no terminal sends, is refused in
+words and the default stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.config.problem import Problem
+from kvchat.config.toml import problem_at
+from kvchat.display import one_line
+from kvchat.ui import keys as key_names
+from kvchat.ui.action_table import ACTIONS, BY_ID, Action, Context
+
+if TYPE_CHECKING:
+    from textual.binding import Binding
+
+__all__ = [
+    "ACTIONS", "BY_ID", "Action", "Context", "HelpRow", "bindings", "by_slash", "help_rows", "keymap", "palette",
+    "slash_commands",
+]
+
+_FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
+
+
+def bindings(context: Context) -> list[Binding]:
+    """The bindings of a context, to stand in a BINDINGS; their ids make them rebindable by `App.set_keymap`."""
+    from textual.binding import Binding
+
+    found = []
+    for action in ACTIONS:
+        if action.context != context or not action.keys:
+            continue
+        if action.id in _FIXED:
+            found += [Binding(key, f"{action.action}({key})", action.label, show=False, tooltip=action.help)
+                      for key in action.key_list]
+        else:
+            found.append(Binding(action.keys, action.action, action.footer or action.label, show=bool(action.footer),
+                                 tooltip=action.help, id=action.id))
+    return found
+
+
+def palette() -> list[Action]:
+    """The actions of the palette, in the order of the table."""
+    return [action for action in ACTIONS if action.palette]
+
+
+def slash_commands() -> list[tuple[str, str]]:
+    """Name without the slash, and what it does, of every slash command."""
+    return [(action.slash, action.help) for action in ACTIONS if action.slash]
+
+
+def by_slash(name: str) -> Action | None:
+    """The action of a slash command, without the slash; any case."""
+    return next((action for action in ACTIONS if action.slash and action.slash == name.lower()), None)
+
+
+@dataclass(frozen=True, slots=True)
+class HelpRow:
+    """A line of the help screen."""
+
+    keys: str
+    """As a person reads them: `Ctrl+PgDn, Alt+↓, F9`; empty: none."""
+    slash: str
+    """`/rename TITLE`; empty: none."""
+    label: str
+    help: str
+
+
+def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool = True) -> dict[str, list[HelpRow]]:
+    """The lines of the help by group, with the keys of a keymap in place of the defaults."""
+    groups: dict[str, list[HelpRow]] = {}
+    swapped = {} if enter_sends else {"composer.enter": "composer.newline", "composer.newline": "composer.enter"}
+    for action in ACTIONS:
+        words = BY_ID[swapped.get(action.id, action.id)]
+        keys = (overrides or {}).get(action.id, action.keys)
+        shown = "1–9" if action.id in _FIXED else ", ".join(key_names.shown(key) for key in keys.split(",") if key)
+        slash = f"/{action.slash} {action.argument}".rstrip() if action.slash else ""
+        groups.setdefault(action.group, []).append(HelpRow(shown, slash, words.label, words.help))
+    return groups
+
+
+def keymap(overrides: Mapping[str, str], file: Path | None = None) -> tuple[dict[str, str], list[Problem]]:
+    """The [keys] of the settings as `App.set_keymap` takes them, and what is wrong with them. An action whose keys
+    are refused keeps its defaults. `file` is where they came from, for the line."""
+    found: dict[str, str] = {}
+    problems: list[Problem] = []
+
+    def refuse(id: str, text: str) -> None:
+        problems.append(problem_at(file, f"keys.{id}", f"keys.{one_line(id, 60)}: {text}"))
+
+    for id, written in overrides.items():
+        if wrong := _wrong_action(id):
+            refuse(id, wrong)
+            continue
+        try:
+            found[id] = ",".join(dict.fromkeys(_bound(BY_ID[id], key) for key in written.split(",")))
+        except key_names.KeyNameError as error:
+            refuse(id, f"{error}; {_kept(id)}")
+    while clash := _clash(found):
+        loser, key, other = clash
+        del found[loser]
+        refuse(loser, f"{key_names.shown(key)} already means {BY_ID[other].label} ({other}); {_kept(loser)}")
+    return found, problems
+
+
+def _wrong_action(id: str) -> str | None:
+    if id in _FIXED:
+        return f"these keys cannot be changed: {_FIXED[id]}"
+    if id in BY_ID:
+        return None
+    import difflib
+
+    near = difflib.get_close_matches(id[:60].lower(), BY_ID, 1, 0.6)
+    return "there is no such action" + (f"; did you mean {near[0]}?" if near else "; the help (F1) has their names")
+
+
+def _bound(action: Action, written: str) -> str:
+    """The normal form of a key for an action. Raises KeyNameError with the whole sentence."""
+    if not written.strip():
+        raise key_names.KeyNameError('a key is missing; write it like "ctrl+x, f5"')
+    try:
+        key = key_names.normal(written)
+    except key_names.KeyNameError as error:
+        raise key_names.KeyNameError(f"{one_line(written, 40)} {error}") from None
+    if action.context == "app" and key_names.is_typing(key):
+        raise key_names.KeyNameError(f"{one_line(written, 40)} cannot be used: writing a message needs it")
+    return key
+
+
+def _kept(id: str) -> str:
+    default = ", ".join(key_names.shown(key) for key in BY_ID[id].key_list)
+    return f"it keeps {default}" if default else "it has no key"
+
+
+def _clash(found: dict[str, str]) -> tuple[str, str, str] | None:
+    """An override that takes a key of another action where both work: (its id, the key, the other's id)."""
+    for loser in reversed(found):
+        mine = BY_ID[loser]
+        for other in ACTIONS:
+            if other.id == loser or not _meet(mine, other):
+                continue
+            taken = found.get(other.id, other.keys).split(",")
+            for key in found[loser].split(","):
+                if key in taken:
+                    return loser, key, other.id
+    return None
+
+
+def _meet(one: Action, other: Action) -> bool:
+    return one.context == other.context or "app" in (one.context, other.context)

@@ -1,0 +1,163 @@
+"""The app: themes, keys, the palette, and the life of the main screen."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.filter import LineFilter
+from textual.screen import Screen
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.service import ChatService
+from kvchat.config import ConfigError, save_setting
+from kvchat.display import one_line
+from kvchat.paths import Paths, own_themes
+from kvchat.ui import actions, keys, paste_guard
+from kvchat.ui.chat.screen import ChatScreen
+from kvchat.ui.render.guard import ControlFilter
+from kvchat.ui.themes import load_themes, variable_defaults
+
+FALLBACK_THEME = "kvchat-night"
+
+
+class KvchatApp(App[int]):
+    """kvchat in the terminal."""
+
+    TITLE = "kvchat"
+    CSS_PATH = "kvchat.tcss"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(self, service: ChatService, paths: Paths, *, notices: Iterable[str] = (), continue_: bool = False,
+                 conversation: str | None = None) -> None:
+        gc.disable()  # until the first paint: collections cost a tenth of it
+        paste_guard.install()
+        super().__init__()
+        self.service = service
+        self.failure = ""
+        """The sentence to print after an end that was not the person's wish."""
+        self._paths = paths
+        self._notices = list(notices)
+        self._continue = continue_
+        self._first = conversation
+        self._guard = ControlFilter()
+        self.keys: dict[str, str] = {}
+        """The person's keys by action, where they differ from the table."""
+        self._take_themes()
+
+    # -- start and end
+
+    def _take_themes(self) -> None:
+        themes, problems = load_themes([own_themes(), self._paths.themes])
+        for theme in themes.values():
+            self.register_theme(theme)
+        self._notices += map(str, problems)
+        wanted = self.service.settings.theme
+        if wanted not in self.available_themes:
+            self._notices.append(f"There is no theme {one_line(wanted, 40)}. /theme shows them all.")
+            wanted = FALLBACK_THEME if FALLBACK_THEME in self.available_themes else self.theme
+        self.theme = wanted
+
+    def get_default_screen(self) -> Screen[Any]:
+        return ChatScreen(self.service, show_sidebar=self.service.settings.sidebar)
+
+    async def on_mount(self) -> None:
+        self.keys, problems = actions.keymap(self.service.settings.keys, self._paths.config)
+        self._notices += map(str, problems)
+        self.set_keymap(self.keys)
+        self.call_after_refresh(self._begin)
+
+    async def _begin(self) -> None:
+        """After the first paint: the conversation, the notices, the server."""
+        screen = self.chat
+        try:
+            await screen.open_conversation(await self._first_conversation())
+        except ChatError as error:
+            self._notices.append(str(error))
+            await screen.open_conversation((await self.service.create()).id)
+        for notice in self._notices:
+            screen.say(notice, "warning")
+        self.theme_changed_signal.subscribe(self, self._theme_chosen)
+        self.run_worker(self.service.connect(), group="connect", exit_on_error=False)
+        self.call_after_refresh(self._settle)
+
+    def _settle(self) -> None:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
+
+    async def _first_conversation(self) -> str:
+        if self._first:
+            return self.service.find(self._first).id
+        if self._continue:
+            for known in self.service.conversations():
+                if known.turns:
+                    return known.id
+        return (await self.service.create()).id
+
+    @property
+    def chat(self) -> ChatScreen:
+        """The main screen."""
+        screen = self.screen_stack[0]
+        assert isinstance(screen, ChatScreen)
+        return screen
+
+    async def action_quit(self) -> None:
+        self.chat.composer.flush()
+        self.exit(0)
+
+    async def on_unmount(self) -> None:
+        gc.enable()
+        await self.service.aclose()
+
+    # -- the table of actions
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """What the palette offers: the table's actions."""
+        for action in actions.palette():
+            key = self.key_of(action.id)
+            yield SystemCommand(action.label, f"{action.help}{f' ({key})' if key else ''}",
+                                lambda action=action: self.call_later(self.run_table_action, action))
+
+    async def run_table_action(self, action: actions.Action, argument: str = "") -> None:
+        """Run an action of the table on the main screen, with the argument of its slash command."""
+        name = "delete_turn" if action.id == "transcript.delete" else action.action
+        method = getattr(self.chat, f"action_{name}", None) or getattr(self, f"action_{name}")
+        result = method(argument) if argument and action.argument else method()
+        if hasattr(result, "__await__") and not hasattr(result, "is_running"):
+            await result
+
+    def key_of(self, id: str) -> str:
+        """The first key of an action, as a person reads it; empty without one."""
+        written = self.keys.get(id, actions.BY_ID[id].keys)
+        return keys.shown(written.split(",")[0]) if written else ""
+
+    def footer_keys(self) -> list[tuple[str, str]]:
+        """Key and word of every action of the footer; help last."""
+        found = [(self.keys.get(a.id, a.keys).split(",")[0], a.footer) for a in actions.ACTIONS if a.footer]
+        return sorted(found, key=lambda item: item[1] == "help")
+
+    # -- appearance
+
+    def get_line_filters(self) -> list[LineFilter]:
+        return [self._guard, *super().get_line_filters()]
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return variable_defaults(self.current_theme)
+
+    def _theme_chosen(self, theme: object) -> None:
+        try:
+            save_setting(self._paths.config, "theme", self.theme)
+        except ConfigError as error:
+            self.chat.say(str(error), "warning")
+
+    def set_window_title(self, title: str) -> None:
+        """The title of the terminal's window, cleaned: a window title is a way into the terminal."""
+        if self._driver is not None and not self.is_headless:
+            name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
+            self._driver.write(f"\x1b]2;{name}\x07")

@@ -1,0 +1,92 @@
+"""What all parts of the main screen stand on: the service, the open conversation, and saying things."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
+
+from textual.getters import query_one
+from textual.screen import Screen
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.service import ChatService
+from kvchat.display import clean
+from kvchat.numbers import count
+from kvchat.ui.items import items_of
+from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.sidebar import Sidebar
+from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
+from kvchat.ui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from kvchat.ui.app import KvchatApp
+
+Severity = Literal["information", "warning", "error"]
+
+
+class ChatBase(Screen[None]):
+    """The main screen without its actions."""
+
+    app: KvchatApp
+    header = query_one(Header)
+    sidebar = query_one(Sidebar)
+    transcript = query_one(Transcript)
+    composer = query_one(Composer)
+    status = query_one(StatusLine)
+    keybar = query_one(KeyBar)
+
+    def __init__(self, service: ChatService) -> None:
+        super().__init__()
+        self.service = service
+        self.current: OpenConversation | None = None
+        self.editing: str | None = None
+        """The question that the composer edits, if it does."""
+
+    @property
+    def conversation(self) -> OpenConversation:
+        """The open conversation. Only called while one is open."""
+        assert self.current is not None
+        return self.current
+
+    def say(self, text: str, severity: Severity = "information") -> None:
+        """A sentence in a corner of the screen, for a few seconds."""
+        self.notify(clean(text), severity=severity, markup=False, timeout=8 if severity == "error" else 5)
+
+    async def attempt(self, act: Awaitable[object]) -> bool:
+        """Do `act`; what cannot be done is said. Whether it was done."""
+        try:
+            await act
+        except ChatError as error:
+            self.say(str(error), "warning")
+            return False
+        return True
+
+    def now(self) -> datetime:
+        return self.service.now()
+
+    def model(self) -> str:
+        """The model that would answer here."""
+        chosen = self.current.record.model if self.current else ""
+        return chosen or (self.service.server.model if self.service.server else "")
+
+    def show_items(self) -> None:
+        """The transcript as the open conversation is now."""
+        if self.current is None:
+            return
+        self.transcript.set_items(items_of(self.current, self.model(), self.now()))
+
+    def in_words(self, tokens: int) -> str:
+        return f"{count(tokens)} tokens"
+
+    def target(self) -> str | None:
+        """The message an action is about: the selected one, else the last."""
+        if self.transcript.selected is not None:
+            return self.transcript.selected
+        path = self.current.path() if self.current else []
+        return path[-1].id if len(path) > 1 else None
+
+    async def open_conversation(self, id: str, node: str | None = None) -> None:
+        """Show a conversation, at a message if one is given."""
+        raise NotImplementedError

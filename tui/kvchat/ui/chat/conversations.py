@@ -1,0 +1,155 @@
+"""Actions on conversations: new, walk, find, name, delete, give out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual import work
+
+from kvchat.prompt.conversation import Conversation
+from kvchat.ui.chat.base import ChatBase
+from kvchat.ui.widgets.sidebar_rows import Mark
+
+
+class ConversationActs(ChatBase):
+    """What can be done with conversations as a whole."""
+
+    _deleted: str | None = None
+    """The conversation deleted last, for undo."""
+
+    async def action_new(self) -> None:
+        conversation = await self.service.create()
+        await self.open_conversation(conversation.id)
+
+    async def action_next(self) -> None:
+        await self._step(1)
+
+    async def action_previous(self) -> None:
+        await self._step(-1)
+
+    async def _step(self, step: int) -> None:
+        ids = [c.id for c in self.service.conversations()]
+        if not ids or self.current is None:
+            return
+        at = ids.index(self.current.id) + step if self.current.id in ids else 0
+        if 0 <= at < len(ids):
+            await self.open_conversation(ids[at])
+
+    @work(exclusive=True, group="dialog")
+    async def action_list(self) -> None:
+        from kvchat.ui.screens.picker import ConversationPicker
+
+        picked = await self.app.push_screen_wait(ConversationPicker(
+            self.service.conversations(), current=self.current.id if self.current else None, marks=self.marks(),
+            now=self.now()))
+        match picked:
+            case ("open", str(id)):
+                await self.open_conversation(id)
+            case ("new", _):
+                await self.action_new()
+            case ("delete", str(id)):
+                await self.delete_conversation(id)
+
+    @work(exclusive=True, group="dialog")
+    async def action_search(self, query: str = "") -> None:
+        from kvchat.ui.screens.search import SearchScreen
+
+        found = await self.app.push_screen_wait(SearchScreen(self.service.search, query=query, now=self.now()))
+        if found is not None:
+            await self.open_conversation(found.conversation, found.node)
+
+    @work(exclusive=True, group="dialog")
+    async def action_rename(self, title: str = "", id: str = "") -> None:
+        from kvchat.ui.screens.rename import RenameScreen
+
+        id = id or self.conversation.id
+        if not title:
+            given = await self.app.push_screen_wait(RenameScreen(self.service.find(id).title))
+            title = given or ""
+        if title:
+            await self.service.rename(id, title)
+
+    async def action_delete(self) -> None:
+        if self.conversation.record.turns == 0:
+            self.say("This conversation is empty; there is nothing to delete.")
+            return
+        await self.delete_conversation(self.conversation.id)
+
+    async def delete_conversation(self, id: str) -> None:
+        """To the trash; the next one in the list is shown."""
+        ids = [c.id for c in self.service.conversations()]
+        at = ids.index(id) if id in ids else 0
+        await self.service.delete(id)
+        self._deleted = id
+        self.say(f"Deleted. {self.app.key_of('undo')} brings it back.")
+        if self.current is not None and self.current.id == id:
+            left: list[Conversation] = self.service.conversations()
+            if left:
+                await self.open_conversation(left[min(at, len(left) - 1)].id)
+            else:
+                await self.action_new()
+
+    async def action_undo(self) -> None:
+        if self._deleted is not None:
+            id, self._deleted = self._deleted, None
+            await self.service.restore(id)
+            await self.open_conversation(id)
+            return
+        if await self.attempt(self._undo_branch()):
+            self.transcript.focus()
+
+    async def _undo_branch(self) -> None:
+        if not await self.service.undo(self.conversation.id):
+            self.say("There is nothing to undo in this conversation.")
+
+    @work(exclusive=True, group="dialog")
+    async def action_export(self, path: str = "") -> None:
+        from kvchat.transfer import TransferError
+        from kvchat.ui.screens.export import ExportRequest, ExportScreen
+
+        conversation = self.conversation
+        written = [c for c in self.service.conversations() if c.turns]
+        request: ExportRequest | None
+        if path:
+            target = expanded(path)
+            request = ExportRequest(target.suffix.removeprefix(".") or "md", target)
+        else:
+            request = await self.app.push_screen_wait(ExportScreen(
+                conversation.record if conversation.record.turns else None, conversations=len(written),
+                branches=len(conversation.tree.leaves())))
+        if request is None:
+            return
+        ids = [c.id for c in written] if request.all_conversations else [conversation.id]
+        try:
+            done = await self.service.export(ids, request.format, request.path, all_branches=request.all_branches,
+                                             overwrite=request.overwrite)
+        except TransferError as error:
+            self.say(str(error), "error")
+        else:
+            self.say(f"Exported to {done}.")
+
+    @work(exclusive=True, group="dialog")
+    async def action_menu(self, id: str) -> None:
+        """What can be done with a conversation of the list."""
+        from kvchat.ui.screens.confirm import ConfirmScreen
+
+        record = self.service.find(id)
+        match await self.app.push_screen_wait(ConfirmScreen(record.title, [], [
+                ("o", "Open", "open"), ("r", "Rename", "rename"), ("e", "Export", "export"), ("d", "Delete", "delete")])):
+            case "open":
+                await self.open_conversation(id)
+            case "rename":
+                self.action_rename(id=id)
+            case "export":
+                await self.open_conversation(id)
+                self.action_export()
+            case "delete":
+                await self.delete_conversation(id)
+
+    def marks(self) -> dict[str, Mark]:
+        """The mark of every conversation, as the sidebar shows it."""
+        raise NotImplementedError
+
+
+def expanded(path: str) -> Path:
+    return Path(path).expanduser()

@@ -1,0 +1,149 @@
+"""Actions on messages and branches: edit, ask again, copy, fork, delete, walk, find."""
+
+from __future__ import annotations
+
+from textual import on, work
+
+from kvchat.cache.price import Act
+from kvchat.prompt.message import Role
+from kvchat.ui.chat.base import ChatBase
+from kvchat.ui.clipboard import copy
+from kvchat.ui.render.markdown import code_blocks
+from kvchat.ui.widgets.transcript import Transcript
+
+TITLES: dict[Act, str] = {
+    "edit": "Edit this message?", "regenerate": "Another answer?", "delete": "Delete this turn?",
+    "system": "Change the system prompt?", "template": "Change this for the whole conversation?",
+}
+
+
+class MessageActs(ChatBase):
+    """What can be done with a message; without a selected one it is the last."""
+
+    # What the transcript asks for, and the same from the palette and by slash commands.
+
+    @on(Transcript.EditRequested)
+    async def _edit_requested(self, event: Transcript.EditRequested) -> None:
+        await self.action_edit(event.node)
+
+    @on(Transcript.RegenerateRequested)
+    def _regenerate_requested(self, event: Transcript.RegenerateRequested) -> None:
+        self.action_regenerate(event.node)
+
+    @on(Transcript.CopyRequested)
+    def _copy_requested(self, event: Transcript.CopyRequested) -> None:
+        self.copy(event.text, "The message")
+
+    @on(Transcript.CodeCopyRequested)
+    def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
+        self.copy(event.text, f"Code block {event.number}")
+
+    @on(Transcript.SiblingRequested)
+    async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:
+        tree = self.conversation.tree
+        siblings = [n.id for n in tree.siblings(event.node)]
+        at = siblings.index(event.node) + event.step
+        if 0 <= at < len(siblings) and await self.attempt(
+                self.service.walk(self.conversation.id, event.node, event.step)):
+            self.transcript.select(siblings[at])
+
+    @on(Transcript.BranchesRequested)
+    def _branches_requested(self, event: Transcript.BranchesRequested) -> None:
+        self.action_tree(event.node)
+
+    @on(Transcript.ForkRequested)
+    async def _fork_requested(self, event: Transcript.ForkRequested) -> None:
+        await self.action_fork(event.node)
+
+    @on(Transcript.DeleteRequested)
+    def _delete_requested(self, event: Transcript.DeleteRequested) -> None:
+        self.action_delete_turn(event.node)
+
+    async def action_edit(self, node: str | None = None) -> None:
+        """Put the question into the composer; sending it asks anew on a branch of its own."""
+        node = node or self.target()
+        if node is None:
+            self.say("There is no message to edit yet.")
+            return
+        question, _ = self.conversation.tree.turn_of(node)
+        self.begin_edit(question.id, question.text)
+
+    def begin_edit(self, node: str, text: str) -> None:
+        raise NotImplementedError
+
+    @work(exclusive=True, group="dialog")
+    async def action_regenerate(self, node: str | None = None) -> None:
+        node = node or self.target()
+        if node is None:
+            self.say("There is no answer to have again yet.")
+        elif await self.agreed("regenerate", node):
+            await self.attempt(self.service.regenerate(self.conversation.id, node))
+
+    @work(exclusive=True, group="dialog")
+    async def action_delete_turn(self, node: str | None = None) -> None:
+        node = node or self.target()
+        if node is None:
+            self.say("There is no turn to delete yet.")
+        elif await self.agreed("delete", node) and await self.attempt(
+                self.service.delete_turn(self.conversation.id, node)):
+            self.say(f"The turn is not on this branch. {self.app.key_of('undo')} goes back to the branch that has it.")
+
+    async def action_fork(self, node: str | None = None) -> None:
+        node = node or self.target()
+        if node is None:
+            self.say("There is nothing to fork from yet.")
+            return
+        fork = await self.service.fork(self.conversation.id, node)
+        await self.open_conversation(fork.id)
+
+    @work(exclusive=True, group="dialog")
+    async def action_tree(self, node: str | None = None) -> None:
+        from kvchat.ui.screens.branches import BranchTreeScreen
+
+        conversation = self.conversation
+        match await self.app.push_screen_wait(BranchTreeScreen(
+                conversation.tree, conversation.record.head, title=conversation.record.title,
+                at=node or self.transcript.selected, now=self.now())):
+            case ("go", str(id)):
+                await self.attempt(self.service.select(conversation.id, id))
+                self.transcript.select(id)
+            case ("fork", str(id)):
+                await self.action_fork(id)
+
+    def action_branches(self) -> None:
+        self.action_tree()
+
+    async def agreed(self, act: Act, node: str | None = None) -> bool:
+        """Whether the person agrees to the price of an act; a small price is not asked about."""
+        price = self.service.price(self.conversation.id, act, node)
+        if not price.worth_asking:
+            return True
+        from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
+
+        return bool(await self.app.push_screen_wait(ConfirmScreen(
+            TITLES[act], price_lines(price, act), [("enter", "Go on", True), ("escape", "Cancel", False)])))
+
+    # Copying
+
+    def action_copy(self) -> None:
+        node = self.target()
+        if node is not None:
+            self.copy(self.conversation.tree[node].text, "The message")
+
+    def action_code(self, number: str = "1") -> None:
+        """Copy the `number`-th code block of the selected message, else of the last answer that has one."""
+        path = self.conversation.path()
+        chosen = self.transcript.selected
+        nodes = [self.conversation.tree[chosen]] if chosen else [n for n in reversed(path) if n.role is Role.ASSISTANT]
+        for node in nodes:
+            blocks = code_blocks(node.text)
+            if number.isdecimal() and 0 < int(number) <= len(blocks):
+                self.copy(blocks[int(number) - 1].text, f"Code block {number}")
+                return
+        self.say(f"There is no code block {number}.", "warning")
+
+    def copy(self, text: str, what: str) -> None:
+        self.say(f"{what} is in {copy(self.app, text)}.")
+
+    def action_fold(self) -> None:
+        self.transcript.action_fold()

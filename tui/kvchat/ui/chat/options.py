@@ -1,0 +1,102 @@
+"""Actions on options: parameters, system prompt, model and server, thinking, appearance, the person's editor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual import work
+
+from kvchat.ui.chat.messages import MessageActs
+
+
+class OptionActs(MessageActs):
+    """What can be set for the conversation and the app."""
+
+    @work(exclusive=True, group="dialog")
+    async def action_parameters(self) -> None:
+        from kvchat.ui.screens.parameters import ParametersScreen
+
+        conversation = self.conversation
+        chosen = await self.app.push_screen_wait(ParametersScreen(conversation.record.parameters))
+        if chosen is not None:
+            await self.service.set_parameters(conversation.id, chosen)
+
+    @work(exclusive=True, group="dialog")
+    async def action_system(self, text: str = "") -> None:
+        from kvchat.ui.screens.prompts import SystemPromptScreen
+
+        conversation = self.conversation
+        price = self.service.price(conversation.id, "system")
+        chosen: str | None = text
+        if not text:
+            chosen = await self.app.push_screen_wait(
+                SystemPromptScreen(conversation.instructions, price, self.service))
+        elif not await self.agreed("system"):
+            return
+        if chosen is not None:
+            await self.attempt(self.service.set_instructions(conversation.id, chosen))
+
+    @work(exclusive=True, group="dialog")
+    async def action_model(self, name: str = "") -> None:
+        from kvchat.ui.screens.models import ModelPicker
+
+        server = self.service.server
+        if name:
+            await self._use("model", name)
+            return
+        chosen = await self.app.push_screen_wait(ModelPicker(
+            server.models if server else (), current=self.model(), server=server.base_url if server else "",
+            files=self.service.model_files))
+        if chosen is not None:
+            await self._use(*chosen)
+
+    async def _use(self, kind: str, value: object) -> None:
+        if self.service.streaming():
+            self.say("An answer is still running. Stop it first (Esc), or wait for it.", "warning")
+        elif kind == "file":
+            await self.service.use_model_file(Path(str(value)))
+        elif kind == "url":
+            await self.service.use_url(str(value))
+        elif await self.agreed("template"):
+            await self.service.set_model(self.conversation.id, str(value))
+
+    @work(exclusive=True, group="dialog")
+    async def action_thinking(self) -> None:
+        """On, off, or as the server has it: the next of the three."""
+        conversation = self.conversation
+        options = dict(conversation.record.template_options)
+        current = options.pop("enable_thinking", None)
+        following = {None: False, False: True, True: None}[current if isinstance(current, bool) else None]
+        if not await self.agreed("template"):
+            return
+        if following is not None:
+            options["enable_thinking"] = following
+        await self.service.set_template_options(conversation.id, options)
+        words = {None: "as the server has it", False: "off", True: "on"}[following]
+        self.say(f"Thinking is {words} in this conversation, where the model's template knows it.")
+
+    def action_theme(self, name: str = "") -> None:
+        if not name:
+            self.app.search_themes()
+        elif name in self.app.available_themes:
+            self.app.theme = name
+        else:
+            self.say(f"There is no theme {name}. /theme shows them all.", "warning")
+
+    def action_sidebar(self) -> None:
+        self.sidebar.display = not self.sidebar.display
+        if not self.sidebar.display and self.focused is self.sidebar:
+            self.composer.focus()
+
+    @work(exclusive=True, group="dialog")
+    async def action_editor(self) -> None:
+        """Write the message in the person's editor; the answer streams on meanwhile."""
+        from kvchat.ui.editor import EditorError, edited
+
+        try:
+            with self.app.suspend():
+                self.composer.replace_text(await edited(self.composer.text, self.service.settings.editor))
+        except EditorError as error:
+            self.say(str(error), "error")
+        self.refresh(layout=True)
+        self.composer.focus()

@@ -1,0 +1,384 @@
+"""The main screen: what the service tells goes to the widgets, what the widgets ask goes to the service.
+
+The rule: nothing is decided here that a test of the service could not see; the screen shows and asks.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.getters import query_one
+from textual.timer import Timer
+from textual.widgets import Static
+
+from kvchat.cache.accounting import NOISE
+from kvchat.chat.answering import previous_figures
+from kvchat.chat.events import (
+    AnswerEnded,
+    AnswerProgressed,
+    AnswerStarted,
+    ConversationChanged,
+    ConversationsChanged,
+    Noticed,
+    ServerChanged,
+    ServiceEvent,
+    StorageChanged,
+)
+from kvchat.chat.service import ChatService
+from kvchat.display import one_line
+from kvchat.numbers import counted, duration
+from kvchat.prompt.message import Role, State
+from kvchat.ui import actions
+from kvchat.ui.chat.conversations import ConversationActs
+from kvchat.ui.chat.findbar import FindBar
+from kvchat.ui.chat.live_row import live_row
+from kvchat.ui.chat.server import ServerActs
+from kvchat.ui.items import item_of, items_of, sidebar_rows
+from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.sidebar import Sidebar
+from kvchat.ui.widgets.sidebar_rows import Mark
+from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine, live_of
+from kvchat.ui.widgets.transcript import Transcript
+
+TICK = 0.25
+"""Seconds between looks at a running answer's clock."""
+LOOK = 2.0
+"""Seconds between looks whether another kvchat changed the store."""
+WIDE = 100
+"""Columns from which on there is room for the sidebar."""
+
+
+class ChatScreen(ConversationActs, ServerActs):
+    """The list, the conversation, the composer."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("app")]
+    findbar = query_one(FindBar)
+
+    def __init__(self, service: ChatService, *, show_sidebar: bool = True) -> None:
+        super().__init__(service)
+        self._show_sidebar = show_sidebar
+        self._warm = ""
+        self._ticking: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        settings = self.service.settings
+        yield Header()
+        with Horizontal(id="middle"):
+            yield Sidebar()
+            with Vertical(id="conversation"):
+                yield Transcript(unfold_reasoning=settings.show_reasoning)
+                yield Static(id="below", markup=False)
+                yield Static(id="trouble", markup=False)
+                yield FindBar()
+                yield Composer(enter_sends=settings.enter_sends)
+        yield StatusLine()
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.service.subscribe(self._on_service)
+        self.composer.set_commands(actions.slash_commands())
+        self.keybar.set_keys(self.app.footer_keys())
+        self.sidebar.display = self._show_sidebar and self.size.width >= WIDE
+        self.show_server()
+        self.show_list()
+        self.set_interval(LOOK, self.service.refresh)
+        self.composer.focus()
+
+    def on_resize(self) -> None:
+        if self._show_sidebar and not self.is_running:
+            self.sidebar.display = self.size.width >= WIDE
+
+    # -- what the service tells
+
+    def _on_service(self, event: ServiceEvent) -> None:
+        match event:
+            case AnswerProgressed(conversation=id):
+                if self.current is not None and id == self.current.id:
+                    self._show_progress()
+            case AnswerStarted(conversation=id):
+                self._begin_ticking()
+                self.show_list()
+            case AnswerEnded(conversation=id, node=node):
+                self._ended(id, node)
+            case ConversationChanged(conversation=id):
+                if self.current is not None and id == self.current.id:
+                    self.show_conversation()
+            case ConversationsChanged():
+                self.show_list()
+            case ServerChanged():
+                self.server_changed()
+            case StorageChanged(trouble):
+                self._show_trouble(trouble)
+            case Noticed(text, severity):
+                self.say(text, severity)
+
+    def _show_progress(self) -> None:
+        conversation = self.conversation
+        live = conversation.live
+        if live is None:
+            return
+        if live.text or live.reasoning:
+            self.transcript.stream_text(live.node, live.text, live.reasoning)
+        self._tick()
+
+    def _begin_ticking(self) -> None:
+        if self._ticking is None:
+            self._ticking = self.set_interval(TICK, self._tick)
+
+    def _tick(self) -> None:
+        """The clock of a running answer, in the live row and the status line."""
+        if not self.service.streaming() and self._ticking is not None:
+            self._ticking.stop()
+            self._ticking = None
+        conversation = self.current
+        live = conversation.live if conversation is not None else None
+        if conversation is None or live is None:
+            return
+        now = time.monotonic()
+        speed = self.service.prefill_speed(conversation.id)
+        before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
+        self.transcript.set_live(live_row(live, now, speed, before))
+        self.status.set_live(live_of(live, now))
+        progress, reported = live.progress, live.reported
+        prompt = reported.prompt_tokens or (progress.total if progress else None)
+        if prompt is not None:
+            self.show_context(prompt + (reported.predicted_tokens or 0))
+
+    def _ended(self, id: str, node: str) -> None:
+        conversation = self.service.get(id)
+        if conversation is None or node not in conversation.tree:
+            return
+        answer = conversation.tree[node]
+        if answer.figures is not None:
+            self._warm = id
+        here = self.current is not None and id == self.current.id
+        if here:
+            self.transcript.end_stream(item_of(conversation.tree, answer, None, self.model(), self.now()))
+        elif answer.state is State.ERROR:
+            self.say(f"{one_line(conversation.record.title, 40)}: {answer.note}", "error")
+        if self.service.settings.notify and not (here and self.app.app_focus):
+            self.app.bell()
+        self.show_list()
+
+    def _show_trouble(self, trouble: str) -> None:
+        """The banner that stays while the disk refuses."""
+        banner = self.query_one("#trouble", Static)
+        banner.display = bool(trouble)
+        unsaved = " What is said is kept in memory and tried again every 10 s." if trouble else ""
+        banner.update(Content(one_line(trouble) + unsaved))
+
+    # -- showing
+
+    def show_list(self) -> None:
+        self.sidebar.set_rows(sidebar_rows(self.service.conversations(), self.service.streaming(), self._warm))
+        if self.current is not None:
+            self.sidebar.set_open(self.current.id)
+
+    def marks(self) -> dict[str, Mark]:
+        rows = sidebar_rows(self.service.conversations(), self.service.streaming(), self._warm)
+        return {row.id: row.mark for row in rows}
+
+    async def open_conversation(self, id: str, node: str | None = None) -> None:
+        if self.current is not None and self.current.id != id:
+            self.composer.flush()
+            self.stop_editing()
+        self.current = conversation = await self.service.open(id)
+        if node is not None and node in conversation.tree and node not in {n.id for n in conversation.path()}:
+            await self.attempt(self.service.select(id, node))
+        if self.findbar.is_open:
+            self.findbar.action_close()
+        self.composer.load(conversation.draft, id)
+        self.show_conversation()
+        self.sidebar.set_open(id)
+        if node is not None:
+            self.transcript.select(node)
+            self.transcript.focus()
+        else:
+            self.composer.focus()
+
+    def show_conversation(self) -> None:
+        conversation = self.conversation
+        self.transcript.set_items(items_of(conversation, self.model(), self.now()))
+        self.composer.set_history(self.service.sent_texts(conversation.id))
+        self.status.set_live(None)
+        self.transcript.set_live(None)
+        last = next((n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT), None)
+        figures = conversation.figures()
+        self.status.set_turns(figures, state=last.state if last else State.DONE)
+        totals = conversation.totals()
+        self.status.set_aside(f"saved {duration(totals.seconds_saved)} in {counted(totals.turns, 'turn')}"
+                              if totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1 else "")
+        self.show_context(conversation.record.context_used if conversation.record.turns else None)
+        self.app.set_window_title(conversation.record.title if conversation.record.turns else "")
+        self.show_welcome()
+        if conversation.live is not None:
+            self._tick()
+
+    def show_context(self, used: int | None) -> None:
+        server = self.service.server
+        self.header.set_context(used, server.context_size if server else None)
+
+    # -- writing
+
+    @on(Composer.Submitted)
+    async def _submitted(self, event: Composer.Submitted) -> None:
+        event.stop()
+        if self.editing is not None:
+            await self._edited(event)
+            return
+        id = event.key or self.conversation.id
+        if not await self.may_leave_this_machine():
+            self.composer.restore(event.text, event.blocks)
+            return
+        if not await self.attempt(self.service.send(id, event.text, event.blocks)):
+            self.composer.restore(event.text, event.blocks)
+
+    async def _edited(self, event: Composer.Submitted) -> None:
+        node, conversation = self.editing, self.conversation
+        assert node is not None
+        if conversation.tree[node].text == event.text:
+            self.stop_editing()
+            self.say("Nothing was changed; the message is as it was.")
+            return
+        if await self.attempt(self.service.edit(conversation.id, node, event.text)):
+            self.stop_editing()
+        else:
+            self.composer.restore(event.text, event.blocks)
+
+    def begin_edit(self, node: str, text: str) -> None:
+        self.composer.flush()
+        self.editing = node
+        self.composer.load("", "")
+        self.composer.replace_text(text)
+        price = self.service.price(self.conversation.id, "edit", node)
+        cost = f" · reads {counted(price.tokens, 'token')} or so" if price.tokens and price.worth_asking else ""
+        self.composer.add_class("-editing")
+        self.composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
+        self.composer.focus()
+
+    def stop_editing(self) -> None:
+        if self.editing is not None:
+            self.editing = None
+            self.composer.remove_class("-editing")
+            self.composer.border_title = ""
+            self.composer.load(self.conversation.draft, self.conversation.id)
+
+    @on(Composer.DraftChanged)
+    async def _draft_changed(self, event: Composer.DraftChanged) -> None:
+        event.stop()
+        if event.key:
+            await self.service.set_draft(event.key, event.draft)
+
+    @on(Composer.Notice)
+    def _composer_notice(self, event: Composer.Notice) -> None:
+        event.stop()
+        self.say(event.text, "warning")
+
+    @on(Composer.SlashCommand)
+    async def _slash(self, event: Composer.SlashCommand) -> None:
+        event.stop()
+        action = actions.by_slash(event.name)
+        if action is not None:
+            await self.app.run_table_action(action, event.argument)
+
+    @on(Composer.StopRequested)
+    async def _interrupt(self, event: Composer.StopRequested) -> None:
+        event.stop()
+        if not await self._stopped():
+            self.say(f"Nothing runs. {self.app.key_of('quit')} quits.")
+
+    @on(Composer.QuitRequested)
+    async def _quit_requested(self, event: Composer.QuitRequested) -> None:
+        event.stop()
+        await self.app.action_quit()
+
+    # -- stopping, finding, moving
+
+    async def action_stop(self) -> None:
+        """Esc: out of what was begun last: editing, finding, the running answer, the transcript."""
+        if self.editing is not None:
+            self.stop_editing()
+        elif self.findbar.is_open:
+            self.findbar.action_close()
+        elif not await self._stopped():
+            self.status.acknowledge()
+            self.composer.focus()
+
+    async def _stopped(self) -> bool:
+        if self.current is None or self.current.id not in self.service.streaming():
+            return False
+        await self.service.stop(self.current.id)
+        return True
+
+    def action_find(self, query: str = "") -> None:
+        self.findbar.open(query)
+
+    @on(FindBar.Queried)
+    def _queried(self, event: FindBar.Queried) -> None:
+        found = self.transcript.find(event.query)
+        self.findbar.show_count(self.transcript.find_next(0) if found else 0, found)
+        self._found = found
+
+    @on(FindBar.Stepped)
+    def _find_stepped(self, event: FindBar.Stepped) -> None:
+        at = self.transcript.find_next(event.step)
+        self.findbar.show_count(at, self._found)
+
+    @on(FindBar.Closed)
+    def _find_closed(self) -> None:
+        self.transcript.find("")
+        self.composer.focus()
+
+    _found = 0
+
+    @on(Transcript.TypeThrough)
+    def _type_through(self, event: Transcript.TypeThrough) -> None:
+        self.composer.focus()
+        self.composer.insert(event.character)
+
+    @on(Transcript.FollowChanged)
+    def _follow_changed(self, event: Transcript.FollowChanged) -> None:
+        below = self.query_one("#below", Static)
+        show = not event.following and event.rows_below > 0 and self.current is not None
+        running = self.current is not None and self.current.live is not None
+        below.display = show
+        words = "new text below" if running else "more below"
+        below.update(Content(f"↓ {words}: {counted(event.rows_below, 'row')} · End goes there"))
+
+    @on(Sidebar.Opened)
+    async def _opened(self, event: Sidebar.Opened) -> None:
+        await self.open_conversation(event.id)
+
+    @on(Sidebar.RenameRequested)
+    def _rename_requested(self, event: Sidebar.RenameRequested) -> None:
+        self.action_rename(id=event.id)
+
+    @on(Sidebar.MenuRequested)
+    def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
+        self.action_menu(event.id)
+
+    # -- looking
+
+    def action_inspector(self) -> None:
+        from kvchat.ui.screens.inspector import InspectorScreen
+
+        self.status.acknowledge()
+        self.app.push_screen(InspectorScreen(
+            self.conversation, server=self.service.server, week=self.service.all_time()))
+
+    def action_help(self) -> None:
+        from kvchat.ui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(actions.help_rows(self.app.keys, enter_sends=self.composer.enter_sends)))
+
+    def action_command_palette(self) -> None:
+        self.app.action_command_palette()
+
+    async def action_quit(self) -> None:
+        await self.app.action_quit()

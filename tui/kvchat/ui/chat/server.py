@@ -1,0 +1,103 @@
+"""The server on the screen: how it is, what to do when there is none, and what leaves this machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from textual import on, work
+
+from kvchat.ui.chat.options import OptionActs
+from kvchat.ui.screens.welcome import WelcomePanel
+from kvchat.ui.widgets.header_text import HeaderState
+
+ASKED = ("llama.cpp 8080",)
+HOSTS = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
+         "cloud": "a server on the internet"}
+GONE = frozenset({"lost", "failed"})
+
+
+class ServerActs(OptionActs):
+    """What the main screen does about the server."""
+
+    _told = ""
+    """The trouble that was shown already."""
+
+    def show_server(self) -> None:
+        """The header."""
+        server, connection = self.service.server, self.service.connection
+        state = self.header.state
+        self.header.set_state(HeaderState(
+            model=self.model(), kind=server.kind if server else "",
+            host_class=server.host_class if server else "loopback",
+            phase=connection.phase, sentence=connection.sentence, embedded=bool(server and server.embedded),
+            context_used=state.context_used, context_size=server.context_size if server else None,
+            incognito=self.service.incognito,
+        ))
+
+    def server_changed(self) -> None:
+        self.show_server()
+        self.show_welcome()
+        connection = self.service.connection
+        if connection.phase in GONE and connection.sentence != self._told:
+            self._told = connection.sentence
+            if connection.log:
+                self._engine_trouble(connection.sentence, connection.log)
+            else:
+                self.say(connection.sentence, "error")
+        elif connection.phase == "ready":
+            self._told = ""
+
+    def show_welcome(self) -> None:
+        """The first-run panel stands in for an empty conversation while there is nothing to talk to."""
+        wanted = self.service.connection.phase == "none" and self.current is not None and not self.current.record.turns
+        panels = self.query(WelcomePanel)
+        if wanted and not panels:
+            self._mount_welcome()
+        elif not wanted and panels:
+            panels.remove()
+            self.transcript.display = True
+
+    @work(exclusive=True, group="welcome")
+    async def _mount_welcome(self) -> None:
+        models = await self.service.model_files()
+        if self.service.connection.phase == "none":
+            self.transcript.display = False
+            engine = find_spec("xllamacpp") is not None
+            await self.query_one("#conversation").mount(
+                WelcomePanel(ASKED, models=models, engine=engine, folders=self.service.model_folders()), before=0)
+
+    @on(WelcomePanel.Chosen)
+    def _way_chosen(self, event: WelcomePanel.Chosen) -> None:
+        if event.way in (1, 2):
+            self.action_model()
+
+    @work(exclusive=True, group="dialog")
+    async def _engine_trouble(self, sentence: str, log: str) -> None:
+        from kvchat.ui.screens.trouble import EngineTroubleScreen
+
+        match await self.app.push_screen_wait(EngineTroubleScreen(sentence, log)):
+            case "restart":
+                await self.service.restart_server()
+            case "models":
+                self.action_model()
+
+    async def may_leave_this_machine(self) -> bool:
+        """Whether what is written may go to the server: asked once for every server that is not on this machine."""
+        server = self.service.server
+        if server is None or server.host_class == "loopback":
+            return True
+        key = f"allowed {server.host_class} {server.base_url}"
+        if self.service.remembered(key):
+            return True
+        return await self._ask_to_leave(server.base_url, HOSTS[server.host_class], key).wait()
+
+    @work(exclusive=True, group="dialog")
+    async def _ask_to_leave(self, url: str, where: str, key: str) -> bool:
+        from kvchat.ui.screens.confirm import ConfirmScreen
+
+        lines = [f"{url} is {where}.", "This conversation leaves this machine: every message, with its context."]
+        choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
+        agreed = bool(await self.app.push_screen_wait(ConfirmScreen("Send to another machine?", lines, choices)))
+        if agreed:
+            await self.service.remember(key, "yes")
+        return agreed

@@ -1,0 +1,39 @@
+"""Writing a text in the person's own editor."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shlex
+import tempfile
+from pathlib import Path
+
+
+class EditorError(Exception):
+    """The editor could not be run, or gave up; the sentence says which and what to do."""
+
+
+async def edited(text: str, command: str = "") -> str:
+    """`text` as the person left it in `command`, else in $VISUAL, $EDITOR or vi. Raises EditorError."""
+    command = command or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    path = await asyncio.to_thread(_written, text)
+    try:
+        process = await asyncio.create_subprocess_exec(*shlex.split(command), str(path))
+        if status := await process.wait():
+            raise EditorError(f"The editor {command} ended with status {status}; the message is as it was.")
+        return await asyncio.to_thread(_read, path)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise EditorError(f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR.") from None
+    finally:
+        await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+def _written(text: str) -> Path:
+    with tempfile.NamedTemporaryFile("w", suffix=".md", prefix="kvchat-", encoding="utf-8", delete=False) as file:
+        file.write(text)
+    return Path(file.name)
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace").rstrip("\n")

@@ -1,0 +1,71 @@
+"""From nodes to what the transcript and the sidebar show. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.numbers import clock, count, short_count, speed
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Node, Role, State, instructions_of
+from kvchat.prompt.tree import Tree
+from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.widgets.header_text import model_name
+from kvchat.ui.widgets.sidebar_rows import Mark, SidebarRow
+
+YOU = "You"
+SYSTEM = "System"
+
+
+def items_of(conversation: OpenConversation, model: str, now: datetime) -> list[TranscriptItem]:
+    """The branch in use; the system message only where it is not the standing one of an empty conversation."""
+    return [item_of(conversation.tree, node, conversation.live, model, now) for node in conversation.path()[1:]]
+
+
+def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: datetime) -> TranscriptItem:
+    """One message; `live` gives a streaming answer its text so far."""
+    siblings = tree.siblings(node.id)
+    streaming = node.state is State.STREAMING and live is not None and live.node == node.id
+    shown = live if streaming else None
+    return TranscriptItem(
+        node_id=node.id, role=node.role,
+        title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
+        time=clock(node.created, now), text=shown.text if shown else node.text,
+        reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
+        note=node.note, siblings=([n.id for n in siblings].index(node.id) + 1, len(siblings)),
+        figures=cost(node.figures), streaming=streaming,
+    )
+
+
+def cost(figures: TurnFigures | None) -> str:
+    """`31 tok · 58.2 tok/s`; empty when nothing is known."""
+    if figures is None or figures.predicted_tokens is None:
+        return ""
+    rate = figures.decode_speed
+    return f"{count(figures.predicted_tokens)} tok" + (f" · {speed(rate)}" if rate else "")
+
+
+def instructions(conversation: OpenConversation) -> str:
+    path = conversation.path()
+    return instructions_of(path[0].text) if path else ""
+
+
+def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str], warm: str) -> list[SidebarRow]:
+    """The rows of the sidebar. `warm` is the conversation the server read last in this run; of the others nothing
+    is known yet, and what opening them would read is what they held."""
+    return [SidebarRow(c.id, c.title, c.updated, _mark(c, streaming, warm), _number(c, warm), c.unread)
+            for c in conversations]
+
+
+def _mark(conversation: Conversation, streaming: frozenset[str], warm: str) -> Mark:
+    if conversation.id in streaming:
+        return "streaming"
+    return "warm" if conversation.id == warm else "unknown"
+
+
+def _number(conversation: Conversation, warm: str) -> str:
+    if conversation.id == warm or not conversation.context_used:
+        return ""
+    return short_count(conversation.context_used)

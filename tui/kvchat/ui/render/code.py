@@ -1,0 +1,105 @@
+"""Code blocks: a labelled panel whose lines are copied exactly as they were written.
+
+The rule: a line too long for the panel goes on in the next row behind a mark; no character is cut off.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from rich.cells import cell_len
+
+from kvchat.display import one_line
+from kvchat.ui.render.highlight import highlighted, highlighted_with_sync, language_of
+from kvchat.ui.render.rows import Row, Span
+from kvchat.ui.render.wrap import untabbed, wrapped
+
+FILL = "code"
+_LABEL = "code code-label"
+_EDGE = Span("▏", "code code-edge", "")
+_EDGE_AND_MARK = (_EDGE, Span("↪ ", _LABEL, ""))
+_OPENING = re.compile(r" {0,3}(`{3,}|~{3,})([^\n]*)")
+
+
+@dataclass(frozen=True, slots=True)
+class CodeBlock:
+    """A code block of a message, for copying."""
+
+    language: str
+    text: str
+
+
+def label_row(info: str, fence: str, number: int, width: int) -> Row:
+    """The first row of a panel: the language, and at the right the key that copies the block."""
+    label = one_line(info, max(4, width - 8)) or "text"
+    key = str(number) if 0 < number < 10 else ""
+    gap = max(1, width - 2 - cell_len(label) - len(key))
+    spans = (_EDGE, Span(label, _LABEL, f"{fence}{info}" if fence else ""), Span(" " * gap, _LABEL, ""),
+             Span(key, "code code-key", ""))
+    return Row(spans, "\n" if fence else "", FILL, f"code:{number}")
+
+
+def line_rows(spans: Sequence[Span], width: int) -> list[Row]:
+    """One line of code."""
+    if any("\t" in span.text for span in spans):
+        spans = [piece for span in spans for piece in untabbed(span.text, span.style)]
+    return wrapped(spans, width, fill=FILL, first=(_EDGE,), rest=_EDGE_AND_MARK)
+
+
+def code_rows(content: str, info: str, fence: str, number: int, width: int) -> list[Row]:
+    """The panel of a whole code block whose `content` ends with a newline. `fence` is its marker, empty for an
+    indented block; the end of a fence is not drawn but copied."""
+    rows = [label_row(info, fence, number, width)]
+    if content:
+        for line in highlighted(content.removesuffix("\n"), language_of(info)):
+            rows += line_rows(line, width)
+    if fence:
+        rows[-1] = replace(rows[-1], end=f"\n{fence}\n")
+    return rows
+
+
+class OpenFence:
+    """A fence that is still being written: finished lines are coloured once, as far as that is safe."""
+
+    def __init__(self, opening: str, number: int, width: int) -> None:
+        match = _OPENING.match(opening)
+        self.fence = match[1] if match else "```"
+        self.info = match[2].strip() if match else ""
+        self._indent = len(opening) - len(opening.lstrip(" "))
+        self._closing = re.compile(rf" {{0,3}}{re.escape(self.fence[0])}{{{len(self.fence)},}}[ \t]*")
+        self._width = width
+        self._language = language_of(self.info)
+        self._label = label_row(self.info, self.fence, number, width)
+        self._settled: list[Row] = []
+        self.settled_lines = 0
+        """Lines whose rows will not change any more."""
+
+    def closes(self, lines: Sequence[str]) -> bool:
+        """Whether one of `lines` closes the fence."""
+        return any(self._closing.fullmatch(line) for line in lines)
+
+    def code(self, lines: Sequence[str]) -> str:
+        """The code in `lines`, which come after the opening."""
+        return "\n".join(self._unindented(line) for line in lines)
+
+    def rows(self, lines: Sequence[str]) -> list[Row]:
+        """The panel when `lines`, the last of them unfinished, come after the opening. They may only have grown
+        since the last call."""
+        unsettled = [self._unindented(line) for line in lines[self.settled_lines:]]
+        finished, unfinished = unsettled[:-1], unsettled[-1:]
+        tail: list[Row] = []
+        if finished:
+            coloured, sync = highlighted_with_sync("\n".join(finished) + "\n", self._language)
+            for number, spans in enumerate(coloured[: len(finished)]):
+                (self._settled if number < sync else tail).extend(line_rows(spans, self._width))
+            self.settled_lines += sync
+        if unfinished and unfinished[0]:
+            tail += line_rows([Span(unfinished[0], FILL)], self._width)
+        return [self._label, *self._settled, *tail]
+
+    def _unindented(self, line: str) -> str:
+        """A line without the indentation it shares with the opening."""
+        blanks = len(line) - len(line.lstrip(" "))
+        return line[min(blanks, self._indent):]

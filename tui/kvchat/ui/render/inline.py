@@ -1,0 +1,142 @@
+"""Emphasis, code, links and images: the text of one paragraph as styled spans.
+
+The rule: what is not drawn, such as the asterisks of emphasis, is kept as undrawn markers, so that a copy
+gives the source.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from kvchat.display import clean
+from kvchat.ui.render.parser import inline_tokens
+from kvchat.ui.render.rows import CLOSE, OPEN, Span
+from kvchat.ui.render.wrap import untabbed
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+Lines = tuple[tuple[Span, ...], ...]
+"""The spans of every line of a paragraph; a line break in the source is a line break on the screen."""
+
+_CACHED_LENGTH = 600
+_KEEP_BACKSLASH = frozenset("()[]")
+"""Escapes that are drawn as written: they delimit mathematics."""
+
+
+def inline_lines(text: str, style: str = "") -> Lines:
+    """The spans of the clean `text` of one paragraph, line by line, on top of `style`."""
+    return _cached(text, style) if len(text) <= _CACHED_LENGTH else _lines(text, style)
+
+
+@lru_cache(maxsize=4096)
+def _cached(text: str, style: str) -> Lines:
+    return _lines(text, style)
+
+
+def _lines(text: str, style: str) -> Lines:
+    tokens = inline_tokens(text)
+    if tokens is None:
+        return tuple(tuple(untabbed(line, style)) for line in text.split("\n"))
+    builder = _Builder(style)
+    for token in tokens:
+        builder.add(token)
+    return builder.lines()
+
+
+class _Builder:
+    """Collects spans from inline tokens; styles nest."""
+
+    def __init__(self, style: str) -> None:
+        self._done: list[tuple[Span, ...]] = []
+        self._line: list[Span] = []
+        self._styles = [style] if style else []
+        self._links: list[Token] = []
+        self._link_text = ""
+
+    def lines(self) -> Lines:
+        return (*self._done, tuple(self._line))
+
+    @property
+    def _style(self) -> str:
+        return " ".join(self._styles)
+
+    def add(self, token: Token) -> None:
+        match token.type:
+            case "text":
+                self._write(token.content)
+            case "text_special":
+                self._special(token)
+            case "softbreak":
+                self._break("")
+            case "hardbreak":
+                self._break("  ")
+            case "code_inline":
+                self._line.append(Span("", OPEN, token.markup))
+                self._write(token.content, "code-inline")
+                self._line.append(Span("", CLOSE, token.markup))
+            case "em_open" | "strong_open" | "s_open":
+                self._line.append(Span("", OPEN, token.markup))
+                self._styles.append(token.tag)
+            case "em_close" | "strong_close" | "s_close":
+                self._styles.pop()
+                self._line.append(Span("", CLOSE, token.markup))
+            case "link_open":
+                self._link_opens(token)
+            case "link_close":
+                self._link_closes()
+            case "image":
+                self._image(token)
+            case _:
+                self._write(token.content)
+
+    def _write(self, text: str, style: str = "") -> None:
+        if self._links:
+            self._link_text += text
+        name = f"{self._style} {style}".strip() if style else self._style
+        self._line.extend(untabbed(text.replace("\n", " "), name))
+
+    def _special(self, token: Token) -> None:
+        """An escaped character or an entity: drawn as what it means, copied as it was written."""
+        drawn = clean(token.content).replace("\n", " ").replace("\t", " ")
+        if token.content in _KEEP_BACKSLASH or not drawn:
+            drawn = token.markup
+        self._line.append(Span(drawn, self._style, token.markup))
+
+    def _break(self, source: str) -> None:
+        if source:
+            self._line.append(Span("", "", source))
+        self._done.append(tuple(self._line))
+        self._line = []
+
+    def _link_opens(self, token: Token) -> None:
+        self._links.append(token)
+        self._link_text = ""
+        self._line.append(Span("", OPEN, "<" if token.info == "auto" else "["))
+        self._styles.append("link")
+
+    def _link_closes(self) -> None:
+        self._styles.pop()
+        token = self._links.pop()
+        if token.info == "auto":
+            self._line.append(Span("", CLOSE, ">"))
+        else:
+            self._address(str(token.attrs.get("href", "")), str(token.attrs.get("title") or ""))
+
+    def _address(self, address: str, title: str) -> None:
+        """The address after a link's text, dimmed; only once when the text is the address."""
+        address, title = clean(address), clean(title).replace("\n", " ").replace("\t", " ")
+        tail = f' "{title}"' if title else ""
+        self._line.append(Span("", CLOSE, "]"))
+        if self._link_text == address and not title:
+            self._line.append(Span("", "", f"({address})"))
+        else:
+            self._line.append(Span(f" ({address}{tail})" if address or tail else " ()", "url", f"({address}{tail})"))
+
+    def _image(self, token: Token) -> None:
+        alt = clean(token.content).replace("\n", " ").replace("\t", " ")
+        self._link_text = ""
+        self._line.append(Span("", OPEN, "!["))
+        self._line.append(Span(f"image: {alt}" if alt else "image", f"{self._style} link".strip(), alt))
+        self._address(str(token.attrs.get("src", "")), str(token.attrs.get("title") or ""))

@@ -1,0 +1,186 @@
+"""One message of the conversation as rows: title, folds, body, how it ended.
+
+The rule: an item is plain data given by the app; nothing here knows the service or the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from kvchat.display import clean, one_line
+from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.message import Role, State
+from kvchat.ui.render.rows import BLANK, GAP, Row, Span
+from kvchat.ui.render.wrap import plain_rows, wrapped
+
+_FOLDED, _UNFOLDED = "▸ ", "▾ "
+_BAR = Span("│ ", "border", "")
+
+
+@dataclass(frozen=True, slots=True)
+class TranscriptItem:
+    """What the transcript shows of a node."""
+
+    node_id: str
+    role: Role
+    title: str
+    """The model's name, or `You`."""
+    time: str = ""
+    """When it was said, for the person: `09:16`."""
+    text: str = ""
+    reasoning: str = ""
+    blocks: Sequence[ContextBlock] = ()
+    state: State = State.DONE
+    note: str = ""
+    """One sentence about a state that is not DONE."""
+    siblings: tuple[int, int] = (1, 1)
+    """Its place among the versions of this message, from 1, and how many there are."""
+    figures: str = ""
+    """What it cost, for the title's right side: `31 tok · 58.2 tok/s`."""
+    streaming: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Folds:
+    """Which parts of a message are unfolded."""
+
+    context: bool = False
+    reasoning: bool = False
+
+
+def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Row:
+    """The title at the left with `2/3` when there are other versions; figures or time at the right."""
+    index, total = item.siblings
+    versions = f"  {index}/{total}" if total > 1 else ""
+    hint = "  ← →" if versions and selected else ""
+    right = one_line(item.figures or item.time)
+    room = width - cell_len(versions + hint)
+    if room - cell_len(right) < 14:
+        right = ""
+    title = one_line(item.title, max(4, room - cell_len(right) - 2)) or "unnamed"
+    gap = max(1, width - cell_len(title + versions + hint + right))
+    style = "title-user" if item.role is Role.USER else "title-model"
+    return Row((Span(title, style), Span(versions, "versions", ""), Span(hint, "key", ""),
+                Span(" " * gap, "", ""), Span(right, "muted", "")))
+
+
+def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:
+    """What stands above the body: the title, and an answer's reasoning."""
+    rows = [title_row(item, width, selected=selected)]
+    if item.reasoning:
+        rows += reasoning_rows(item, width, unfolded=folds.reasoning)
+    return rows
+
+
+def reasoning_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[Row]:
+    """The reasoning, folded to one line with its length or unfolded below it."""
+    words = len(item.reasoning.split())
+    thinking = item.streaming and not item.text
+    label = f"{'thinking' if thinking else 'thought for'} {words:,} {'word' if words == 1 else 'words'}"
+    if thinking:
+        label = f"thinking, {words:,} {'word' if words == 1 else 'words'}"
+    rows = [_fold_row(label, "fold:reasoning", unfolded)]
+    if unfolded:
+        rows += plain_rows(clean(item.reasoning).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
+        rows.append(GAP)
+    return rows
+
+
+def _fold_row(label: str, action: str, unfolded: bool) -> Row:
+    mark = _UNFOLDED if unfolded else _FOLDED
+    return Row((Span(mark, "fold-mark", ""), Span(label, "fold", "")), "", action=action)
+
+
+def _plural(number: int, word: str, words: str) -> str:
+    return word if number == 1 else f"{number:,} {words}"
+
+
+_KINDS = {
+    "passage": ("1 passage", "passages"),
+    "memory": ("1 memory", "memories"),
+    "file": ("1 file", "files"),
+    "paste": ("1 pasted text", "pasted texts"),
+}
+
+
+def context_summary(blocks: Sequence[ContextBlock]) -> str:
+    """The context in a few words: `time, 2 passages from notes/lamp.md`."""
+    groups: dict[str, list[ContextBlock]] = {}
+    for block in blocks:
+        groups.setdefault(block.kind, []).append(block)
+    words = []
+    for kind, members in groups.items():
+        if kind == TIME:
+            words.append("time")
+            continue
+        singular, plural = _KINDS.get(kind, (f"1 {kind}", f"{kind}s"))
+        sources = list(dict.fromkeys(one_line(block.source, 40) for block in members))
+        origin = sources[0] if len(sources) == 1 else f"{len(sources)} sources"
+        words.append(_plural(len(members), singular, plural) + (f" from {origin}" if origin else ""))
+    return ", ".join(words)
+
+
+def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) -> list[Row]:
+    """The context of a question, folded to one line or unfolded below it."""
+    label = one_line(f"context: {context_summary(blocks)}", max(8, width - 2))
+    rows = [_fold_row(label, "fold:context", unfolded)]
+    if not unfolded:
+        return rows
+    for number, block in enumerate(blocks):
+        if number:
+            rows.append(Row((_BAR,), ""))
+        name = "time" if block.kind == TIME else one_line(f"{block.kind}: {block.source}", max(8, width - 2))
+        rows.append(Row((_BAR, Span(name, "fold", ""))))
+        rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
+    return rows
+
+
+_ENDINGS = {
+    State.CANCELLED: ("■", "stopped", "muted", ""),
+    State.INTERRUPTED: ("▲", "interrupted", "warning", "r retry"),
+    State.LENGTH: ("▲", "cut at the length limit", "warning", "r retry"),
+    State.CONTEXT_FULL: ("▲", "the context window is full", "warning", ""),
+    State.EMPTY: ("▲", "the answer held no text", "warning", "r retry"),
+}
+
+
+def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None) -> list[Row]:
+    """What stands below the body: context, the live row, how the message ended, and an empty row."""
+    rows: list[Row] = []
+    if item.blocks:
+        rows += context_rows(item.blocks, width, unfolded=folds.context)
+    if live:
+        rows += wrapped([Span(span.text, span.style, "") for span in live], width, end="")
+    if item.state is State.ERROR:
+        rows += error_box(clean(item.note) or "The server answered with an error.", width)
+    elif ending := _ENDINGS.get(item.state):
+        glyph, words, style, keys = ending
+        note = f": {one_line(item.note)}" if item.note else ""
+        spans = [Span(f"{glyph} {words}{note}", style, "")]
+        if keys:
+            spans += [Span("  ", "", ""), *_key_spans(keys)]
+        rows += wrapped(spans, width, end="")
+    return [*rows, BLANK]
+
+
+def _key_spans(keys: str) -> list[Span]:
+    key, _, words = keys.partition(" ")
+    return [Span(key, "key", ""), Span(f" {words}", "muted", "")]
+
+
+def error_box(note: str, width: int) -> list[Row]:
+    """A failure, told in a frame, with the keys of what can be done."""
+    inner = max(8, min(width, 96) - 4)
+    lines = [row.spans for row in plain_rows(note.strip(), inner, "error-text")]
+    lines.append((*_key_spans("r retry"), Span("   ", "", ""), *_key_spans("y copy")))
+    heading = "─ error "
+    rows = [Row((Span(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]
+    for spans in lines:
+        used = sum(cell_len(span.text) for span in spans)
+        rows.append(Row((Span("│ ", "error", ""), *spans, Span(" " * (inner - used) + " ", "", ""),
+                         Span("│", "error", ""))))
+    rows.append(Row((Span(f"╰{'─' * (inner + 2)}╯", "error", ""),)))
+    return rows

@@ -1,0 +1,124 @@
+"""The rows that stand for a prompt that is being read or waited for.
+
+The rule: three tones with three glyphs, and what is not known is shown as unknown. Numbers keep their width
+while they count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.cells import cell_len
+
+from kvchat.ui.render.rows import Span
+
+REUSED, EVALUATED, AVOIDABLE = "█", "▒", "░"
+_WORTH_A_WORD = 8
+"""Avoidable tokens up to here are the server's own rounding."""
+_LABEL = "reading "
+_WAITING = {
+    "queued": "waiting for the server",
+    "loading": "the model is loading",
+    "prefill": "reading the prompt, no word of how far",
+    "silent": "the answer pauses",
+    "closing": "the request before is being closed",
+}
+_ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
+
+
+def count(number: int) -> str:
+    """A number of tokens: `3,764`."""
+    return f"{number:,}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a person says them: `0.1 s`, `12 s`, `2 min 17 s`, `1 h 04 min`."""
+    seconds = max(0.0, seconds)
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+def bar(parts: Sequence[tuple[float, str, str]], width: int) -> list[Span]:
+    """A bar of `width` cells between its edges: (share of the whole, glyph, style) from the left, the rest empty.
+    A share that is not 0 has at least one cell as long as there is room."""
+    room = max(1, width - 2)
+    spans = [Span("▕", "border")]
+    used, total = 0, 0.0
+    for share, glyph, style in parts:
+        total += share
+        cells = min(room, max(round(total * room), used + (share > 0))) - used
+        if cells > 0:
+            spans.append(Span(glyph * cells, style))
+            used += cells
+    return [*spans, Span(" " * (room - used)), Span("▏", "border")]
+
+
+def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Span]:
+    """As many of the (text, style) words, most important first, as fit, with dots between."""
+    spans: list[Span] = []
+    for text, style in words:
+        separator = " · " if spans else " "
+        width -= cell_len(separator) + cell_len(text)
+        if width < 0:
+            break
+        spans += [Span(separator, "muted"), Span(text, style)]
+    return spans
+
+
+def reading_row(
+    width: int, *, total: int, cached: int, processed: int, speed: float | None = None,
+    seconds_left: float | None = None, new_tokens: int | None = None,
+) -> list[Span]:
+    """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `new_tokens`: what this
+    turn added, if known; what is evaluated beyond it is avoidable and comes first. `speed`: tokens per second."""
+    total = max(1, total)
+    cached = min(max(0, cached), total)
+    processed = min(max(cached, processed), total)
+    evaluate, done = total - cached, processed - cached
+    excess = 0 if new_tokens is None else max(0, evaluate - new_tokens)
+    excess = excess if excess > _WORTH_A_WORD else 0
+    again = min(done, excess)
+    whole = count(evaluate)
+    words = [(f"{count(cached)} reused", "muted"), (f"{count(done):>{len(whole)}}/{whole} new", "muted")]
+    if excess:
+        fresh = count(evaluate - excess)
+        words = [(f"{count(excess)} avoidable", "warning"), words[0],
+                 (f"{count(done - again):>{len(fresh)}}/{fresh} new", "muted")]
+    words += [(f"{speed:,.0f} tok/s", "muted")] if speed else [("speed unknown", "muted")]
+    if seconds_left is not None:
+        words.append((f"{duration(seconds_left)} left", "muted"))
+    bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
+    # However little is new, its part of the bar is wide enough to be watched.
+    reused = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
+    per_token = (1 - reused) / max(1, evaluate)
+    parts = ((reused if cached else 0.0, REUSED, "reused"), (again * per_token, AVOIDABLE, "avoidable"),
+             ((done - again) * per_token, EVALUATED, "evaluated"))
+    return [Span(_LABEL, "muted"), *bar(parts, bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
+
+
+def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None = None) -> list[Span]:
+    """A prompt that is being read by a server that does not say how far it is."""
+    size = f"{count(prompt_tokens)} tokens" if prompt_tokens is not None else "size unknown"
+    words = [("progress unknown", "muted"), (duration(seconds), "muted"), (size, "muted")]
+    bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
+    return [Span(_LABEL, "muted"), *bar((), bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
+
+
+def waiting_row(width: int, phase: str, seconds: float, server_alive: bool | None = None) -> list[Span]:
+    """Nothing has come for a while: what is waited for, whether the server lives, and for how long."""
+    words = [(_WAITING.get(phase, "waiting for the server"), "muted")]
+    if phase != "closing":
+        words.append((_ALIVE[server_alive], "warning" if server_alive is False else "muted"))
+    text = ", ".join(word for word, _ in words)
+    style = words[-1][1]
+    time = f" · {duration(seconds)}"
+    for shorter in (words[0][0], "waiting"):
+        if cell_len(text) + cell_len(time) + 2 > width:
+            text = shorter
+    return [Span("◌ ", "accent"), Span(text, style), Span(time, "muted")]

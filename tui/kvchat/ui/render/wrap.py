@@ -1,0 +1,162 @@
+"""Word wrap by terminal cells.
+
+The rule: nothing is lost. The white space taken at a break is kept as the row's end, a word longer than the
+row is broken between characters a person sees as one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len, split_graphemes
+
+from kvchat.ui.render.rows import Row, Span, prefixed, spans_width
+
+_ONE_CELL = re.compile(
+    "[ -~\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0377\u0391-\u03a1\u03a3-\u0482\u048a-\u052f\u1e00-\u1eff"
+    "\u2010-\u2027\u2030-\u203b\u203d-\u2048\u20a0-\u20bf\u2200-\u22ff\u2500-\u257f]*"
+)
+"""Text in which every character is one cell, so that positions can be computed instead of measured."""
+_NOT_AT_ROW_START = frozenset("、。，．！？：；）」』】〉》〕ーっッゃゅょャュョ々…")
+TAB = 4
+
+
+def one_cell_each(text: str) -> bool:
+    """Whether every character of `text` surely takes one cell."""
+    return _ONE_CELL.fullmatch(text) is not None
+
+
+def breaks(text: str, width: int) -> list[tuple[int, int]]:
+    """The (start, stop) character positions of the rows that `text`, one line without tabs, wraps to.
+    What lies between a stop and the next start is white space."""
+    width = max(1, width)
+    if len(text) <= width and one_cell_each(text):
+        return [(0, len(text))]
+    return list(_narrow_breaks(text, width) if one_cell_each(text) else _wide_breaks(text, width))
+
+
+def _narrow_breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
+    start, length = 0, len(text)
+    while length - start > width:
+        cut = text.rfind(" ", start, start + width + 1)
+        stop = len(text[start:cut].rstrip(" ")) + start if cut > start else start
+        if stop == start:
+            yield start, start + width
+            start += width
+            continue
+        yield start, stop
+        start = cut + 1
+        while start < length and text[start] == " ":
+            start += 1
+        if start == length:
+            return
+    yield start, length
+
+
+def _wide_breaks(text: str, width: int) -> Iterator[tuple[int, int]]:
+    """As above for text with characters of no, one or two cells. A break is possible at a space and beside a
+    character of two cells, but not in front of closing punctuation."""
+    start, used = 0, 0
+    stop = resume = -1
+    used_at_resume = 0
+    previous_wide = False
+    for begin, end, cells in split_graphemes(text)[0]:
+        character = text[begin]
+        wide = cells == 2
+        between_wide = (wide or previous_wide) and character != " " and character not in _NOT_AT_ROW_START
+        if between_wide and begin > start and resume != begin:
+            stop, resume, used_at_resume = begin, begin, used
+        if used + cells > width and begin > start and character != " ":
+            if stop <= start:
+                stop, resume, used_at_resume = begin, begin, used
+            yield start, stop
+            start, used = resume, used - used_at_resume
+            stop = resume = -1
+        used += cells
+        if character == " " and text[start:begin].strip(" "):
+            if resume != begin:
+                stop = begin
+            resume, used_at_resume = end, used
+        previous_wide = wide
+    yield start, len(text)
+
+
+def sliced(spans: Sequence[Span], bounds: Iterable[tuple[int, int]]) -> Iterator[tuple[tuple[Span, ...], str]]:
+    """The spans of every (start, stop) row, and the source of what was left out after it."""
+    queue = list(reversed(spans))
+    position = 0
+    limits = list(bounds)
+    for number, (_, stop) in enumerate(limits):
+        last = number == len(limits) - 1
+        kept, position = _take(queue, position, stop, last)
+        skipped: tuple[Span, ...] = ()
+        if not last:
+            skipped, position = _take(queue, position, limits[number + 1][0], False)
+        yield kept, "".join(s.text if s.source is None else s.source for s in skipped)
+
+
+def _take(queue: list[Span], position: int, stop: int, everything: bool) -> tuple[tuple[Span, ...], int]:
+    """Spans from the end of `queue` up to character `stop`; a span across the edge is cut. A closing marker at
+    the edge stays with the text before it."""
+    taken: list[Span] = []
+    while queue and (everything or position < stop or (not queue[-1].text and queue[-1].style == "close")):
+        span = queue.pop()
+        room = stop - position
+        if everything or len(span.text) <= room:
+            taken.append(span)
+            position += len(span.text)
+            continue
+        if span.source is None:
+            taken.append(Span(span.text[:room], span.style))
+            queue.append(Span(span.text[room:], span.style))
+        else:
+            taken.append(Span(span.text[:room], span.style, span.source))
+            queue.append(Span(span.text[room:], span.style, ""))
+        position = stop
+    return tuple(taken), position
+
+
+def wrapped(
+    spans: Sequence[Span], width: int, *, end: str = "\n", fill: str = "",
+    first: Sequence[Span] = (), rest: Sequence[Span] = (),
+) -> list[Row]:
+    """The rows of one line of `spans`; `first` and `rest` are put before the first row and the others and take
+    their part of `width`."""
+    room = max(1, width - max(spans_width(first), spans_width(rest)))
+    text = "".join(span.text for span in spans)
+    if len(text) <= room and one_cell_each(text):
+        rows = [Row(tuple(spans), end, fill)]
+    else:
+        parts = list(sliced(spans, breaks(text, room)))
+        rows = [Row(kept, skipped, fill) for kept, skipped in parts[:-1]]
+        rows.append(Row(parts[-1][0], end, fill))
+    return prefixed(rows, first, rest) if first or rest else rows
+
+
+def untabbed(text: str, style: str = "") -> list[Span]:
+    """One line as spans in which a tab is drawn as spaces up to the next stop and copied as a tab."""
+    if "\t" not in text:
+        return [Span(text, style)] if text else []
+    spans: list[Span] = []
+    column = 0
+    for index, part in enumerate(text.split("\t")):
+        if index:
+            gap = TAB - column % TAB
+            spans.append(Span(" " * gap, style, "\t"))
+            column += gap
+        if part:
+            spans.append(Span(part, style))
+            column += cell_len(part)
+    return spans
+
+
+def plain_rows(text: str, width: int, style: str = "", *, first: Sequence[Span] = (),
+               rest: Sequence[Span] = ()) -> list[Row]:
+    """The rows of clean `text` exactly as it is: line breaks and indentation stay, long lines are wrapped."""
+    rows: list[Row] = []
+    head = first
+    for line in text.split("\n"):
+        rows.extend(wrapped(untabbed(line, style), width, first=head, rest=rest))
+        head = rest
+    return rows

@@ -1,0 +1,91 @@
+"""The tree of a conversation: every branch, and the way to each."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from datetime import datetime
+from typing import ClassVar, Literal
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from kvchat.display import one_line
+from kvchat.numbers import count, counted, moment
+from kvchat.prompt.message import Node, Role, State, instructions_of
+from kvchat.prompt.tree import Tree
+from kvchat.ui.screens.modal import ListModal
+from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, USER, content, joined, shown
+from kvchat.ui.screens.tree_rows import tree_rows
+
+Branching = tuple[Literal["go", "fork"], str]
+
+STATES: dict[State, str] = {
+    State.STREAMING: "answering", State.LENGTH: "cut at max tokens", State.CONTEXT_FULL: "window full",
+    State.CANCELLED: "stopped", State.INTERRUPTED: "interrupted", State.ERROR: "failed", State.EMPTY: "no text",
+}
+
+
+class BranchTreeScreen(ListModal[Branching]):
+    """All branches, the current one heavy. Result: ("go", node id) or ("fork", node id)."""
+
+    DEFAULT_CSS = "BranchTreeScreen RowList { margin-top: 1; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "fork", "Fork", show=False)]
+
+    def __init__(self, tree: Tree, head: str | None, *, title: str = "", at: str | None = None,
+                 now: datetime | None = None) -> None:
+        super().__init__(classes="-list -wide")
+        self.heading = f"Branches · {one_line(title, 60)}" if title else "Branches"
+        self.hints = (("enter", "go there"), ("f", "fork"), ("esc", "close"))
+        self._rows = tree_rows(tree, head)
+        self._leaves = len(tree.leaves())
+        self._at = at or head
+        self._now = now or datetime.fromtimestamp(time.time()).astimezone()
+
+    def body(self) -> Iterable[Widget]:
+        words = (f"{counted(self._leaves, 'branch', 'branches')}, {counted(len(self._rows), 'message')}. "
+                 "The heavy line is the branch in use.")
+        yield Static(content((words, MUTED)), classes="words")
+        yield RowList(self._draw)
+
+    def on_mount(self) -> None:
+        at = next((i for i, row in enumerate(self._rows) if row.node.id == self._at), 0)
+        self.rows.show(len(self._rows), cursor=at)
+
+    def _draw(self, index: int, width: int) -> Content:
+        row = self._rows[index]
+        node = row.node
+        state = STATES.get(node.state, "")
+        tokens = node.figures.predicted_tokens if node.figures else None
+        right = content(
+            (f"  {state}", BAD if node.state in (State.ERROR, State.INTERRUPTED) else MUTED) if state else "",
+            (f"  {row.number}/{row.siblings}", ACCENT if row.current else MUTED) if row.siblings > 1 else "",
+            (f"{count(tokens) + ' tok' if tokens is not None else '':>11}", MUTED),
+            (f"{moment(node.created, self._now):>17}" if width >= 70 else "", MUTED),
+        )
+        lanes = row.lanes
+        if len(lanes) > width // 3:
+            lanes = "… " + lanes[-(width // 3 // 2 * 2):]
+        heavy = ACCENT if row.current else MUTED
+        tone = "" if row.current else MUTED
+        who = USER if row.current and node.role is Role.USER else MUTED
+        left = content((lanes, heavy), (f"{_who(node):<8}", who), (shown(_words(node), width), tone))
+        return joined(left, right, width)
+
+    def choose(self, index: int) -> None:
+        self.finish(("go", self._rows[index].node.id))
+
+    def action_fork(self) -> None:
+        if self.rows.cursor is not None:
+            self.finish(("fork", self._rows[self.rows.cursor].node.id))
+
+
+def _who(node: Node) -> str:
+    return {Role.USER: "you", Role.ASSISTANT: "answer"}.get(node.role, "system")
+
+
+def _words(node: Node) -> str:
+    return instructions_of(node.text) if node.role is Role.SYSTEM else node.text or node.note

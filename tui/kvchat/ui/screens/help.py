@@ -1,0 +1,133 @@
+"""The help: every key and command, every mark and glyph, and what the figures mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from textual import on
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from kvchat.ui.actions import HelpRow
+from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
+from kvchat.ui.screens.modal import ListModal
+from kvchat.ui.screens.picker import MARK_TONES
+from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.tones import ACCENT, GLYPHS, MUTED, STRONG, content
+from kvchat.ui.widgets import sidebar_rows
+
+CACHE_GLYPHS = (
+    ("█", "reused: the server had these tokens in its cache"),
+    ("▒", "evaluated and new: this turn added them, they had to be read"),
+    ("░", "avoidable: read again although they had been read before"),
+)
+FIGURES = (
+    ("hit ratio", "cached tokens / prompt tokens: how much of the prompt came from the cache"),
+    ("reuse", "cached tokens / (prompt tokens − new tokens): 100 % is the physical limit"),
+    ("avoidable", "evaluated tokens − new tokens: work that need not have been done"),
+    ("time saved", "cached tokens / measured prefill speed"),
+    ("first token", "from sending to the first token (TTFT), measured by kvchat"),
+    ("prefill", "tokens of the prompt that the server evaluates in a second"),
+    ("decode", "tokens of an answer in a second"),
+)
+KEYS_CELLS = 23
+SLASH_CELLS = 17
+
+
+class Line(NamedTuple):
+    """A line of the help."""
+
+    group: str
+    keys: Content
+    slash: str
+    label: str
+    words: str
+
+    @property
+    def text(self) -> str:
+        """What the filter looks at."""
+        return f"{self.group} {self.keys.plain} {self.slash} {self.label} {self.words}".casefold()
+
+
+class HelpScreen(ListModal[None]):
+    """All of it on one filtered list; the line under the cursor is told in full below."""
+
+    DEFAULT_CSS = "HelpScreen #whole { height: 2; margin: 1 0 0 2; }"
+
+    def __init__(self, rows: Mapping[str, Sequence[HelpRow]], *, query: str = "") -> None:
+        super().__init__(classes="-list -wide")
+        self.heading = "Help"
+        self.hints = (("↑↓", "move"), ("type", "to filter"), ("esc", "close"))
+        self._query = query
+        self._lines = [*_actions(rows), *_legend()]
+        self._texts = [line.text for line in self._lines]
+        self._shown: list[Line | str] = []
+        """A line, or the name above a group."""
+
+    def body(self) -> Iterable[Widget]:
+        yield FilterLine("filter: a key, a command, a word", self._query)
+        yield RowList(self._draw, empty="Nothing of this name.")
+        yield Static(classes="words", id="whole")
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._filter(self._query)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        if event.value != self._query:
+            self._filter(event.value)
+
+    def _filter(self, query: str) -> None:
+        self._query = query
+        self._shown = []
+        current = ""
+        for index in kept(self._texts, query):
+            line = self._lines[index]
+            if line.group != current:
+                self._shown += ["", line.group] if self._shown else [line.group]
+                current = line.group
+            self._shown.append(line)
+        headings = {at for at, line in enumerate(self._shown) if isinstance(line, str)}
+        self.rows.show(len(self._shown), headings=headings)
+
+    @on(RowList.Moved)
+    def _tell(self, event: RowList.Moved) -> None:
+        line = self._shown[event.index] if event.index is not None and event.index < len(self._shown) else None
+        whole = content()
+        if isinstance(line, Line):
+            words = f"{line.label}: {line.words}" if line.label else line.words
+            whole = content(words, (f"  {line.slash}" if line.slash else "", MUTED))
+        self.query_one("#whole", Static).update(whole)
+
+    def _draw(self, index: int, width: int) -> Content:
+        line = self._shown[index]
+        if isinstance(line, str):
+            return content((line, STRONG))
+        wide = width >= 96
+        first = line.keys if line.keys or wide else content((line.slash, MUTED))
+        parts = [_column(highlighted(first, self._query), KEYS_CELLS)]
+        if wide:
+            parts.append(_column(highlighted(content((line.slash, MUTED)), self._query), SLASH_CELLS))
+        return Content.assemble(*parts, highlighted(content(line.words), self._query))
+
+
+def _column(text: Content, cells: int) -> Content:
+    return text.truncate(cells - 2, ellipsis=True).truncate(cells, pad=True)
+
+
+def _actions(groups: Mapping[str, Sequence[HelpRow]]) -> Iterable[Line]:
+    for group, rows in groups.items():
+        for row in rows:
+            yield Line(group, content((row.keys, ACCENT)), row.slash, row.label, row.help)
+
+
+def _legend() -> Iterable[Line]:
+    for glyph, words in CACHE_GLYPHS:
+        yield Line("Cache", content((glyph * 3, GLYPHS[glyph])), "", "", words)
+    for mark, glyph in sidebar_rows.GLYPHS.items():
+        yield Line("Marks of conversations", content((glyph, MARK_TONES[mark])), "", "", sidebar_rows.WORDS[mark])
+    for name, words in FIGURES:
+        yield Line("Figures", content((name, ACCENT)), "", "", words)

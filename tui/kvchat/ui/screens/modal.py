@@ -1,0 +1,133 @@
+"""What all modal screens share: one frame, the title in its top edge, the keys in its bottom edge, escape closes.
+
+The rule: a modal answers once. Whatever is pressed or clicked after that is too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import ClassVar, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widget import Widget
+from textual.widgets import Input
+
+from kvchat.display import one_line
+from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.tones import TONE_CLASSES, TONE_CSS
+
+T = TypeVar("T")
+Hint = tuple[str, str]
+"""A key and what it does, both in a word."""
+
+
+def hint_line(hints: Iterable[Hint]) -> Content:
+    """The keys of a screen, as they stand in its bottom edge."""
+    return Content.assemble(*(Content.assemble("  " if index else "", (key, "bold"), f" {word}")
+                              for index, (key, word) in enumerate(hints)))
+
+
+class Modal(ModalScreen[T | None]):
+    """A framed modal screen. Subclasses compose their `body` and call `finish` with the result."""
+
+    DEFAULT_CSS = (
+        """
+    Modal {
+        align: center middle; overflow: hidden;
+        & > #frame {
+            width: 96%; max-width: 96; height: auto; max-height: 96%;
+            background: $surface; padding: 1 2; border: round $foreground 35%;
+            border-title-color: $foreground; border-title-style: bold;
+            border-subtitle-color: $foreground 60%; border-subtitle-align: left;
+        }
+        &.-list > #frame { height: 92%; max-height: 40; }
+        &.-wide > #frame { max-width: 128; max-height: 46; }
+        &.-small > #frame { max-width: 76; }
+        & .words { width: 1fr; height: auto; background: transparent; }
+        & RowList, & VerticalScroll {
+            scrollbar-size-vertical: 1; scrollbar-color: $foreground 20%; scrollbar-color-hover: $foreground 35%;
+            scrollbar-color-active: $foreground 45%; scrollbar-background: $surface;
+            scrollbar-background-hover: $surface; scrollbar-background-active: $surface;
+        }
+        & Input {
+            border: none; padding: 0; height: 1; background: transparent;
+            &:focus { border: none; background-tint: transparent; }
+        }
+        & .line {
+            height: 2; border-bottom: solid $foreground 20%;
+            & Label { width: auto; color: $accent; }
+        }
+        &:ansi > #frame { background: ansi_default; border: round ansi_bright_black; border-title-color: ansi_default;
+                          border-subtitle-color: ansi_default; }
+        &:ansi .line { border-bottom: solid ansi_bright_black; & Label { color: ansi_cyan; } }
+    """
+        + TONE_CSS
+        + "}"
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(TONE_CLASSES)
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close", show=False)]
+
+    heading: str = ""
+    hints: Sequence[Hint] = (("esc", "close"),)
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="frame") as frame:
+            frame.border_title = Content(one_line(self.heading, 80))
+            frame.border_subtitle = hint_line(self.hints)
+            yield from self.body()
+
+    def body(self) -> Iterable[Widget]:
+        """The widgets inside the frame."""
+        return ()
+
+    def finish(self, result: T | None) -> None:
+        """Close with this result. Only the first call counts."""
+        if self.is_current:
+            self.dismiss(result)
+
+    def action_close(self) -> None:
+        self.finish(None)
+
+
+class ListModal(Modal[T]):
+    """A modal around one `RowList`, whose cursor moves with the arrow keys wherever the focus is."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,ctrl+up", "move(-1)", "Up", show=False),
+        Binding("down,ctrl+down", "move(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home,ctrl+home", "move(-1000000000)", "First", show=False),
+        Binding("end,ctrl+end", "move(1000000000)", "Last", show=False),
+        Binding("enter", "choose", "Choose", show=False),
+    ]
+
+    @property
+    def rows(self) -> RowList:
+        return self.query_one(RowList)
+
+    def choose(self, index: int) -> None:
+        """The person chose the row with this index."""
+
+    def action_move(self, step: int) -> None:
+        self.rows.move(step)
+
+    def action_page(self, direction: int) -> None:
+        self.rows.page(direction)
+
+    def action_choose(self) -> None:
+        if self.rows.cursor is not None:
+            self.choose(self.rows.cursor)
+
+    @on(RowList.Chosen)
+    def _clicked(self, event: RowList.Chosen) -> None:
+        self.choose(event.index)
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.action_choose()

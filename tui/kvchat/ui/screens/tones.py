@@ -1,0 +1,74 @@
+"""The few tones every modal screen is painted with, and text from outside made safe for them.
+
+The rule: a widget gets `Content`, never a bare string, and colours come from the theme through these tones.
+"""
+
+from __future__ import annotations
+
+import re
+
+from textual.content import Content
+
+from kvchat.display import one_line
+from kvchat.ui.widgets.cells import fit
+
+MUTED = ".tone--muted"
+STRONG = ".tone--strong"
+ACCENT = ".tone--accent"
+MATCH = ".tone--match"
+BAD = ".tone--bad"
+REUSED = ".tone--reused"
+EVALUATED = ".tone--evaluated"
+AVOIDABLE = ".tone--avoidable"
+USER = ".tone--user"
+
+TONE_CLASSES = frozenset(tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, REUSED, EVALUATED, AVOIDABLE, USER))
+
+TONE_CSS = """
+    & > .tone--muted { color: $foreground 60%; }
+    & > .tone--strong { text-style: bold; }
+    & > .tone--accent { color: $accent; }
+    & > .tone--match { color: $accent; text-style: bold underline; }
+    & > .tone--bad { color: $text-error; }
+    & > .tone--reused { color: $cache-reused; }
+    & > .tone--evaluated { color: $cache-evaluated; }
+    & > .tone--avoidable { color: $cache-avoidable; }
+    & > .tone--user { color: $role-user; }
+    &:ansi > .tone--muted { color: ansi_default; text-style: dim; }
+    &:ansi > .tone--user { color: ansi_cyan; }
+    &:ansi > .tone--accent { color: ansi_cyan; }
+    &:ansi > .tone--match { color: ansi_cyan; }
+    &:ansi > .tone--bad { color: ansi_red; }
+    &:ansi > .tone--reused { color: ansi_green; }
+    &:ansi > .tone--evaluated { color: ansi_default; }
+    &:ansi > .tone--avoidable { color: ansi_yellow; }
+"""
+
+GLYPHS = {"█": REUSED, "▒": EVALUATED, "░": AVOIDABLE}
+"""Reused, evaluated and new, avoidable: the three glyphs of the cache."""
+
+Part = str | tuple[str, str]
+
+
+def content(*parts: Part) -> Content:
+    """Safe parts, each a text or a (text, tone), as one `Content`."""
+    return Content.assemble(*parts)
+
+
+def with_glyphs(text: str) -> Content:
+    """A sentence whose cache glyphs stand in their tones."""
+    return content(*((piece, GLYPHS[piece]) if piece in GLYPHS else piece for piece in re.split("([█▒░])", text)))
+
+
+def shown(text: str, width: int) -> str:
+    """Text from outside on one line of at most `width` cells."""
+    return fit(one_line(text, max(1, width)), width)
+
+
+def joined(left: Content, right: Content, width: int) -> Content:
+    """`left` and `right` at the two ends of a line of `width` cells; `left` gives way when both do not fit."""
+    right = right.truncate(width, ellipsis=True)
+    gap = 2 if right.cell_length else 0
+    room = max(0, width - right.cell_length - gap)
+    left = left.truncate(room, ellipsis=True, pad=True)
+    return Content.assemble(left, " " * (width - room - right.cell_length), right)

@@ -1,0 +1,184 @@
+"""Themes from TOML files: ours, and the person's own from the folder `themes` beside the settings.
+
+The rule: a theme is colours and nothing else. A file cannot bring code or style sheets, and a broken one is a problem
+with its line while the others load.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.config.option import kind_of
+from kvchat.config.problem import Problem
+from kvchat.config.source import Key
+from kvchat.config.toml import TomlFile, read_toml
+from kvchat.display import one_line
+from kvchat.paths import reason
+
+if TYPE_CHECKING:
+    from textual.theme import Theme
+
+SIZE_LIMIT = 64 * 1024
+"""Bytes of one theme."""
+FILE_LIMIT = 200
+"""Themes of one folder."""
+
+COLOURS = ("primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning",
+           "error")
+REQUIRED = ("primary", "foreground", "background")
+
+OWN_VARIABLES: Mapping[str, str] = {
+    "cache-reused": "tokens served from the cache; warm conversations",
+    "cache-evaluated": "tokens read because they were new",
+    "cache-avoidable": "tokens read again without need",
+    "role-user": "the word above the person's messages",
+    "role-assistant": "the model's name above its answers",
+    "rule": "thin lines",
+    "code-background": "behind code",
+}
+"""What kvchat's style sheets use beyond Textual's own variables, and what for."""
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
+_COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
+_STYLE = re.compile(r"(?:not )?(?:bold|dim|italic|underline|reverse|strike|none)"
+                    r"(?: (?:not )?(?:bold|dim|italic|underline|reverse|strike)){0,5}")
+_OTHERWISE = "this theme is left out"
+
+
+def load_themes(folders: Iterable[Path]) -> tuple[dict[str, Theme], list[Problem]]:
+    """Every theme of these folders by name, later folders first in case of equal names, and what is wrong."""
+    themes: dict[str, Theme] = {}
+    problems: list[Problem] = []
+    for folder in folders:
+        files, trouble = _files(folder)
+        problems += trouble
+        here: dict[str, Path] = {}
+        for path in files:
+            theme, wrong = load_theme(path)
+            problems += wrong
+            if theme is None:
+                continue
+            if theme.name in here:
+                text = f"{here[theme.name].name} has the name {theme.name} too; {_OTHERWISE}"
+                problems.append(read_toml(path, SIZE_LIMIT).problem(("name",), text))
+                continue
+            here[theme.name] = path
+            themes[theme.name] = theme
+    return themes, problems
+
+
+def load_theme(path: Path) -> tuple[Theme | None, list[Problem]]:
+    """The theme of one file; None where it lacks what a theme needs."""
+    file = read_toml(path, SIZE_LIMIT, _OTHERWISE)
+    if file.problems:
+        return None, list(file.problems)
+    reader = _Reader(file)
+    return reader.theme(), reader.problems
+
+
+def variable_defaults(theme: Theme) -> dict[str, str]:
+    """kvchat's own variables for a theme that does not set them, made from its colours: for
+    `App.get_theme_variable_defaults`."""
+    colours = theme.to_color_system().generate()
+    return {
+        "cache-reused": colours["success"],
+        "cache-evaluated": colours["primary"],
+        "cache-avoidable": colours["warning"],
+        "role-user": colours["accent"],
+        "role-assistant": colours["primary"],
+        "rule": colours["border-blurred"] if theme.ansi else colours["foreground-disabled"],
+        "code-background": colours["surface"],
+    }
+
+
+class _Reader:
+    """One file on its way to a theme, and the problems met."""
+
+    def __init__(self, file: TomlFile) -> None:
+        self._file = file
+        self.problems: list[Problem] = []
+
+    def theme(self) -> Theme | None:
+        from textual.theme import Theme
+
+        values = dict(self._file.values)
+        name, dark = values.pop("name", None), values.pop("dark", True)
+        spelt = "colors" if "colors" in values and "colours" not in values else "colours"
+        colours = self._colours(spelt, values.pop(spelt, None))
+        variables = self._variables(values.pop("variables", {}))
+        for key in values:
+            self._wrong((key,), f"unknown setting {one_line(key, 60)}; a theme has name, dark, [colours], [variables]")
+        if not isinstance(dark, bool):
+            self._wrong(("dark",), "dark must be true or false; it is taken as true")
+            dark = True
+        if not isinstance(name, str) or not _NAME.fullmatch(name):
+            self._wrong(("name",), f'a theme needs a name such as name = "my-theme"; {_OTHERWISE}')
+            return None
+        missing = [colour for colour in REQUIRED if colour not in colours]
+        if missing:
+            self._wrong((spelt,), f"[{spelt}] must set {' and '.join(missing)}; {_OTHERWISE}")
+            return None
+        return Theme(name=name, dark=dark, variables=variables, **colours)  # type: ignore[arg-type]
+
+    def _wrong(self, key: Key, text: str) -> None:
+        self.problems.append(self._file.problem(key, text))
+
+    def _colours(self, section: str, table: object) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key, value in self._table(section, table).items():
+            if key not in COLOURS:
+                self._wrong((section, key), f"unknown colour {one_line(key, 60)}" + _meant(key, COLOURS))
+            elif not isinstance(value, str) or not _COLOUR.fullmatch(value):
+                self._wrong((section, key), f'{key} must be a colour such as "#7c9cf5"; it is left out')
+            else:
+                found[key] = value
+        return found
+
+    def _variables(self, table: object) -> dict[str, str]:
+        found: dict[str, str] = {}
+        known = _known_variables()
+        for key, value in self._table("variables", table).items():
+            style = key.endswith("-style")
+            if key not in known:
+                self._wrong(("variables", key), f"unknown variable {one_line(key, 60)}" + _meant(key, sorted(known)))
+            elif not isinstance(value, str) or not (_STYLE if style else _COLOUR).fullmatch(value):
+                kind = 'a style such as "bold"' if style else 'a colour such as "#7c9cf5"'
+                self._wrong(("variables", key), f"{key} must be {kind}; it is left out")
+            else:
+                found[key] = value
+        return found
+
+    def _table(self, section: str, table: object) -> dict[str, object]:
+        if isinstance(table, dict):
+            return table
+        if table is not None:
+            self._wrong((section,), f"{section} must be a section, [{section}], not {kind_of(table)}")
+        return {}
+
+
+def _known_variables() -> frozenset[str]:
+    from textual.design import ColorSystem
+
+    return frozenset(ColorSystem("#808080").generate()) | OWN_VARIABLES.keys()
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(key[:60].lower(), known, 1, 0.6)
+    return f"; did you mean {near[0]}?" if near else "; it is left out"
+
+
+def _files(folder: Path) -> tuple[list[Path], list[Problem]]:
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    except OSError as error:
+        return [], [Problem(folder, None, None, f"the folder of themes cannot be read ({reason(error)})")]
+    if len(files) > FILE_LIMIT:
+        text = f"holds {len(files)} themes; the first {FILE_LIMIT} are loaded"
+        return files[:FILE_LIMIT], [Problem(folder, None, None, text)]
+    return files, []

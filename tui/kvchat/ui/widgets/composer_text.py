@@ -1,0 +1,222 @@
+"""The composer's text area: Textual's own, with chips that stay whole, safe display, and keys as actions.
+
+The rule: the text is never changed by showing it. What would harm a terminal is replaced character by character on
+the way to the screen, so cursor and wrapping stay true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.actions import SkipAction
+from textual.binding import Binding, BindingType
+from textual.document._document import EditResult, Location, Selection
+from textual.geometry import Offset
+from textual.widgets import TextArea
+
+from kvchat.display import clean
+from kvchat.prompt.context import ContextBlock
+from kvchat.ui.widgets.chips import block_of, is_long, label_of, next_number, plain_paste, spans
+
+_NOTHING = "\u200c"
+"""Shown for a character that takes no cell and must not reach a terminal: harmless, and no cell wide either."""
+
+
+class _Shown(dict[int, str]):
+    """A translation table made as it is needed: each character as one character that is safe to show."""
+
+    def __missing__(self, code: int) -> str:
+        shown = clean(chr(code))
+        self[code] = shown if shown and (shown != "\ufffd" or code == 0xFFFD) else _NOTHING
+        return self[code]
+
+
+_SHOWN = _Shown()
+
+
+class ComposerText(TextArea):
+    """Edits the message. Keys that mean more than an edit are announced; `Composer` decides."""
+
+    DEFAULT_CSS = """
+    ComposerText {
+        height: auto; max-height: 12; width: 1fr;
+        border: none; padding: 0; background: transparent; color: $foreground;
+        scrollbar-size-vertical: 1;
+        &:focus { border: none; }
+        & .text-area--cursor-line { background: transparent; }
+        & .text-area--placeholder { color: $foreground 60%; }
+        & .composer--chip { background: $accent 22%; color: $foreground; text-style: bold; }
+        &:ansi .text-area--placeholder { color: ansi_default; text-style: dim; }
+        &:ansi .composer--chip { background: ansi_default; color: $accent; text-style: bold; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"composer--chip"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "key('enter')", "Send", show=False, id="composer.enter"),
+        Binding("shift+enter,ctrl+j,alt+enter", "key('other')", "New line", show=False, id="composer.newline"),
+        Binding("ctrl+enter", "key('send')", "Send", show=False, id="composer.send"),
+        Binding("ctrl+c", "key('interrupt')", "Copy, clear or stop", show=False, id="composer.interrupt"),
+        Binding("super+c", "copy", "Copy", show=False),
+        Binding("ctrl+d", "key('end')", "Delete right, or quit", show=False, id="composer.end"),
+        Binding("tab", "key('tab')", "Complete", show=False),
+        Binding("escape", "key('escape')", "Close the list of commands", show=False),
+    ]
+
+    def __init__(self, decide: Callable[[str], bool], *, cursor_blink: bool) -> None:
+        self.chips: dict[str, ContextBlock] = {}
+        """The pastes behind the labels, by label. A label that is no longer in the text keeps its entry for undo."""
+        self.sent: Sequence[str] = ()
+        """The messages sent before, newest first."""
+        self._recalled: int | None = None
+        """Which of them was recalled last."""
+        super().__init__(soft_wrap=True, tab_behavior="focus", show_line_numbers=False, highlight_cursor_line=False)
+        self._decide = decide
+        """Acts on a key: enter, other, send, interrupt, end, tab, escape, up, down. False: the key was not used."""
+        self.cursor_blink = cursor_blink
+        self.match_cursor_bracket = False
+
+    def action_key(self, key: str) -> None:
+        if not self._decide(key):
+            raise SkipAction()
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Run this widget's bindings here, in the order of the keys. Textual runs them after the event has gone up to
+        the app; when several keys come in one read, the next one would have been typed by then."""
+        active = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        if active is not None and active.node is self and active.enabled:
+            event.prevent_default()
+            if await self.app.run_action(active.binding.action, self):
+                event.stop()
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if select or not self._decide("up"):
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if select or not self._decide("down"):
+            super().action_cursor_down(select)
+
+    def action_cursor_page_up(self) -> None:
+        """A page up in a long message; a short one leaves the key to the transcript."""
+        if not self.show_vertical_scrollbar:
+            raise SkipAction()
+        super().action_cursor_page_up()
+
+    def action_cursor_page_down(self) -> None:
+        if not self.show_vertical_scrollbar:
+            raise SkipAction()
+        super().action_cursor_page_down()
+
+    # Text in and out.
+
+    def put(self, text: str, chips: Mapping[str, ContextBlock], *, at_top: bool = False) -> None:
+        """Replace everything in one undoable step. The cursor goes to the end, or to the end of the first line."""
+        self.chips.update(chips)
+        self.history.checkpoint()
+        self.replace(plain_paste(text), self.document.start, self.document.end, maintain_selection_offset=False)
+        self.history.checkpoint()
+        self.move_cursor((0, len(self.document[0])) if at_top else self.document.end)
+
+    def put_newline(self) -> None:
+        self._replace_via_keyboard("\n", *self.selection)
+
+    def recall(self, step: int) -> bool:
+        """Go `step` messages back in time, or forward when negative. Only from an empty text or an unedited recalled
+        message, and at its first or last line; False otherwise."""
+        at = self._recalled
+        if at is None or at >= len(self.sent) or self.text != plain_paste(self.sent[at]):
+            if self.text or step < 0:
+                return False
+            at = -1
+        edge = self.navigator.is_first_wrapped_line if step > 0 else self.navigator.is_last_wrapped_line
+        if not edge(self.cursor_location) or at + step >= len(self.sent):
+            return False
+        self._recalled = at + step if at + step >= 0 else None
+        self.put("" if self._recalled is None else self.sent[self._recalled], {}, at_top=step > 0)
+        return True
+
+    def paste(self, text: str) -> None:
+        """Insert pasted text at the cursor: as it is, or as a chip when it is long."""
+        text = plain_paste(text)
+        if is_long(text):
+            block = block_of(text, next_number((*self.chips, *self.sent)))
+            text = label_of(block)
+            self.chips[text] = block
+        if text and (result := self._replace_via_keyboard(text, *self.selection)):
+            self.move_cursor(result.end_location)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        self.paste(event.text)
+
+    def action_paste(self) -> None:
+        self.paste(self.app.clipboard)
+
+    def expand_chip(self) -> bool:
+        """Put the pasted text in the place of the chip at the cursor, or else of the last one. False: there is none."""
+        row, column = self.cursor_location
+        places = [(line, span) for line, text in enumerate(self.document.lines) for span in spans(text, self.chips)]
+        here = [p for p in places if p[0] == row and p[1][0] <= column <= p[1][1]]
+        if not places:
+            return False
+        line, (start, end) = (here or places)[-1]
+        body = self.chips[self.document[line][start:end]].text
+        self.history.checkpoint()
+        result = self.replace(body, (line, start), (line, end), maintain_selection_offset=False)
+        self.move_cursor(result.end_location)
+        return True
+
+    # Chips are whole or gone.
+
+    def _widened(self, start: Location, end: Location) -> tuple[Location, Location]:
+        """The range, grown to take all of every chip it takes a part of."""
+        (top_row, top), (bottom_row, bottom) = sorted((start, end))
+        for left, right in spans(self.document[top_row], self.chips):
+            if left < top < right:
+                top = left
+            if top_row == bottom_row and left < bottom < right and top < right:
+                bottom = right
+        if top_row != bottom_row:
+            for left, right in spans(self.document[bottom_row], self.chips):
+                if left < bottom < right:
+                    bottom = right
+        return (top_row, top), (bottom_row, bottom)
+
+    def _delete_via_keyboard(self, start: Location, end: Location) -> EditResult | None:
+        return super()._delete_via_keyboard(*self._widened(start, end))
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        """Keeps both ends out of the inside of chips; moving left or right steps over a chip."""
+        return Selection(self._outside(selection.start), self._outside(selection.end))
+
+    def _outside(self, location: Location) -> Location:
+        row, column = location
+        if row < self.document.line_count:
+            for left, right in spans(self.document[row], self.chips):
+                if left < column < right:
+                    forward = self.selection.end[1] <= left and self.selection.end[0] == row
+                    backward = self.selection.end[1] >= right and self.selection.end[0] == row
+                    nearer = right if column - left > right - column else left
+                    return row, right if forward else left if backward else nearer
+        return location
+
+    # The way to the screen.
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        """As in the text area, but not while the cursor is still where an undone edit left it: Textual restores the
+        cursor last, and the scrollbar that goes away in between would raise ValueError."""
+        if self.cursor_location[0] >= self.document.line_count:
+            return Offset(0, 0)
+        return super().scroll_cursor_visible(center, animate)
+
+    def get_line(self, line_index: int) -> Text:
+        line = self.document.get_line(line_index)
+        shown = line if line.isascii() and line.isprintable() else line.translate(_SHOWN)
+        text = Text(shown, end="", no_wrap=True)
+        for start, end in spans(line, self.chips):
+            text.stylize(self.get_component_rich_style("composer--chip"), start, end)
+        return text

@@ -1,0 +1,97 @@
+"""What the header says: the model and where it runs at the left, how full the context window is at the right.
+
+The rule: where the text goes is always in words; a cloud server is never quiet. Pure functions of (state, width).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+
+from kvchat.display import one_line
+from kvchat.ui.widgets.cells import bar, fit
+from kvchat.ui.widgets.pieces import Piece, Pieces, Tone, cut, joined, width_of
+
+HOSTS = {"loopback": "this machine", "lan": "LAN", "tailnet": "tailnet", "cloud": "cloud"}
+"""The classes of hosts in words."""
+_PHASES = {"none": "no server", "connecting": "connecting…", "starting": "starting engine…", "lost": "connection lost",
+           "failed": "no server"}
+_DOT = Piece(" · ", "quiet")
+NEARLY_FULL, FULL = 0.8, 0.95
+"""Shares of the window from which the meter warns, and warns louder."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderState:
+    """All the header shows."""
+
+    model: str = ""
+    """As the server names it; of a path the file's name is shown."""
+    kind: str = ""
+    """The kind of server: llama.cpp, openai."""
+    host_class: str = "loopback"
+    """loopback, lan, tailnet or cloud."""
+    phase: str = "ready"
+    """none, connecting, starting, ready, lost or failed."""
+    sentence: str = ""
+    """What the connection says about itself, when it is not ready."""
+    embedded: bool = False
+    """Whether the engine is kvchat's own."""
+    context_used: int | None = None
+    context_size: int | None = None
+    incognito: bool = False
+
+
+def model_name(model: str) -> str:
+    """A model's name to show: without folders and without .gguf."""
+    name = one_line(model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model)
+    return name[:-5] if name.lower().endswith(".gguf") else name
+
+
+def left(state: HeaderState, width: int) -> list[Piece]:
+    """`kvchat   MODEL · llama.cpp · this machine` in at most `width` cells: the kind of server gives way
+    first, then the model's name."""
+    mark = [Piece("kvchat", "accent")]
+    if state.incognito:
+        mark += [Piece(" "), Piece(" incognito ", "badge")]
+    if state.phase in _PHASES:
+        return cut([*mark, Piece("   "), *_connection(state)], width)
+    name, place = model_name(state.model), _place(state)
+    room = width - width_of(mark) - 6
+    if cell_len(name) > room - width_of(place):
+        place = place[-1:]  # where it runs stays
+    name = fit(name, max(8, room - width_of(place)))
+    return cut([*mark, Piece("   "), *joined([[Piece(name, "strong")] if name else [], place], _DOT)], width)
+
+
+def _connection(state: HeaderState) -> Pieces:
+    tone: Tone = "warning" if state.phase in ("lost", "failed", "none") else "plain"
+    pieces = [Piece(_PHASES[state.phase], tone)]
+    if state.sentence:
+        pieces.append(Piece("  " + one_line(state.sentence), "quiet"))
+    elif state.model:
+        pieces.append(Piece("  " + model_name(state.model), "quiet"))
+    return pieces
+
+
+def _place(state: HeaderState) -> list[Piece]:
+    kind = "built-in engine" if state.embedded else one_line(state.kind)
+    host = HOSTS.get(state.host_class, one_line(state.host_class))
+    where = Piece(f" {host} ", "badge") if state.host_class == "cloud" else Piece(host, "quiet")
+    return joined([[Piece(kind, "quiet")] if kind else [], [where]], _DOT)
+
+
+def meter(state: HeaderState, width: int) -> list[Piece]:
+    """`ctx ▕███▍   ▏ 3,812/8,192`: fixed width for a given window; unknown parts are –."""
+    used, size = state.context_used, state.context_size
+    if used is None and size is None:
+        return []
+    total = "–" if size is None else f"{size:,}"
+    count = f"{'–' if used is None else format(used, ','):>{max(len(total), 6)}}/{total}"
+    if not size:
+        return [Piece("ctx ", "quiet"), Piece(count)]
+    share = (used or 0) / size
+    tone: Tone = "error" if share >= FULL else "warning" if share >= NEARLY_FULL else "plain"
+    filled = Piece(bar(share, 16 if width >= 100 else 8), "quiet" if tone == "plain" else tone)
+    return [Piece("ctx ▕", "quiet"), filled, Piece("▏ ", "quiet"), Piece(count, tone)]

@@ -1,0 +1,287 @@
+"""The sidebar: the list of conversations, grouped by age, with what each would cost to open.
+
+The rule: one widget, whatever the number of rows. Only the lines on the screen are drawn, and new rows move
+neither the cursor nor the view.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.timer import Timer
+
+from kvchat.display import one_line
+from kvchat.ui.widgets.cells import fit
+from kvchat.ui.widgets.sidebar_rows import FRAMES, GLYPHS, Line, SidebarRow, described, lines_of, until_midnight
+
+
+class Sidebar(ScrollView, can_focus=True):
+    """The conversations, newest first. Messages: Opened, MenuRequested, RenameRequested, each with the `id`."""
+
+    DEFAULT_CSS = """
+    Sidebar {
+        width: 28; height: 1fr; background: transparent; color: $foreground;
+        overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
+        & .sidebar--group { color: $foreground 55%; }
+        & .sidebar--title { color: $foreground 85%; }
+        & .sidebar--unread { color: $foreground; text-style: bold; }
+        & .sidebar--number { color: $foreground 55%; }
+        & .sidebar--dot { color: $text-accent; text-style: bold; }
+        & .sidebar--warm { color: $text-success; }
+        & .sidebar--partial { color: $text-warning; }
+        & .sidebar--cold { color: $foreground 55%; }
+        & .sidebar--unknown { color: $foreground 40%; }
+        & .sidebar--streaming { color: $text-accent; }
+        & .sidebar--attention { color: $text-error; text-style: bold; }
+        & .sidebar--open { background: $foreground 10%; }
+        & .sidebar--hover { background: $foreground 5%; }
+        & .sidebar--cursor { background: $primary 35%; }
+        &:ansi .sidebar--group { color: ansi_default; text-style: dim; }
+        &:ansi .sidebar--title { color: ansi_default; }
+        &:ansi .sidebar--unread { color: ansi_default; text-style: bold; }
+        &:ansi .sidebar--number { color: ansi_default; text-style: dim; }
+        &:ansi .sidebar--cold { color: ansi_default; text-style: dim; }
+        &:ansi .sidebar--unknown { color: ansi_default; text-style: dim; }
+        &:ansi .sidebar--open { background: ansi_default; text-style: bold; }
+        &:ansi .sidebar--hover { background: ansi_default; text-style: underline; }
+        &:ansi .sidebar--cursor { color: $block-cursor-foreground; background: $block-cursor-background; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "sidebar--group", "sidebar--title", "sidebar--unread", "sidebar--number", "sidebar--dot",
+        "sidebar--warm", "sidebar--partial", "sidebar--cold", "sidebar--unknown", "sidebar--streaming",
+        "sidebar--attention", "sidebar--open", "sidebar--hover", "sidebar--cursor",
+    }
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "step(-1)", "Up", show=False),
+        Binding("down", "step(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "edge(-1)", "First", show=False),
+        Binding("end", "edge(1)", "Last", show=False),
+        Binding("enter", "open", "Open", show=False, id="sidebar.open"),
+        Binding("m", "menu", "Menu", show=False, id="sidebar.menu"),
+        Binding("r", "rename", "Rename", show=False, id="sidebar.rename"),
+    ]
+    FRAME_SECONDS = 0.25
+
+    class _AboutRow(Message):
+        def __init__(self, id: str) -> None:
+            super().__init__()
+            self.id = id
+
+    class Opened(_AboutRow):
+        """A conversation was chosen with Enter or a click."""
+
+    class MenuRequested(_AboutRow):
+        """Its menu was asked for, with m or the right mouse button."""
+
+    class RenameRequested(_AboutRow):
+        """A new title was asked for, with r."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time, id: str | None = None,
+                 classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.rows: Sequence[SidebarRow] = ()
+        self._clock = clock
+        self._lines: list[Line] = []
+        self._line_of: dict[str, int] = {}
+        self._cursor: int = 0
+        """Index of a row."""
+        self._open: str | None = None
+        self._hover: int | None = None
+        self._frame = 0
+        self._spinner: Timer | None = None
+        self._midnight: Timer | None = None
+
+    # What the app sets and reads.
+
+    @property
+    def cursor_id(self) -> str | None:
+        """The conversation under the cursor."""
+        return self.rows[self._cursor].id if self.rows else None
+
+    @property
+    def open_id(self) -> str | None:
+        return self._open
+
+    def set_rows(self, rows: Sequence[SidebarRow]) -> None:
+        """Show these, newest first. The cursor stays on its conversation, and so does the first line of a view
+        that was scrolled down."""
+        cursor_id, top = self.cursor_id, round(self.scroll_y)
+        below = self._lines[top:] if top else []
+        anchor = next((self.rows[line].id for line in below if isinstance(line, int)), None)
+        shift = top - self._line_of[anchor] if anchor else 0
+        self.rows = rows
+        self._regroup()
+        index = next((i for i, row in enumerate(rows) if row.id == cursor_id), None)
+        self._cursor = min(self._cursor, max(0, len(rows) - 1)) if index is None else index
+        if anchor in self._line_of:
+            self.scroll_to(y=self._line_of[anchor] + shift, animate=False, immediate=True)
+        self._spin()
+
+    def set_open(self, id: str | None) -> None:
+        """Highlight the open conversation and put the cursor there; it is scrolled into view."""
+        self._open = id
+        if id in self._line_of:
+            line = self._lines[self._line_of[id]]
+            assert isinstance(line, int)
+            self._go(line)
+        self.refresh()
+
+    def on_show(self) -> None:
+        """A list that was hidden, or had no size yet, comes up with its cursor in view."""
+        self._go(self._cursor)
+
+    def regroup(self) -> None:
+        """Sort the rows into groups anew, as at midnight."""
+        self._regroup()
+
+    def _regroup(self) -> None:
+        now = self._clock()
+        self._lines = lines_of(self.rows, now)
+        self._line_of = {self.rows[line].id: at for at, line in enumerate(self._lines) if isinstance(line, int)}
+        self.virtual_size = Size(0, max(1, len(self._lines)))
+        if self._midnight is not None:
+            self._midnight.stop()
+        if self.is_attached:
+            self._midnight = self.set_timer(until_midnight(now) + 1, self.regroup)
+        self.refresh()
+
+    # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        width = self.scrollable_content_region.width
+        at = y + self.scroll_offset.y
+        if not self.rows and at == 0:
+            return self._strip([(" No conversations yet", "sidebar--group")], width)
+        if at >= len(self._lines):
+            return self._strip([], width)
+        line = self._lines[at]
+        if isinstance(line, str):
+            return self._strip([(" " + fit(line, width - 2), "sidebar--group")], width)
+        return self._row(line, width)
+
+    def _row(self, index: int, width: int) -> Strip:
+        row = self.rows[index]
+        glyph = GLYPHS[row.mark] if row.mark != "streaming" else FRAMES[self._frame % len(FRAMES)]
+        number = fit(one_line(row.number, 8), 8)
+        tail = (" •" if row.unread else "")
+        room = width - 4 - len(tail) - (cell_len(number) + 1 if number else 0)
+        title = fit(one_line(row.title, 4 * max(width, 1)), room)
+        gap = " " * (room - cell_len(title) + (1 if number else 0))
+        over = self._overlay(index)
+        return self._strip([
+            (" ", over), (glyph, f"sidebar--{row.mark}"), (" ", over),
+            (title, "sidebar--unread" if row.unread else "sidebar--title"), (tail, "sidebar--dot"),
+            (gap, over), (number, "sidebar--number"),
+        ], width, over)
+
+    def _overlay(self, index: int) -> str:
+        """The component class of a row's background: cursor before open before hover."""
+        if index == self._cursor and self.has_focus:
+            return "sidebar--cursor"
+        if self.rows[index].id == self._open:
+            return "sidebar--open"
+        return "sidebar--hover" if index == self._hover else ""
+
+    def _strip(self, parts: Sequence[tuple[str, str]], width: int, over: str = "") -> Strip:
+        """A line of `width` cells; each part has a component class, and all of them the background of `over`."""
+        base = self.get_visual_style(*([over] if over else []))
+        content = Content.assemble(*(
+            (text, self.get_visual_style(*filter(None, dict.fromkeys((name, over))))) for text, name in parts if text))
+        return Strip(content.render_segments(base), content.cell_length).adjust_cell_length(width, base.rich_style)
+
+    def _spin(self) -> None:
+        """Run the spinner exactly while something streams."""
+        streams = any(row.mark == "streaming" for row in self.rows)
+        if streams and self._spinner is None and self.is_attached and self.app.animation_level != "none":
+            self._spinner = self.set_interval(self.FRAME_SECONDS, self._next_frame)
+        elif not streams and self._spinner is not None:
+            self._spinner.stop()
+            self._spinner = None
+            self._frame = 0
+
+    def _next_frame(self) -> None:
+        self._frame += 1
+        top = self.scroll_offset.y
+        for y, line in enumerate(self._lines[top : top + self.size.height]):
+            if isinstance(line, int) and self.rows[line].mark == "streaming":
+                self.refresh_line(top + y)
+
+    # Keys and mouse.
+
+    def _go(self, index: int) -> None:
+        """Put the cursor on a row and scroll as little as shows it; the first row shows its group too."""
+        if self.rows:
+            self._cursor = max(0, min(index, len(self.rows) - 1))
+            at = self._line_of[self.rows[self._cursor].id]
+            top = at - 1 if at and isinstance(self._lines[at - 1], str) else at
+            self.scroll_to_region(Region(0, top, 1, at - top + 1), animate=False, force=True, immediate=True)
+            self.refresh()
+
+    def action_step(self, step: int) -> None:
+        self._go(self._cursor + step)
+
+    def action_page(self, step: int) -> None:
+        self._go(self._cursor + step * max(1, self.size.height - 1))
+
+    def action_edge(self, side: int) -> None:
+        self._go(0 if side < 0 else len(self.rows) - 1)
+
+    def action_open(self) -> None:
+        if (id := self.cursor_id) is not None:
+            self.post_message(self.Opened(id))
+
+    def action_menu(self) -> None:
+        if (id := self.cursor_id) is not None:
+            self.post_message(self.MenuRequested(id))
+
+    def action_rename(self) -> None:
+        if (id := self.cursor_id) is not None:
+            self.post_message(self.RenameRequested(id))
+
+    def _row_at(self, event: events.MouseEvent) -> int | None:
+        at = event.y + self.scroll_offset.y
+        line = self._lines[at] if 0 <= at < len(self._lines) else None
+        return line if isinstance(line, int) else None
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        if (index := self._row_at(event)) is not None:
+            self._go(index)
+            self.action_menu() if event.button == 3 else self.action_open()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._point(self._row_at(event))
+
+    def on_leave(self) -> None:
+        self._point(None)
+
+    def _point(self, index: int | None) -> None:
+        if index != self._hover:
+            self._hover = index
+            row = self.rows[index] if index is not None and index < len(self.rows) else None
+            self.tooltip = None if row is None else Content(f"{one_line(row.title, 200)}\n{described(row)}")
+            self.refresh()
+
+    def on_mount(self) -> None:
+        self._regroup()
+        self._spin()
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()

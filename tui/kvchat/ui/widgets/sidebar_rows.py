@@ -1,0 +1,93 @@
+"""What the sidebar shows, before it is drawn: rows, marks and their words, and the groups by age.
+
+The rule: pure functions of the rows and the time; a row's group depends on local midnights, not on hours passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Literal
+
+Mark = Literal["warm", "partial", "cold", "unknown", "streaming", "attention"]
+
+GLYPHS: dict[Mark, str] = {
+    "warm": "●", "partial": "◐", "cold": "○", "unknown": "·", "streaming": "⠋", "attention": "!",
+}
+WORDS: dict[Mark, str] = {
+    "warm": "warm: the server still holds it, an answer starts at once",
+    "partial": "parked or partly warm: some of it is read again",
+    "cold": "cold: the server reads it again",
+    "unknown": "unknown: not read on this server yet",
+    "streaming": "answering now",
+    "attention": "needs you",
+}
+"""What each mark means, for tooltips and the help."""
+
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧"
+
+
+@dataclass(frozen=True, slots=True)
+class SidebarRow:
+    """One conversation in the list."""
+
+    id: str
+    title: str
+    updated: float
+    """Seconds since the epoch."""
+    mark: Mark = "unknown"
+    number: str = ""
+    """What opening it would read, short: 412, 8.1k."""
+    unread: bool = False
+
+
+def described(row: SidebarRow) -> str:
+    """The row's tooltip: the mark in words, the number, and whether it is unread."""
+    words = WORDS[row.mark]
+    if row.number:
+        words += f"; opening it reads about {row.number} tokens"
+    return words + ("; there is an unread answer" if row.unread else "")
+
+
+Line = str | int
+"""A line of the list: the name of a group, or the index of a row."""
+
+
+def grouping(now: float) -> Callable[[float], str]:
+    """A function from a time to the name of its group, as seen at `now` (both seconds since the epoch, local days)."""
+    today = datetime.fromtimestamp(now).date()
+
+    def starts(day: date) -> float:
+        return datetime(day.year, day.month, day.day).timestamp()
+
+    bounds = [(starts(today), "Today"), (starts(today - timedelta(days=1)), "Yesterday"),
+              (starts(today - timedelta(days=7)), "Last week")]
+    month = today.replace(day=1)
+    for _ in range(12):
+        bounds.append((starts(month), f"{month:%B}"))
+        month = (month - timedelta(days=1)).replace(day=1)
+
+    def group(updated: float) -> str:
+        return next((name for start, name in bounds if updated >= start), "Older")
+
+    return group
+
+
+def until_midnight(now: float) -> float:
+    """Seconds from `now` to the next local midnight, when the groups change."""
+    tomorrow = datetime.fromtimestamp(now).date() + timedelta(days=1)
+    return datetime(tomorrow.year, tomorrow.month, tomorrow.day).timestamp() - now
+
+
+def lines_of(rows: Sequence[SidebarRow], now: float) -> list[Line]:
+    """The lines of the list: the rows in their order, with a group's name where the group changes."""
+    group_of = grouping(now)
+    lines: list[Line] = []
+    current = ""
+    for index, row in enumerate(rows):
+        if (group := group_of(row.updated)) != current:
+            current = group
+            lines.append(group)
+        lines.append(index)
+    return lines

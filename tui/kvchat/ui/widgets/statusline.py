@@ -1,0 +1,167 @@
+"""The bars of the main screen: header, status line and the line of keys.
+
+The rule: these widgets only hold what the app feeds them and draw it; the sentences are in `header_text` and
+`status_text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from rich.cells import cell_len
+from textual import events
+from textual.content import Content
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.chat.live import LiveAnswer
+from kvchat.display import one_line
+from kvchat.prompt.message import State
+from kvchat.ui.widgets import header_text, status_text
+from kvchat.ui.widgets.header_text import HeaderState
+from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, width_of
+from kvchat.ui.widgets.status_text import Live
+
+CHARACTERS_PER_TOKEN = 4
+"""For the estimate of a running answer's tokens, when the server does not count them."""
+_WAITING = {"queued": "waiting for a free slot", "loading": "the model is loading", "prefill": "reading",
+            "silent": "the answer paused", "closing": "closing the previous request"}
+
+
+class StatusLine(PieceLine):
+    """What the last turn cost, or how the running one does; at the right a remark of the app."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._turns: Sequence[TurnFigures] = ()
+        self._state = State.DONE
+        self._cause = ""
+        self._seen = False
+        self._live: Live | None = None
+        self._aside = ""
+
+    def set_turns(self, turns: Sequence[TurnFigures], *, state: State = State.DONE, cause: str = "") -> None:
+        """The figures of the branch's answers, oldest first, how the last one ended, and the cause of its avoidable
+        tokens. A warning stays until `acknowledge` or the next turn."""
+        if tuple(turns) != tuple(self._turns):
+            self._seen = False
+        self._turns, self._state, self._cause = tuple(turns), state, cause
+        self.refresh()
+
+    def set_live(self, live: Live | None) -> None:
+        """The running answer; None when there is none, and the turns' figures come back."""
+        self._live = live
+        self.refresh()
+
+    def set_aside(self, text: str) -> None:
+        """A short remark at the right end, dropped when there is no room."""
+        self._aside = text
+        self.refresh()
+
+    def acknowledge(self) -> None:
+        """The person saw why tokens were read again: show the figures instead of the sentence."""
+        self._seen = True
+        self.refresh()
+
+    def pieces(self, width: int) -> tuple[Pieces, Pieces]:
+        screen = width + status_text.PADDING
+        left = (status_text.running(self._live, screen) if self._live is not None else
+                status_text.settled(self._turns, screen, state=self._state, cause=self._cause, seen=self._seen))
+        aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
+        fits = width_of(left) + 3 + width_of(aside) <= width
+        return left, aside if fits else []
+
+
+def live_of(answer: LiveAnswer, now: float) -> Live:
+    """What the status line shows of a running answer at `now` (monotonic seconds). Tokens the server does not count
+    are estimated from the text."""
+    tokens = answer.reported.predicted_tokens
+    estimated = tokens is None
+    if tokens is None:
+        tokens = (len(answer.text) + len(answer.reasoning)) // CHARACTERS_PER_TOKEN
+    waiting = answer.waiting
+    return Live(
+        elapsed=max(0.0, now - answer.sent_at), progress=answer.progress,
+        first_token=None if answer.ttft_ms is None else answer.ttft_ms / 1000,
+        tokens=tokens, estimated=estimated, stopping=answer.stopping,
+        waiting="" if waiting is None else _WAITING.get(waiting.phase, waiting.phase),
+    )
+
+
+class Header(PieceLine):
+    """The model, where it runs, and the context meter."""
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.state = HeaderState(phase="none")
+
+    def set_state(self, state: HeaderState) -> None:
+        self.state = state
+        self.tooltip = Content(one_line(state.sentence)) if state.sentence else None
+        self.refresh()
+
+    def set_context(self, used: int | None, size: int | None) -> None:
+        """The tokens in the window and how many fit; None is unknown."""
+        self.set_state(replace(self.state, context_used=used, context_size=size))
+
+    def pieces(self, width: int) -> tuple[Pieces, Pieces]:
+        right = header_text.meter(self.state, width + 2)
+        return header_text.left(self.state, width - width_of(right) - (2 if right else 0)), right
+
+
+_SHORT_KEYS = {"pageup": "PgUp", "pagedown": "PgDn", "escape": "Esc", "enter": "Enter", "up": "↑", "down": "↓",
+               "left": "←", "right": "→", "space": "Space", "tab": "Tab", "delete": "Del", "question_mark": "?"}
+
+
+def key_name(key: str) -> str:
+    """A key as the line of keys shows it: ctrl+n is ^N, f4 is F4, alt+down is Alt+↓."""
+    *modifiers, last = key.split("+")
+    last = _SHORT_KEYS.get(last, last.upper() if len(last) == 1 or last[1:].isdigit() else last.capitalize())
+    return "".join("^" if m == "ctrl" else m.capitalize() + "+" for m in modifiers) + last
+
+
+def fitting(keys: Sequence[tuple[str, str]], width: int) -> list[tuple[str, str]]:
+    """The keys that fit in `width` cells: the last one, which leads to all others, always; then from the first on."""
+    if not keys:
+        return []
+    *others, last = keys
+    room = width - _key_width(last)
+    shown = []
+    for key in others:
+        room -= _key_width(key)
+        if room < 0:
+            break
+        shown.append(key)
+    return [*shown, last]
+
+
+def _key_width(key: tuple[str, str]) -> int:
+    return cell_len(f"{key_name(key[0])} {one_line(key[1])}  ")
+
+
+class KeyBar(PieceLine):
+    """The most useful keys, in order of use; the last one (help) is always there. A click presses the key."""
+
+    def __init__(self, keys: Sequence[tuple[str, str]] = (), *, id: str | None = None,
+                 classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._keys = keys
+
+    def set_keys(self, keys: Sequence[tuple[str, str]]) -> None:
+        """The keys as (key, label): ("ctrl+n", "new")."""
+        self._keys = keys
+        self.refresh()
+
+    def pieces(self, width: int) -> tuple[Pieces, Pieces]:
+        left: list[Piece] = []
+        for key, label in fitting(self._keys, width + 2):
+            left += [Piece("  "), Piece(key_name(key), "accent"), Piece(f" {one_line(label)}", "quiet")]
+        return left[1:], ()
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.x - 1
+        for key in fitting(self._keys, self.content_size.width + 2):
+            if 0 <= at < _key_width(key) - 2:
+                self.app.simulate_key(key[0])
+                return
+            at -= _key_width(key)
