@@ -88,10 +88,10 @@ async def test_end_jumps_to_the_end_and_follows(make_app: Any, items: Any) -> No
         assert changes[-1] == (True, 0) and any(not following and below > 0 for following, below in changes)
 
 
-@pytest.mark.parametrize("steps", [1, 3, 17])
-async def test_no_row_is_skipped_or_repeated_on_the_way_up(make_app: Any, items: Any, steps: int) -> None:
+@pytest.mark.parametrize(("steps", "count"), [(1, 6), (5, 16), (17, 40)])
+async def test_no_row_is_skipped_or_repeated_on_the_way_up(make_app: Any, items: Any, steps: int, count: int) -> None:
     """Messages above are drawn for the first time on the way, and are not as high as estimated."""
-    app = make_app(items.turns(40))
+    app = make_app(items.turns(count))
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         view = app.transcript
@@ -144,3 +144,25 @@ async def test_ten_thousand_messages_draw_only_what_is_near_the_view(make_app: A
         await pilot.press("home")
         await pilot.pause()
         assert "question 0" in "\n".join(app.lines())
+
+
+async def test_a_followed_end_is_followed_through_every_size(make_app: Any, items: Any) -> None:
+    app = make_app(items.turns(20))
+    async with app.run_test(size=(80, 24)) as pilot:
+        for size in ((80, 40), (50, 40), (120, 16), (30, 60)):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert app.transcript.following and app.transcript.rows_below == 0
+            assert "point" in app.lines()[-2] or "word" in app.lines()[-2]
+
+
+async def test_a_message_whose_height_was_estimated_stays_findable_by_home_and_end(make_app: Any, items: Any) -> None:
+    table = "| a | b |\n|---|---|\n" + "| c | d |\n" * 80
+    app = make_app([items.question(1, "x" * 5000), *items.turns(3), items.answer(9, table)])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("home")
+        await pilot.pause()
+        assert "You" in app.lines()[0] and app.transcript.scroll_y == 0
+        await pilot.press("end")
+        await pilot.pause()
+        assert "c" in app.lines()[-2] and app.lines()[-1].strip("▎ ") == ""

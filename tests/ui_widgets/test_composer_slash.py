@@ -9,14 +9,14 @@ import pytest
 
 from kvchat.ui.widgets import slash
 from kvchat.ui.widgets.composer import Composer
-from kvchat.ui.widgets.slash import CommandList
+from kvchat.ui.widgets.slash import SlashList
 
 Writing = Callable[..., Any]
 COMMANDS = [("model", "choose the model"), ("memory", "what is remembered"), ("help", "[/keys] and commands")]
 
 
 def names(composer: Composer) -> list[str]:
-    found = composer.query_one(CommandList)
+    found = composer.query_one(SlashList)
     return [c.name for c in found.commands] if found.is_open else []
 
 
@@ -42,8 +42,8 @@ async def test_the_list_is_above_the_composer_and_moves_nothing(writing: Writing
         await pilot.press("slash")
         await pilot.pause()
         assert composer.region == before
-        assert composer.query_one(CommandList).region.bottom == before.y
-        assert composer.query_one(CommandList).size.height == 3
+        assert composer.query_one(SlashList).region.bottom == before.y
+        assert composer.query_one(SlashList).size.height == 3
 
 
 async def test_enter_runs_the_command_under_the_cursor(writing: Writing) -> None:
@@ -98,7 +98,7 @@ async def test_a_click_runs_a_command_and_the_composer_keeps_the_focus(writing: 
         composer.set_commands(COMMANDS)
         await pilot.press("slash")
         await pilot.pause()
-        await pilot.click(CommandList, offset=(3, 2))
+        await pilot.click(SlashList, offset=(3, 2))
         assert [m.name for m in host.heard(Composer.SlashCommand)] == ["help"]
         assert composer.query_one("ComposerText").has_focus
 

@@ -142,7 +142,7 @@ class HttpBackend:
         watchdog.phase = "prefill"
         try:
             async with asyncio.timeout(None) as limit:
-                async for chunk in exchange.chunks():
+                while (chunk := await exchange.chunk()) is not None:
                     moves = answer.moves
                     for item in decoder.feed(chunk):
                         if isinstance(item, StreamDone):

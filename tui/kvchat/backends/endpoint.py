@@ -38,7 +38,8 @@ class Endpoint:
         if self.api_key and self.url.scheme == "http" and not self.allow_plain_http_key \
                 and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET):
             raise BackendError(Trouble.REFUSED, f"The API key would go to {self.url} unencrypted, readable on the way. "
-                                                "Use https, or allow it with --allow-plain-http-key.")
+                                                "Use https, or allow it by the setting "
+                                                "server.allow_plain_http_key.")
         return replace(self, place=place)
 
 

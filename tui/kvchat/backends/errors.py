@@ -60,7 +60,7 @@ def not_connected(url: str, reason: str, *, refused: bool = False) -> NotConnect
 def bad_certificate(url: str, reason: str) -> BackendError:
     return BackendError(Trouble.UNREACHABLE,
                         f"The certificate of {url} cannot be trusted ({quoted(reason)}). If the server has its own "
-                        "certificate authority, name that with --ca-file.")
+                        "certificate authority, name its file in the setting server.ca_file.")
 
 
 def cut(url: str, *, before_answer: bool) -> BackendError:

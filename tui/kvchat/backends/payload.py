@@ -79,12 +79,13 @@ def text_at(value: Mapping[str, object], key: str) -> str | None:
 def figure_at(value: Mapping[str, object], key: str) -> float | None:
     """The number >= 0 under `key`, or None. A figure is never worth an answer: anything else is "not reported"."""
     found = value.get(key)
-    if isinstance(found, bool) or not isinstance(found, int | float) or found < 0:
+    if isinstance(found, bool) or not isinstance(found, int | float):
         return None
     try:
-        return float(found)
+        number = float(found)
     except OverflowError:
         return None
+    return number if math.isfinite(number) and number >= 0 else None
 
 
 def count_at(value: Mapping[str, object], key: str) -> int | None:

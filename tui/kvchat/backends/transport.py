@@ -12,7 +12,7 @@ import importlib
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -83,23 +83,21 @@ class Exchange:
         assert isinstance(item, Head)
         return item
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """The body's bytes as they come. Raises BackendError when the connection breaks."""
-        while (item := await self._queue.get()) is not None:
-            if isinstance(item, BackendError):
-                raise item
-            assert isinstance(item, bytes)
-            yield item
+    async def chunk(self) -> bytes | None:
+        """The next bytes of the body; None at its end. Raises BackendError when the connection breaks."""
+        item = await self._queue.get()
+        if isinstance(item, BackendError):
+            raise item
+        assert not isinstance(item, Head)
+        return item
 
     async def start_of_body(self, limit: int = ERROR_BODY_LIMIT) -> bytes:
         """The first `limit` bytes of the body; what came, if it breaks off."""
         body = bytearray()
         try:
             async with asyncio.timeout(ERROR_BODY_S):
-                async for chunk in self.chunks():
+                while len(body) < limit and (chunk := await self.chunk()) is not None:
                     body += chunk
-                    if len(body) >= limit:
-                        break
         except (BackendError, TimeoutError):
             pass
         return bytes(body[:limit])
@@ -232,7 +230,8 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
         raise BackendError(Trouble.UNREACHABLE, f'The certificate file "{errors.quoted(ca_file)}" cannot be read '
-                                                f"({errors.quoted(str(error))}). Correct --ca-file.") from None
+                                                f"({errors.quoted(str(error))}). Correct the setting "
+                                                "server.ca_file.") from None
 
 
 @lru_cache(maxsize=1)

@@ -75,8 +75,9 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
     count = len(rows)
     blocks = [blocks_of(text) if text else () for text in column["blocks"]]
     column["message"] = tuple(filled(Message, {
-        "role": [_ROLES.get(role, Role.USER) for role in column.pop("role")], "text": column.pop("text"), "blocks": blocks,
-        "reasoning": column.pop("reasoning"), "reasoning_field": column.pop("reasoning_field")}, count))
+        "role": [_ROLES.get(role, Role.USER) for role in column.pop("role")], "text": column.pop("text"),
+        "blocks": blocks, "reasoning": column.pop("reasoning"),
+        "reasoning_field": column.pop("reasoning_field")}, count))
     del column["blocks"]
     column["state"] = tuple(_STATES.get(state, State.INTERRUPTED) for state in column["state"])
     column["figures"] = tuple(figures_of(column["figures"]))

@@ -15,6 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.getters import query_one
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE
@@ -79,6 +80,13 @@ class ChatScreen(ConversationActs, ServerActs):
                 yield Composer(enter_sends=settings.enter_sends)
         yield StatusLine()
         yield KeyBar()
+
+    @property
+    def focus_chain(self) -> list[Widget]:
+        """Tab goes from the composer to the conversation, then to the list."""
+        ranks = (self.composer, self.transcript, self.sidebar)
+        chain = super().focus_chain
+        return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
 
     def on_mount(self) -> None:
         self.service.subscribe(self._on_service)

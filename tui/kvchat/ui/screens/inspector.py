@@ -140,9 +140,15 @@ class InspectorScreen(ListModal[None]):
 
     def on_mount(self) -> None:
         self.rows.show(len(self._turns))
+        self.call_after_refresh(self._begin)
 
     def on_resize(self) -> None:
         self.call_after_refresh(self._fill)
+
+    def _begin(self) -> None:
+        """Fill in the words and, when the layout has settled, show the newest turn."""
+        self._fill()
+        self.call_after_refresh(self.rows.scroll_end, animate=False)
 
     def _fill(self) -> None:
         width = self.rows.room
@@ -179,7 +185,7 @@ class InspectorScreen(ListModal[None]):
             start += content((shown(turn.question, words), MUTED)).truncate(words + 2, pad=True)
         numbers = content(_figures(figures, cells))
         if figures is None or figures.evaluated_tokens is None:
-            why = "not reported" if figures else "never reached a server"
+            why = "not reported" if figures else "no figures"
             return joined(start + content((why, MUTED)), numbers, width)
         reused, new, avoidable = cells_of(figures, self._scale, room - (words + 2 if words else 0))
         bar = content(("█" * reused, REUSED), ("▒" * new, EVALUATED), ("░" * avoidable, AVOIDABLE))

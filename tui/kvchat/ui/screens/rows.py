@@ -98,8 +98,8 @@ class RowList(ScrollView, can_focus=False):
             self._put(self.cursor if found is None else found)
 
     def page(self, direction: int) -> None:
-        """Move by one screenful, up (-1) or down (1)."""
-        self.move(direction * max(1, self.scrollable_content_region.height - 1))
+        """Move by one screenful but a few rows, up (-1) or down (1)."""
+        self.move(direction * max(1, self.scrollable_content_region.height - 3))
 
     def _put(self, index: int) -> None:
         if index != self.cursor:

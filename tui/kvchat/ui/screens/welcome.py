@@ -94,9 +94,10 @@ class WelcomePanel(Widget, can_focus=True):
         lines: list[tuple[Content, Way | None]] = [(line, None) for line in (*head.wrap(width), content())]
         for way, words, about in zip(WAYS, WORDS, self._about(), strict=True):
             here = self.has_focus and WAYS[self.cursor] == way
-            mark = content(("▌ ", ACCENT)) if here else content("  ")
-            lines.append((mark + content((str(way), ACCENT), (f"  {words}", STRONG if here else "")), way))
-            lines += [(content(" " * INDENT) + line, way) for line in content((about, MUTED)).wrap(width - INDENT)]
+            number = content(("▌ " if here else "  ", ACCENT), (str(way), ACCENT), "  ")
+            told = [*content((words, STRONG if here else "")).wrap(width - INDENT),
+                    *content((about, MUTED)).wrap(width - INDENT)]
+            lines += [((content(" " * INDENT) if index else number) + line, way) for index, line in enumerate(told)]
         if self.commands_shown:
             lines += [(line, None) for line in (content(), *self._commands())]
         return lines

@@ -94,7 +94,7 @@ class Composer(Vertical):
         self.commands: Sequence[slash.Command] = ()
         self._key = ""
         self._area = ComposerText(self._on_decision, cursor_blink=cursor_blink)
-        self._list = slash.CommandList()
+        self._list = slash.SlashList()
         self._hint = Static(classes="composer-hint", markup=False)
         self._timer: Timer | None = None
         self._announced = ""
@@ -307,7 +307,7 @@ class Composer(Vertical):
             self._timer.stop()
         self._timer = self.set_timer(DRAFT_DELAY, self.flush)
 
-    def on_command_list_chosen(self, event: slash.CommandList.Chosen) -> None:
+    def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
         event.stop()
         self._run(event.command.name, "")
 

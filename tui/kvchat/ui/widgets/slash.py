@@ -55,11 +55,11 @@ def matching(commands: Sequence[Command], typed: str) -> list[Command]:
     return sorted(begin, key=lambda c: c.name.casefold() != typed) + inside
 
 
-class CommandList(Widget):
+class SlashList(Widget):
     """The matching commands, one a line, drawn over the transcript just above the composer. Takes no focus."""
 
     DEFAULT_CSS = """
-    CommandList {
+    SlashList {
         overlay: screen; constrain: none inside; display: none;
         height: auto; width: 1fr;
         background: $panel; color: $foreground;

@@ -55,11 +55,10 @@ def seconds(value: float) -> str:
 
 
 def reuse_percent(turn: TurnFigures) -> int | None:
-    """The turn's reuse in percent; 100 only when nothing worth a word was read again."""
+    """The turn's reuse in percent; 100 when nothing worth a word was read again, and only then."""
     if turn.reuse is None:
         return None
-    percent = round(turn.reuse * 100)
-    return min(percent, 99) if _wasted(turn) else percent
+    return min(round(turn.reuse * 100), 99) if _wasted(turn) else 100
 
 
 def _wasted(turn: TurnFigures) -> int:

@@ -33,6 +33,8 @@ class Transcript(TranscriptKeys, can_focus=True):
         self._flush_timer: Timer | None = None
         self._painting = False
         self._live: Callable[[int], Sequence[Span]] | None = None
+        self._live_node: str | None = None
+        """The message that has the live row."""
         self._matches: list[Match] = []
         self._match = -1
 
@@ -150,12 +152,14 @@ class Transcript(TranscriptKeys, can_focus=True):
     def _place_live(self) -> None:
         """Give the live row to the last message only."""
         entries = self._column.entries
-        for index in {0, len(entries) - 2, len(entries) - 1} & set(range(len(entries))):
-            entry = entries[index]
-            live = self._live if index == len(entries) - 1 else None
-            if entry.live is not None or live is not None:
+        last = entries[-1].item.node_id if entries and self._live else None
+        for node_id, live in ((self._live_node, None), (last, self._live)):
+            index = self._column.find(node_id)
+            if index is not None and (live is not None or node_id != last):
+                entry = entries[index]
                 height = entry.height
                 self._changed(index, entry.set_live(live), height)
+        self._live_node = last
 
     def end_stream(self, item: TranscriptItem) -> None:
         """A streaming message is settled: draw its final form."""

@@ -216,8 +216,9 @@ class TranscriptKeys(TranscriptView):
         folds = Folds(context=unfolded if part == "context" else entry.folds.context,
                       reasoning=unfolded if part == "reasoning" else entry.folds.reasoning)
         height = entry.height
-        self.following = self.following and not unfolded
+        followed, self.following = self.following, self.following and not unfolded
         self._changed(index, entry.set_folds(folds), height)
+        self.following = self.following or (followed and not self.rows_below)
         self.post_message(self.FoldToggled(entry.item.node_id, part, unfolded))
 
     def on_key(self, event: events.Key) -> None:

@@ -135,7 +135,8 @@ class TranscriptView(ScrollView, TranscriptMessages):
         super().watch_scroll_y(old_value, new_value)
         if self._placing or round(old_value) == round(new_value):
             return
-        if new_value < old_value:
+        # A view that grew taller is moved up too, but to the very end.
+        if new_value < old_value and new_value < self.max_scroll_y:
             self.following = False
         elif self.max_scroll_y - new_value <= NEAR:
             self.following = True

@@ -1,0 +1,156 @@
+"""`kvchat ask`: the same pipeline as the app, on the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+
+import pytest
+
+from toyserver import ToyServer, drop, error, loading, raw, reply, tokens
+
+KEYS = {"conversation", "message_ids", "text", "finish_reason", "prompt_tokens", "cached_tokens", "evaluated_tokens",
+        "new_tokens", "avoidable_tokens", "ttft_ms", "prompt_ms", "predicted_tokens", "predicted_ms", "context_size"}
+
+
+async def test_the_answer_is_printed_and_one_object_tells_the_figures(run):
+    async with ToyServer() as server:
+        server.on_chat(tokens("Twenty", "-six.", prompt=40, cached=0), tokens("Yes", prompt=60, cached=41))
+        done = await run("--base-url", server.url, "ask", "How many?")
+        assert (done.status, done.out) == (0, "Twenty-six.\n")
+        done = await run("ask", "Sure?", "-c", "--json", "--base-url", server.url)
+    answer = json.loads(done.out)
+    assert done.status == 0
+    assert set(answer) >= KEYS
+    assert (answer["text"], answer["finish_reason"]) == ("Yes", "stop")
+    assert (answer["prompt_tokens"], answer["cached_tokens"], answer["evaluated_tokens"]) == (60, 41, 19)
+    assert (answer["new_tokens"], answer["avoidable_tokens"], answer["context_size"]) == (18, 1, 4096)
+
+
+async def test_the_next_request_extends_the_last_in_another_process(run):
+    async with ToyServer() as server:
+        for text in ("one", "two", "three"):
+            assert (await run("--base-url", server.url, "ask", text, "-c")).status == 0
+        bodies = [visit.json for visit in server.chats]
+    assert [len(body["messages"]) for body in bodies] == [2, 4, 6]
+    assert all(later["messages"][: len(earlier["messages"])] == earlier["messages"]
+               for earlier, later in zip(bodies, bodies[1:], strict=False))
+    assert len({body["session_id"] for body in bodies}) == 1
+
+
+async def test_a_question_comes_from_a_pipe_and_parameters_go_along(run, tmp_path):
+    (tmp_path / "system.txt").write_text("Be brief.")
+    async with ToyServer() as server:
+        done = await run("--base-url", server.url, "ask", "-", "--max-tokens", "5", "--temperature", "0.5", "--system",
+                         f"@{tmp_path / 'system.txt'}", stdin="von ferne: äöü\n".encode())
+        body = server.chats[0].json
+    assert done.status == 0
+    assert body["messages"][0]["content"].startswith("Be brief.\n")
+    assert body["messages"][1]["content"].endswith("von ferne: äöü")
+    assert (body["max_tokens"], body["temperature"]) == (5, 0.5)
+
+
+async def test_nothing_of_an_answer_reaches_the_terminal_raw(run):
+    async with ToyServer() as server:
+        server.on_chat(tokens("a\x1b]52;c;UFdORUQ=\x07", "\x9b31m", "\u202eb"))
+        done = await run("--base-url", server.url, "ask", "hostile")
+        shown = [done.out]
+        id = json.loads((await run("list", "--json")).out)[0]["id"]
+        shown += [(await run(*command)).out for command in
+                  (("list",), ("show", id[:8]), ("search", "hostile"), ("export", id, "-f", "md"))]
+    assert "␛" in shown[0]
+    for text in shown:
+        assert text and not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
+
+
+@pytest.mark.parametrize(("answer", "sentence"), [
+    (error(401, "Invalid API Key", "authentication_error"), "API key"),
+    (error(400, "too long", "exceed_context_size_error", n_prompt_tokens=8123, n_ctx=4096), "8,123 tokens"),
+    (reply(200, b"<html>gateway</html>", content_type="text/html"), "not"),
+    (reply(502, b"<html>Bad Gateway</html>", content_type="text/html"), "502"),
+    (tokens("half", finish=None), "half"),
+    (drop(), "connection"),
+    (raw(b"garbage\r\n\r\n"), "127.0.0.1"),
+])
+async def test_what_goes_wrong_is_one_sentence(run, answer, sentence):
+    async with ToyServer() as server:
+        server.on_chat(answer)
+        done = await run("--base-url", server.url, "ask", "hello")
+        assert server.posts == 1
+    assert done.status == 1
+    assert done.err.startswith("kvchat: ")
+    assert done.err.count("\n") == 1
+    assert sentence in done.err + done.out
+    assert "Traceback" not in done.err
+
+
+async def test_a_server_that_loads_its_model_is_waited_for(run):
+    async with ToyServer() as server:
+        server.on_chat(loading(), tokens("ready"))
+        done = await run("--base-url", server.url, "ask", "hello")
+    assert (done.status, done.out) == (0, "ready\n")
+
+
+async def test_a_server_that_is_down_says_what_to_do(run):
+    done = await run("--base-url", "http://127.0.0.1:9", "ask", "hello")
+    assert done.status == 1
+    assert "No server answers at http://127.0.0.1:9" in done.err
+    assert "--base-url" in done.err
+    assert [c["turns"] for c in json.loads((await run("list", "--json")).out)] == [1]
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), [
+    (("--model", "/nowhere/model.gguf", "ask", "x"), 1, "/nowhere/model.gguf"),
+    (("--base-url", "nonsense", "ask", "x"), 2, "--base-url"),
+    (("ask", "x", "--conversation", "ffffffff"), 1, "ffffffff"),
+    (("show", "ffffffff"), 1, "ffffffff"),
+    (("export",), 2, "--all"),
+    (("ask", " "), 1, "empty"),
+    (("--system", "@/nowhere", "ask", "x"), 1, "/nowhere"),
+    (("--api-key-env", "NO_SUCH_KEY", "--base-url", "http://127.0.0.1:9", "ask", "x"), 1, "NO_SUCH_KEY"),
+    (("--incognito",), 2, "kvchat ask"),
+    (("frobnicate",), 2, "frobnicate"),
+])
+async def test_a_wrong_command_line_says_what_and_what_to_do(run, arguments, status, words):
+    done = await run(*arguments)
+    assert done.status == status
+    assert words in done.err
+    assert "Traceback" not in done.err
+
+
+async def test_a_model_file_that_is_none_says_so(run, tmp_path):
+    path = tmp_path / "notes.gguf"
+    path.write_text("dear diary, this is no model at all, but it is long enough to be looked at")
+    done = await run("--model", str(path), "ask", "x")
+    assert done.status == 1
+    assert "not a GGUF" in done.err
+
+
+async def test_incognito_writes_nothing(run, own_folders):
+    async with ToyServer() as server:
+        done = await run("--incognito", "--base-url", server.url, "ask", "secret")
+    assert done.status == 0
+    assert not list((own_folders / "data").rglob("*")) if (own_folders / "data").exists() else True
+
+
+async def test_interrupting_keeps_what_came(environment):
+    async with ToyServer() as server:
+        server.on_chat(tokens("kept ", "text", hang_after=2))
+        process = await _started(environment, "--base-url", server.url, "ask", "go on")
+        assert await process.stdout.readexactly(9) == b"kept text"
+        process.send_signal(signal.SIGINT)
+        assert await process.wait() == 130
+        await server.until_closed()
+        process = await _started(environment, "list", "--json")
+        id = json.loads(await process.stdout.read())[0]["id"]
+        process = await _started(environment, "show", id)
+        assert b"kept text" in await process.stdout.read()
+        await process.wait()
+
+
+async def _started(environment, *arguments):
+    command = (sys.executable, "-m", "kvchat.cli", *arguments)
+    return await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE,
+                                                stderr=asyncio.subprocess.DEVNULL, stdin=asyncio.subprocess.DEVNULL)
