@@ -167,4 +167,4 @@ async def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path, h
         if content:
             path.write_text(content)
         ended = await at(1, "https", ca_file=str(path)).chat(a_turn(), heard)
-        assert name in ended.note and "--ca-file" in ended.note
+        assert name in ended.note and "server.ca_file" in ended.note

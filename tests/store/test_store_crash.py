@@ -8,12 +8,13 @@ import signal
 import sqlite3
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from kvchat.prompt.message import Message, Role, State, chained, node
-from kvchat.store import Store, schema
+from kvchat.store import Store, StoreUnavailable, schema
 from kvchat.store.messages import ENDED_NOTE
 
 if sys.platform == "win32":
@@ -22,6 +23,7 @@ if sys.platform == "win32":
 from forked import fork
 
 KILLS = 100
+PIECES = 30
 
 
 def write_until_killed(folder: Path, talk_type: type, say) -> None:
@@ -32,11 +34,11 @@ def write_until_killed(folder: Path, talk_type: type, say) -> None:
         for _ in range(3):
             answer = talk.ask(f"question {turn}")
             say(f"asked {talk.id} {answer.parent} {answer.id}")
-            for piece in range(5):
-                store.append(answer.id, f"<{piece}>", "r")
+            for piece in range(PIECES):
+                store.append(answer.id, f"<{piece:02}>", "r")
                 say(f"delta {answer.id} {piece}")
             question = store.tree(talk.id)[answer.parent]
-            final = node(question, Message(Role.ASSISTANT, "final " * 50, reasoning="r" * 5), answer.created,
+            final = node(question, Message(Role.ASSISTANT, "final " * 50, reasoning="r" * PIECES), answer.created,
                          id=answer.id)
             store.settle(final, talk.moved(final))
             say(f"settled {answer.id}")
@@ -83,9 +85,9 @@ def test_a_killed_kvchat_loses_nothing_it_acknowledged(folder, new_talk):
                 continue
             assert answer not in settled and stored.state is State.INTERRUPTED and stored.note == ENDED_NOTE
             pieces = last.get(answer, -1) + 1
-            whole = "".join(f"<{i}>" for i in range(5))
-            assert stored.text in (whole[: 3 * pieces], whole[: 3 * pieces + 3])
-            assert stored.message.reasoning == "r" * (len(stored.text) // 3)
+            whole = "".join(f"<{i:02}>" for i in range(PIECES))
+            assert stored.text in (whole[: 4 * pieces], whole[: 4 * pieces + 4])
+            assert stored.message.reasoning == "r" * (len(stored.text) // 4)
             assert stored.wire == stored.message.wire()
             assert stored.digest == chained(tree[stored.parent].digest, stored.wire)
             interrupted += 1
@@ -116,6 +118,7 @@ def test_a_store_closed_over_a_streaming_answer_keeps_what_came(folder, new_talk
     found = store.tree(talk.id)[answer.id]
     assert (found.text, found.message.reasoning) == ("half 😀 way", "thinking")
     assert found.message.reasoning_field == "reasoning"
+    assert store._db.row("SELECT count(*) FROM delta") == (0,)
     assert (found.state, found.note, found.wire) == (State.INTERRUPTED, ENDED_NOTE, found.message.wire())
     assert len(store.notices) == 1 and [hit.node for hit in store.search("half")] == [answer.id]
     store.close()
@@ -131,27 +134,40 @@ def test_an_answer_wrongly_given_up_is_still_its_owners_to_settle(folder, store,
     other = Store.open(folder)
     assert other.tree(talk.id)[answer.id].text == "half"
     question = store.tree(talk.id)[answer.parent]
-    store.settle(node(question, Message(Role.ASSISTANT, "half and whole"), 1.0, id=answer.id))
+    store.settle(node(question, Message(Role.ASSISTANT, "the whole"), 1.0, id=answer.id))
     assert other.tree(talk.id)[answer.id].state is State.DONE
-    assert len(other.search("half")) == 1
+    assert other.search("half") == [] and len(other.search("whole")) == 1
     other.close()
 
 
-def test_a_delta_tried_again_after_a_failure_is_kept_once(folder, new_talk):
+def test_a_delta_tried_again_after_a_failure_is_kept_once(folder, new_talk, monkeypatch):
     store = Store.open(folder)
     talk = new_talk(store)
     answer = talk.ask("?")
     store.append(answer.id, "one ", "")
-    store._messages._sequence[answer.id] = 0  # as if that commit had raised, though it was kept
-    store.append(answer.id, "one two", "")
+    write = store._db.write
+
+    @contextmanager
+    def kept_and_raised(**options):
+        with write(**options) as connection:
+            yield connection
+        raise StoreUnavailable("the commit was kept, but its end was not seen")
+
+    with monkeypatch.context() as failing:
+        failing.setattr(store._db, "write", kept_and_raised)
+        with pytest.raises(StoreUnavailable):
+            store.append(answer.id, "two", "")
+    store.append(answer.id, "two three", "")
     store.close()
     store = Store.open(folder)
-    assert store.tree(talk.id)[answer.id].text == "one two"
+    assert store.tree(talk.id)[answer.id].text == "one two three"
     store.close()
 
 
-def test_eight_kvchats_write_at_once(folder, new_talk, monkeypatch):
+@pytest.mark.parametrize("fixed", [False, True], ids=["with-our-lock", "with-sqlites-own"])
+def test_eight_kvchats_write_at_once(folder, new_talk, monkeypatch, fixed):
     """They meet at an old database too: one of them upgrades it."""
+    monkeypatch.setattr("kvchat.store.database.has_wal_reset_fix", lambda: fixed)
     Store.open(folder).close()
     upgrades = [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE upgraded(x)")]
 

@@ -229,6 +229,23 @@ def test_what_was_only_in_the_log_is_saved_too(folder, new_talk):
     again.close()
 
 
+def test_a_damaged_file_and_its_log_are_moved_as_they_were(whole, folder):
+    """Looking at them must not write the log back into the file."""
+    source = folder.parent / "source"
+    shutil.copytree(whole, source)
+    store = Store.open(source)
+    store.set_draft("f" * 32, "only in the log")
+    shutil.copytree(source, folder)
+    store.close()
+    data = (folder / "kvchat.db").read_bytes()
+    (folder / "kvchat.db").write_bytes(data[:8192] + random.Random(5).randbytes(4096) + data[12288:])
+    log = (folder / "kvchat.db-wal").read_bytes()
+    store, _ = open_damaged(folder / "kvchat.db")
+    assert [p.read_bytes() for p in quarantined(folder) if p.name == "kvchat.db-wal"] == [log]
+    assert store.draft("f" * 32) == "only in the log"
+    store.close()
+
+
 def test_the_log_of_a_deleted_database_is_not_taken_for_the_new_ones(folder, new_talk):
     store = Store.open(folder)
     new_talk(store).say("old words")

@@ -10,7 +10,7 @@ import pytest
 
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import new_id
+from kvchat.prompt.message import Message, Role, new_id, node
 from kvchat.store import Store, database, index, opening
 from kvchat.store.query import SNIPPET, parsed
 
@@ -102,6 +102,13 @@ def test_the_newest_message_comes_first(store, talk):
     assert found(store, "apple") == ["apple three", "apple two", "apple one"]
     assert found(store, "apple", limit=2) == ["apple three", "apple two"]
     assert store.search("apple", limit=0) == []
+
+
+def test_an_old_message_stored_late_stays_old(store, talk):
+    talk.say("apple new", "nothing")
+    old = node(talk.tip, Message(Role.USER, "apple old"), 1.0)
+    store.add(talk.moved(old), [old])
+    assert found(store, "apple") == ["apple new", "apple old"]
 
 
 def test_ranked_puts_the_best_match_first(indexed_talk):

@@ -40,15 +40,17 @@ def whole(value: Node) -> Node:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(messages, final, any_text, figures), min_size=1, max_size=4), parameters, any_text,
-       st.dictionaries(st.text(), json_values, max_size=2), counts)
+@given(st.lists(st.tuples(messages, final, any_text, figures, st.none() | st.binary()), min_size=1, max_size=4),
+       parameters, any_text, st.dictionaries(st.text(), json_values, max_size=2), counts)
 def test_any_conversation_comes_back_as_it_was(said, options, title, template, used):
     store = Store.open(None)
     root = tip = node(None, system_message(title), 0.5)
     record = store.create(Conversation(new_id(), root.id, 1.0, 2.0), root)
     given_nodes = []
-    for i, (message, state, word, cost) in enumerate(said):
+    for i, (message, state, word, cost, wire) in enumerate(said):
         tip = node(tip, message, i + 0.25, state=state, model=word, figures=cost, note=word)
+        if wire is not None:  # bytes as another version made them
+            tip = replace(tip, wire=wire)
         given_nodes.append(tip)
     record = replace(record, head=tip.id, title=title, parameters=options, template_options=template, turns=3,
                      model=title, unread=True, trashed=7.5, context_used=used)
@@ -158,6 +160,17 @@ def test_a_conversation_cleared_away_by_another_kvchat_can_still_be_begun(folder
     talk.say("hello")
     assert talk.texts() == ["hello", "Yes."]
     assert talk.id in {c.id for c in store.conversations()}
+
+
+def test_a_system_prompt_that_was_replaced_can_come_back(store, talk, new_talk):
+    first = talk.tip
+    second = node(None, system_message("Another."), talk.now())
+    store.add(talk.moved(second), [second])
+    new_talk(store)
+    store.purge_empty(keep=talk.id)
+    assert first.id not in store.tree(talk.id)
+    store.update(talk.moved(first))
+    assert [n.id for n in store.tree(talk.id).path(store.conversation(talk.id).head)] == [first.id]
 
 
 def test_storing_the_same_message_twice_gives_one(store, talk):

@@ -89,6 +89,7 @@ async def showing(screen: Screen[Any], size: tuple[int, int] = (80, 24)) -> Asyn
     async with app.run_test(size=size) as pilot:
         app.push_screen(screen, app.answers.append)
         await pilot.pause()
+        await pilot.pause()
         yield Shown(app, pilot)
 
 

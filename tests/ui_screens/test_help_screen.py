@@ -46,7 +46,7 @@ async def test_the_row_under_the_cursor_is_told_in_full_at_80_columns() -> None:
 
 async def test_changed_keys_are_the_ones_shown() -> None:
     async with showing(HelpScreen(help_rows({"export": "f7"}), query="to a file")) as shown:
-        assert "F7" in shown.line("to a f") and "F4" not in shown.text
+        assert "F7" in shown.line("Write this conversation, or all of them, t…") and "F4" not in shown.text
 
 
 async def test_nothing_of_a_name_is_said_and_escape_closes() -> None:

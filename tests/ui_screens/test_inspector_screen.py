@@ -46,8 +46,8 @@ async def test_what_the_server_does_not_report_is_unknown_and_never_zero() -> No
     talk = talk_of(TurnFigures(ttft_ms=310), None)
     async with showing(InspectorScreen(talk, server=SILENT, week=Totals())) as shown:
         assert turn_line(shown, 1).split()[2:] == ["not", "reported", "–", "–", "–", "0.31", "s", "–", "–", "│"]
-        assert "never reached a server" in turn_line(shown, 2)
-        assert "1 turn, not reported by this server" in shown.line("conversation ")
+        assert "no figures" in turn_line(shown, 2)
+        assert "1 turn, not reported by this server" in shown.line("conversation   ")
         assert "no turns yet" in shown.line("last 7 days")
         assert "unknown tokens a conversation · unknown slots" in shown.text
         assert "unknown" in shown.line("model")

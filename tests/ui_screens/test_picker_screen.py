@@ -6,6 +6,7 @@ import pytest
 from screens_kit import NOW, conversation, showing
 
 from kvchat.ui.screens.picker import ConversationPicker
+from kvchat.ui.screens.rows import RowList
 
 DAY = 86400
 CONVERSATIONS = [
@@ -80,6 +81,13 @@ async def test_a_row_tells_mark_title_turns_and_day() -> None:
         assert "yesterday 14:30" in shown.line("Rust lifetimes")
         assert "empty" in shown.line("rusty bicycle") and "17 Oct 2025" in shown.line("rusty bicycle")
         assert "· tax notes" in shown.text
+
+
+async def test_the_mark_under_the_mouse_is_told_in_words() -> None:
+    async with showing(picker(marks={"a": "warm"})) as shown:
+        row = next(y for y, line in enumerate(shown.lines) if "lighthouse" in line)
+        await shown.pilot.hover(offset=(20, row))
+        assert "the server still holds it" in str(shown.app.screen.query_one(RowList).tooltip)
 
 
 async def test_ten_thousand_conversations_are_one_widget_that_scrolls_to_the_last() -> None:

@@ -96,7 +96,7 @@ MAKERS: dict[str, Callable[[Sequence[str]], Screen[Any]]] = {
     "trouble": lambda t: EngineTroubleScreen(t[0], "\n".join(t)),
 }
 
-BATCHES = [[text for text in HOSTILE[i : i + 12] if text] for i in range(0, len(HOSTILE), 12)]
+BATCHES = [[text for text in HOSTILE[i : i + 33] if text] for i in range(0, len(HOSTILE), 33)]
 
 
 def check(text: str) -> None:
@@ -107,7 +107,7 @@ def check(text: str) -> None:
 @pytest.mark.parametrize("name", MAKERS)
 async def test_no_control_character_reaches_the_screen(name: str) -> None:
     for texts in BATCHES:
-        async with showing(MAKERS[name](texts), size=(100, 30)) as shown:
+        async with showing(MAKERS[name](texts), size=(100, 60)) as shown:
             await shown.app.workers.wait_for_complete()
             await shown.press("down", "pagedown")
             check(shown.text)

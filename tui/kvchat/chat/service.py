@@ -65,6 +65,8 @@ class ChatService:
     ) -> None:
         self.settings = settings
         self.incognito = incognito
+        self.asks_before_leaving = False
+        """Whether nothing goes to another machine until the person agreed (`allow_sending_to`)."""
         self._store = store
         self._clock = clock
         self._listeners: list[Listener] = []
@@ -247,6 +249,9 @@ class ChatService:
         async with self._lane.chat(conversation.id):
             emit(Waiting("connecting", 0.0))
             backend = await self._connector.ready()
+            if self.asks_before_leaving and not self.may_send_to(backend.info):
+                return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
+                                          "send to it. Nothing was sent; try again to be asked.")
             await self._freeze_template(conversation, backend)
             record = conversation.record
             turn = ChatTurn(wires_of(path), record.id, record.model or self.settings.server.model or backend.info.model,
@@ -448,12 +453,6 @@ class ChatService:
     async def delete_prompt(self, name: str) -> None:
         await self._keeper.write(lambda: self._store.delete_prompt(name))
 
-    def remembered(self, key: str) -> str | None:
-        """A small fact about the app's own state, kept over restarts."""
-        return self._store.setting(key)
-
-    async def remember(self, key: str, value: str) -> None:
-        await self._keeper.write(lambda: self._store.set_setting(key, value))
 
     # -- finding and giving out -----------------------------------------------------------------------------------
 
@@ -501,6 +500,14 @@ class ChatService:
     def connection(self) -> Connection:
         return self._connector.connection
 
+    def may_send_to(self, server: ServerInfo) -> bool:
+        """Whether the server is on this machine, or the person agreed to send to it."""
+        return server.host_class == "loopback" or bool(self._store.setting(_agreement(server)))
+
+    async def allow_sending_to(self, server: ServerInfo) -> None:
+        """The person agrees that conversations go to this server. Kept over restarts."""
+        await self._keeper.write(lambda: self._store.set_setting(_agreement(server), "yes"))
+
     async def connect(self) -> None:
         """Look for a server or start the engine; how it went is in `connection`."""
         try:
@@ -544,6 +551,10 @@ class ChatService:
         await self._connector.aclose()
         await self._keeper.aclose()
         self._store.close()
+
+
+def _agreement(server: ServerInfo) -> str:
+    return f"allowed {server.host_class} {server.base_url}"
 
 
 def _chip(block: ContextBlock) -> str:

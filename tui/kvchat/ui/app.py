@@ -19,9 +19,12 @@ from kvchat.paths import Paths, own_themes
 from kvchat.ui import actions, keys, paste_guard
 from kvchat.ui.chat.screen import ChatScreen
 from kvchat.ui.render.guard import ControlFilter
+from kvchat.ui.screens.modal import Modal
 from kvchat.ui.themes import load_themes, variable_defaults
 
 FALLBACK_THEME = "kvchat-night"
+RENAMED = {"transcript.delete": "delete_turn", "transcript.code": "code"}
+"""Actions of the transcript under the names the main screen has for them."""
 
 
 class KvchatApp(App[int]):
@@ -126,7 +129,9 @@ class KvchatApp(App[int]):
 
     async def run_table_action(self, action: actions.Action, argument: str = "") -> None:
         """Run an action of the table on the main screen, with the argument of its slash command."""
-        name = "delete_turn" if action.id == "transcript.delete" else action.action
+        while isinstance(self.screen, Modal):  # the palette was opened over a dialog: that is left unanswered
+            self.screen.finish(None)
+        name = RENAMED.get(action.id, action.action)
         method = getattr(self.chat, f"action_{name}", None) or getattr(self, f"action_{name}")
         result = method(argument) if argument and action.argument else method()
         if hasattr(result, "__await__") and not hasattr(result, "is_running"):

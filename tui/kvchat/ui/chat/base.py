@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from textual.getters import query_one
 from textual.screen import Screen
@@ -22,8 +22,10 @@ from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from kvchat.ui.app import KvchatApp
+    from kvchat.ui.screens.modal import Modal
 
 Severity = Literal["information", "warning", "error"]
+T = TypeVar("T")
 
 
 class ChatBase(Screen[None]):
@@ -63,6 +65,13 @@ class ChatBase(Screen[None]):
             return False
         return True
 
+    async def ask(self, screen: Modal[T]) -> T | None:
+        """Show a modal screen and wait for its answer; None at once when one of its kind is open already. Only in a
+        worker, and never in an exclusive one: a screen whose worker was cancelled could not give its answer."""
+        if any(type(shown) is type(screen) for shown in self.app.screen_stack):
+            return None
+        return await self.app.push_screen_wait(screen)
+
     def now(self) -> datetime:
         return self.service.now()
 
@@ -89,4 +98,8 @@ class ChatBase(Screen[None]):
 
     async def open_conversation(self, id: str, node: str | None = None) -> None:
         """Show a conversation, at a message if one is given."""
+        raise NotImplementedError
+
+    async def may_leave_this_machine(self) -> bool:
+        """Whether the person agrees that this conversation goes to the server. Only in a worker."""
         raise NotImplementedError

@@ -35,11 +35,11 @@ class ConversationActs(ChatBase):
         if 0 <= at < len(ids):
             await self.open_conversation(ids[at])
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_list(self) -> None:
         from kvchat.ui.screens.picker import ConversationPicker
 
-        picked = await self.app.push_screen_wait(ConversationPicker(
+        picked = await self.ask(ConversationPicker(
             self.service.conversations(), current=self.current.id if self.current else None, marks=self.marks(),
             now=self.now()))
         match picked:
@@ -50,21 +50,21 @@ class ConversationActs(ChatBase):
             case ("delete", str(id)):
                 await self.delete_conversation(id)
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_search(self, query: str = "") -> None:
         from kvchat.ui.screens.search import SearchScreen
 
-        found = await self.app.push_screen_wait(SearchScreen(self.service.search, query=query, now=self.now()))
+        found = await self.ask(SearchScreen(self.service.search, query=query, now=self.now()))
         if found is not None:
             await self.open_conversation(found.conversation, found.node)
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_rename(self, title: str = "", id: str = "") -> None:
         from kvchat.ui.screens.rename import RenameScreen
 
         id = id or self.conversation.id
         if not title:
-            given = await self.app.push_screen_wait(RenameScreen(self.service.find(id).title))
+            given = await self.ask(RenameScreen(self.service.find(id).title))
             title = given or ""
         if title:
             await self.service.rename(id, title)
@@ -102,7 +102,7 @@ class ConversationActs(ChatBase):
         if not await self.service.undo(self.conversation.id):
             self.say("There is nothing to undo in this conversation.")
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_export(self, path: str = "") -> None:
         from kvchat.transfer import TransferError
         from kvchat.ui.screens.export import ExportRequest, ExportScreen
@@ -114,7 +114,7 @@ class ConversationActs(ChatBase):
             target = expanded(path)
             request = ExportRequest(target.suffix.removeprefix(".") or "md", target)
         else:
-            request = await self.app.push_screen_wait(ExportScreen(
+            request = await self.ask(ExportScreen(
                 conversation.record if conversation.record.turns else None, conversations=len(written),
                 branches=len(conversation.tree.leaves())))
         if request is None:
@@ -128,14 +128,15 @@ class ConversationActs(ChatBase):
         else:
             self.say(f"Exported to {done}.")
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_menu(self, id: str) -> None:
         """What can be done with a conversation of the list."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         record = self.service.find(id)
-        match await self.app.push_screen_wait(ConfirmScreen(record.title, [], [
-                ("o", "Open", "open"), ("r", "Rename", "rename"), ("e", "Export", "export"), ("d", "Delete", "delete")])):
+        choices = [("o", "Open", "open"), ("r", "Rename", "rename"), ("e", "Export", "export"),
+                   ("d", "Delete", "delete")]
+        match await self.ask(ConfirmScreen(record.title, [], choices)):
             case "open":
                 await self.open_conversation(id)
             case "rename":

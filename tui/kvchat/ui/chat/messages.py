@@ -71,15 +71,15 @@ class MessageActs(ChatBase):
     def begin_edit(self, node: str, text: str) -> None:
         raise NotImplementedError
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_regenerate(self, node: str | None = None) -> None:
         node = node or self.target()
         if node is None:
             self.say("There is no answer to have again yet.")
-        elif await self.agreed("regenerate", node):
+        elif await self.agreed("regenerate", node) and await self.may_leave_this_machine():
             await self.attempt(self.service.regenerate(self.conversation.id, node))
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_delete_turn(self, node: str | None = None) -> None:
         node = node or self.target()
         if node is None:
@@ -96,12 +96,12 @@ class MessageActs(ChatBase):
         fork = await self.service.fork(self.conversation.id, node)
         await self.open_conversation(fork.id)
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_tree(self, node: str | None = None) -> None:
         from kvchat.ui.screens.branches import BranchTreeScreen
 
         conversation = self.conversation
-        match await self.app.push_screen_wait(BranchTreeScreen(
+        match await self.ask(BranchTreeScreen(
                 conversation.tree, conversation.record.head, title=conversation.record.title,
                 at=node or self.transcript.selected, now=self.now())):
             case ("go", str(id)):
@@ -120,7 +120,7 @@ class MessageActs(ChatBase):
             return True
         from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
 
-        return bool(await self.app.push_screen_wait(ConfirmScreen(
+        return bool(await self.ask(ConfirmScreen(
             TITLES[act], price_lines(price, act), [("enter", "Go on", True), ("escape", "Cancel", False)])))
 
     # Copying

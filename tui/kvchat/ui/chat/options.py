@@ -12,16 +12,16 @@ from kvchat.ui.chat.messages import MessageActs
 class OptionActs(MessageActs):
     """What can be set for the conversation and the app."""
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_parameters(self) -> None:
         from kvchat.ui.screens.parameters import ParametersScreen
 
         conversation = self.conversation
-        chosen = await self.app.push_screen_wait(ParametersScreen(conversation.record.parameters))
+        chosen = await self.ask(ParametersScreen(conversation.record.parameters))
         if chosen is not None:
             await self.service.set_parameters(conversation.id, chosen)
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_system(self, text: str = "") -> None:
         from kvchat.ui.screens.prompts import SystemPromptScreen
 
@@ -29,14 +29,14 @@ class OptionActs(MessageActs):
         price = self.service.price(conversation.id, "system")
         chosen: str | None = text
         if not text:
-            chosen = await self.app.push_screen_wait(
+            chosen = await self.ask(
                 SystemPromptScreen(conversation.instructions, price, self.service))
         elif not await self.agreed("system"):
             return
         if chosen is not None:
             await self.attempt(self.service.set_instructions(conversation.id, chosen))
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_model(self, name: str = "") -> None:
         from kvchat.ui.screens.models import ModelPicker
 
@@ -44,7 +44,7 @@ class OptionActs(MessageActs):
         if name:
             await self._use("model", name)
             return
-        chosen = await self.app.push_screen_wait(ModelPicker(
+        chosen = await self.ask(ModelPicker(
             server.models if server else (), current=self.model(), server=server.base_url if server else "",
             files=self.service.model_files))
         if chosen is not None:
@@ -60,7 +60,7 @@ class OptionActs(MessageActs):
         elif await self.agreed("template"):
             await self.service.set_model(self.conversation.id, str(value))
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def action_thinking(self) -> None:
         """On, off, or as the server has it: the next of the three."""
         conversation = self.conversation
@@ -88,15 +88,30 @@ class OptionActs(MessageActs):
         if not self.sidebar.display and self.focused is self.sidebar:
             self.composer.focus()
 
-    @work(exclusive=True, group="dialog")
+    @work(group="editor")
     async def action_editor(self) -> None:
-        """Write the message in the person's editor; the answer streams on meanwhile."""
+        """Write the message in the person's editor; the answer streams on meanwhile, unseen."""
+        from textual.app import SuspendNotSupported
+
+        trouble = ""
+        try:
+            # Nothing may be raised in here, or Textual would not take the terminal back; and without the batch it
+            # would paint the streaming answer over the editor.
+            with self.app.suspend(), self.app.batch_update():
+                trouble = await self._edit_outside()
+        except SuspendNotSupported:
+            trouble = "This terminal cannot be handed to another program, so no editor can run in it."
+        if trouble:
+            self.say(trouble, "error")
+        self.refresh(layout=True)
+        self.composer.focus()
+
+    async def _edit_outside(self) -> str:
+        """Let the editor run; what went wrong, in words."""
         from kvchat.ui.editor import EditorError, edited
 
         try:
-            with self.app.suspend():
-                self.composer.replace_text(await edited(self.composer.text, self.service.settings.editor))
+            self.composer.replace_text(await edited(self.composer.text, self.service.settings.editor))
         except EditorError as error:
-            self.say(str(error), "error")
-        self.refresh(layout=True)
-        self.composer.focus()
+            return str(error)
+        return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
@@ -71,7 +71,7 @@ class ChatScreen(ConversationActs, ServerActs):
         settings = self.service.settings
         yield Header()
         with Horizontal(id="middle"):
-            yield Sidebar()
+            yield Sidebar(clock=lambda: self.now().timestamp())
             with Vertical(id="conversation"):
                 yield Transcript(unfold_reasoning=settings.show_reasoning)
                 yield Static(id="below", markup=False)
@@ -89,6 +89,7 @@ class ChatScreen(ConversationActs, ServerActs):
         return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
 
     def on_mount(self) -> None:
+        self.service.asks_before_leaving = True
         self.service.subscribe(self._on_service)
         self.composer.set_commands(actions.slash_commands())
         self.keybar.set_keys(self.app.footer_keys())
@@ -220,7 +221,7 @@ class ChatScreen(ConversationActs, ServerActs):
         figures = conversation.figures()
         self.status.set_turns(figures, state=last.state if last else State.DONE)
         totals = conversation.totals()
-        self.status.set_aside(f"saved {duration(totals.seconds_saved)} in {counted(totals.turns, 'turn')}"
+        self.status.set_aside(f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
                               if totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1 else "")
         self.show_context(conversation.record.context_used if conversation.record.turns else None)
         self.app.set_window_title(conversation.record.title if conversation.record.turns else "")
@@ -237,14 +238,23 @@ class ChatScreen(ConversationActs, ServerActs):
     @on(Composer.Submitted)
     async def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
+        server = self.service.server
+        if server is None or self.service.may_send_to(server):
+            await self._submit(event)
+        else:
+            self._ask_and_submit(event)
+
+    @work(group="dialog")
+    async def _ask_and_submit(self, event: Composer.Submitted) -> None:
+        if await self.may_leave_this_machine():
+            await self._submit(event)
+        else:
+            self.composer.restore(event.text, event.blocks)
+
+    async def _submit(self, event: Composer.Submitted) -> None:
         if self.editing is not None:
             await self._edited(event)
-            return
-        id = event.key or self.conversation.id
-        if not await self.may_leave_this_machine():
-            self.composer.restore(event.text, event.blocks)
-            return
-        if not await self.attempt(self.service.send(id, event.text, event.blocks)):
+        elif not await self.attempt(self.service.send(event.key or self.conversation.id, event.text, event.blocks)):
             self.composer.restore(event.text, event.blocks)
 
     async def _edited(self, event: Composer.Submitted) -> None:

@@ -11,7 +11,7 @@ from kvchat.ui.screens.welcome import WelcomePanel
 from kvchat.ui.widgets.header_text import HeaderState
 
 ASKED = ("llama.cpp 8080",)
-HOSTS = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
+HOSTS: dict[str, str] = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
          "cloud": "a server on the internet"}
 GONE = frozenset({"lost", "failed"})
 
@@ -71,11 +71,11 @@ class ServerActs(OptionActs):
         if event.way in (1, 2):
             self.action_model()
 
-    @work(exclusive=True, group="dialog")
+    @work(group="dialog")
     async def _engine_trouble(self, sentence: str, log: str) -> None:
         from kvchat.ui.screens.trouble import EngineTroubleScreen
 
-        match await self.app.push_screen_wait(EngineTroubleScreen(sentence, log)):
+        match await self.ask(EngineTroubleScreen(sentence, log)):
             case "restart":
                 await self.service.restart_server()
             case "models":
@@ -84,20 +84,14 @@ class ServerActs(OptionActs):
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""
         server = self.service.server
-        if server is None or server.host_class == "loopback":
+        if server is None or self.service.may_send_to(server):
             return True
-        key = f"allowed {server.host_class} {server.base_url}"
-        if self.service.remembered(key):
-            return True
-        return await self._ask_to_leave(server.base_url, HOSTS[server.host_class], key).wait()
-
-    @work(exclusive=True, group="dialog")
-    async def _ask_to_leave(self, url: str, where: str, key: str) -> bool:
         from kvchat.ui.screens.confirm import ConfirmScreen
 
-        lines = [f"{url} is {where}.", "This conversation leaves this machine: every message, with its context."]
+        lines = [f"{server.base_url} is {HOSTS[server.host_class]}.",
+                 "This conversation leaves this machine: every message, with its context."]
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
-        agreed = bool(await self.app.push_screen_wait(ConfirmScreen("Send to another machine?", lines, choices)))
+        agreed = bool(await self.ask(ConfirmScreen("Send to another machine?", lines, choices)))
         if agreed:
-            await self.service.remember(key, "yes")
+            await self.service.allow_sending_to(server)
         return agreed

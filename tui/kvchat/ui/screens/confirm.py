@@ -67,7 +67,7 @@ def _price_line(price: Price, subject: str) -> str:
 class ConfirmScreen(ListModal[R], Generic[R]):
     """A question with its consequences and a few answers, each with a key. Escape answers None."""
 
-    DEFAULT_CSS = "ConfirmScreen RowList { margin-top: 1; }"
+    DEFAULT_CSS = "ConfirmScreen .words { margin-bottom: 1; }"
 
     def __init__(self, title: str, lines: Sequence[str], choices: Sequence[Choice[R]]) -> None:
         super().__init__(classes="-small")
@@ -78,7 +78,8 @@ class ConfirmScreen(ListModal[R], Generic[R]):
 
     def body(self) -> Iterable[Widget]:
         lines = [with_glyphs(clean(line)) for line in self._lines]
-        yield Static(Content("\n").join(lines), classes="words")
+        if lines:
+            yield Static(Content("\n").join(lines), classes="words")
         yield RowList(self._draw, classes="-fits")
 
     def on_mount(self) -> None:
@@ -86,7 +87,8 @@ class ConfirmScreen(ListModal[R], Generic[R]):
 
     def _draw(self, index: int, width: int) -> Content:
         key, label, _ = self._choices[index]
-        return content((one_line(key, 8), ACCENT), "  ", one_line(label, width))
+        cells = max(len(one_line(key, 8)) for key, _, _ in self._choices)
+        return content((one_line(key, 8).ljust(cells), ACCENT), "  ", one_line(label, width))
 
     def on_key(self, event: Key) -> None:
         for key, _, result in self._choices:

@@ -22,7 +22,7 @@ from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, AVOIDABLE, BAD, MUTED, REUSED, content, joined, shown
-from kvchat.ui.widgets.sidebar_rows import GLYPHS, Mark
+from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 
 Picked = tuple[Literal["open", "delete"], str] | tuple[Literal["new"], None]
 
@@ -54,7 +54,7 @@ class ConversationPicker(ListModal[Picked]):
 
     def body(self) -> Iterable[Widget]:
         yield FilterLine("filter by title", self._query)
-        yield RowList(self._draw)
+        yield RowList(self._draw, tip=lambda row: f"{GLYPHS[self._mark(row)]}  {WORDS[self._mark(row)]}")
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
@@ -76,9 +76,12 @@ class ConversationPicker(ListModal[Picked]):
                            if self._conversations[index].id == self._current), 0)
         rows.show(len(self._kept), cursor=cursor)
 
+    def _mark(self, row: int) -> Mark:
+        return self._marks.get(self._conversations[self._kept[row]].id, "unknown")
+
     def _draw(self, index: int, width: int) -> Content:
         conversation = self._conversations[self._kept[index]]
-        mark = self._marks.get(conversation.id, "unknown")
+        mark = self._mark(index)
         turns = counted(conversation.turns, "turn") if conversation.turns else "empty"
         right = content((f"{turns:>11}" if width >= 60 else "", MUTED),
                         (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))

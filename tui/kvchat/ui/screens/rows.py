@@ -59,10 +59,12 @@ class RowList(ScrollView, can_focus=False):
             self.rows = rows
             self.index = index
 
-    def __init__(self, draw: Draw, *, empty: str = "", cursor: bool = True, id: str | None = None,
+    def __init__(self, draw: Draw, *, empty: str = "", cursor: bool = True, tip: Callable[[int], str] | None = None,
                  classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+        """`empty`: what stands there when there are no rows; `tip`: the tooltip of a row."""
+        super().__init__(classes=classes)
         self._draw = draw
+        self._tip = tip
         self._headings: Collection[int] = ()
         self._has_cursor = cursor
         self.empty = empty
@@ -157,11 +159,21 @@ class RowList(ScrollView, can_focus=False):
         strips = Visual.to_strips(self, line, width, 1, style, pad=True)  # type: ignore[arg-type]
         return strips[0] if strips else Strip.blank(width)
 
-    def on_click(self, event: events.Click) -> None:
+    def _row_at(self, event: events.MouseEvent) -> int | None:
+        """The row under the mouse; None beside the rows and on a heading."""
         offset = event.get_content_offset(self)
-        if offset is None or not self._has_cursor:
-            return
+        if offset is None:
+            return None
         index = offset.y + self.scroll_offset.y
-        if index < self.count and index not in self._headings:
+        return index if index < self.count and index not in self._headings else None
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._tip is not None:
+            index = self._row_at(event)
+            self.tooltip = None if index is None else Content(self._tip(index))
+
+    def on_click(self, event: events.Click) -> None:
+        index = self._row_at(event)
+        if index is not None and self._has_cursor:
             self._put(index)
             self.post_message(self.Chosen(self, index))

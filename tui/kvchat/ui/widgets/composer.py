@@ -40,7 +40,7 @@ class Composer(Vertical):
         height: auto; background: transparent; padding: 0 1;
         & > Horizontal { height: auto; }
         & .composer-prompt { width: 2; height: 1; color: $text-accent; text-style: bold; }
-        & .composer-hint { height: 1; width: 1fr; color: $foreground 55%; text-align: right; text-wrap: nowrap; }
+        & .composer-hint { height: 1; width: 1fr; color: $text-muted; text-align: right; text-wrap: nowrap; }
         &.-low .composer-hint { display: none; }
         &:ansi .composer-hint { color: ansi_default; text-style: dim; }
     }

@@ -66,11 +66,11 @@ class PieceLine(Widget):
     PieceLine {
         height: 1; width: 1fr; padding: 0 1; background: transparent; color: $foreground;
         & .tone--plain { color: $foreground 85%; }
-        & .tone--quiet { color: $foreground 55%; }
+        & .tone--quiet { color: $text-muted; }
         & .tone--strong { color: $foreground; text-style: bold; }
         & .tone--accent { color: $text-accent; }
         & .tone--reused { color: $text-success; }
-        & .tone--spark { color: $success 70%; }
+        & .tone--spark { color: $text-success; }
         & .tone--new { color: $foreground; }
         & .tone--warning { color: $text-warning; text-style: bold; }
         & .tone--error { color: $text-error; text-style: bold; }

@@ -32,14 +32,14 @@ class Sidebar(ScrollView, can_focus=True):
     Sidebar {
         width: 28; height: 1fr; background: transparent; color: $foreground;
         overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
-        & .sidebar--group { color: $foreground 55%; }
+        & .sidebar--group { color: $text-muted; }
         & .sidebar--title { color: $foreground 85%; }
         & .sidebar--unread { color: $foreground; text-style: bold; }
-        & .sidebar--number { color: $foreground 55%; }
+        & .sidebar--number { color: $text-muted; }
         & .sidebar--dot { color: $text-accent; text-style: bold; }
         & .sidebar--warm { color: $text-success; }
         & .sidebar--partial { color: $text-warning; }
-        & .sidebar--cold { color: $foreground 55%; }
+        & .sidebar--cold { color: $text-muted; }
         & .sidebar--unknown { color: $foreground 40%; }
         & .sidebar--streaming { color: $text-accent; }
         & .sidebar--attention { color: $text-error; text-style: bold; }

@@ -51,7 +51,7 @@ TranscriptView {
     & > .transcript--fold { color: $text-muted; }
     & > .transcript--fold-mark { color: $text-muted; }
     & > .transcript--reasoning { color: $text-muted; }
-    & > .transcript--reused { color: $accent; }
+    & > .transcript--reused { color: $text-success; }
     & > .transcript--evaluated { color: $text-accent; }
     & > .transcript--avoidable { color: $text-warning; }
     & > .transcript--strong { text-style: bold; }

@@ -1,0 +1,152 @@
+"""The screenshots, made from the real app with the real engine and the small model: `uv run screenshots/make.py`.
+
+SVGs come from the app itself; PNGs are drawn from them where Chromium is installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.pilot import Pilot
+
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.paths import find
+from kvchat.prompt.message import Role
+from kvchat.prompt.request import Parameters
+from kvchat.store import Store
+from kvchat.ui.app import KvchatApp
+
+HERE = Path(__file__).parent
+INSTRUCTIONS = "You are a helpful assistant in a small workshop. Answer in a few short sentences. " + " ".join(
+    f"Rule {n}: item {n} lies on shelf {n * 7 % 40} and costs {n * 3 + 2} coins." for n in range(1, 70))
+QUESTIONS = (
+    "What do you sell in the workshop?",
+    "Write a Python function that gives the price of item n.",
+    "Where do I find item twelve?",
+)
+OTHERS = ("Rust lifetimes, in one paragraph", "A packing list for three rainy days", "Is a tomato a fruit?")
+
+
+def service_in(folder: Path, theme: str) -> ChatService:
+    settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
+    return ChatService(Store.open(folder), settings, snapshots=folder / "snapshots")
+
+
+class Camera:
+    """Takes pictures of an app."""
+
+    def __init__(self, pilot: Pilot[object]) -> None:
+        self.app = pilot.app
+        self.pilot = pilot
+
+    async def picture(self, name: str) -> None:
+        await self.pilot.pause(0.3)
+        svg = self.app.export_screenshot(title="kvchat", simplify=True)
+        # The font is the reader's own: nothing is fetched to look at a picture.
+        svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace("Fira Code", "monospace")
+        (HERE / f"{name}.svg").write_text(svg, encoding="utf-8")
+        drawn(HERE / f"{name}.svg")
+
+    async def until(self, condition: Callable[[], bool], seconds: float = 120) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > end:
+                raise TimeoutError(condition)
+            await self.pilot.pause(0.02)
+
+    async def say(self, text: str) -> None:
+        """Type a message and wait for its answer."""
+        chat = self.app.chat
+        chat.composer.replace_text(text)
+        await self.pilot.press("enter")
+        await self.until(lambda: bool(chat.service.streaming()))
+        await self.until(lambda: not chat.service.streaming())
+
+
+def drawn(svg: Path) -> None:
+    """Draw the SVG as PNG, if Chromium is here."""
+    browser = shutil.which("chromium") or shutil.which("google-chrome")
+    if browser is None:
+        return
+    width, height = (round(float(n)) for n in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg.read_text()).groups())
+    subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+                    f"--window-size={width},{height}", f"--screenshot={svg.with_suffix('.png')}", svg.as_uri()],
+                   check=True, capture_output=True)
+
+
+async def main_scenes(folder: Path) -> None:
+    service = service_in(folder, "kvchat-night")
+    app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
+    async with app.run_test(size=(120, 36)) as pilot:
+        camera = Camera(pilot)
+        await camera.until(lambda: service.connection.phase == "ready")
+        for question in OTHERS:
+            await pilot.press("ctrl+n")
+            await camera.say(question)
+        await pilot.press("ctrl+n")
+        await service.set_instructions(app.chat.conversation.id, INSTRUCTIONS)
+        app.chat.composer.replace_text(QUESTIONS[0])
+        await pilot.press("enter")
+        live = lambda: app.chat.conversation.live  # noqa: E731
+        await camera.until(lambda: bool(live() and live().progress and live().progress.processed > 600))
+        await camera.picture("reading")
+        await camera.until(lambda: not service.streaming())
+        for question in QUESTIONS[1:]:
+            await camera.say(question)
+        await camera.picture("main")
+        await pilot.press("f2")
+        await camera.picture("cache")
+        await pilot.press("escape", "ctrl+s")
+        await camera.picture("list")
+        await pilot.press("escape", "f1")
+        await camera.picture("help")
+        await pilot.press("escape", "ctrl+p")
+        await camera.picture("palette")
+        await pilot.press("escape", "f4")
+        await camera.picture("export")
+        await pilot.press("escape", "ctrl+r", *"item")
+        await pilot.pause(0.5)
+        await camera.picture("search")
+        await pilot.press("escape")
+        conversation = app.chat.conversation
+        answer = [n for n in conversation.path() if n.role is Role.ASSISTANT][1]
+        await service.set_parameters(conversation.id, Parameters(temperature=1.2, seed=7, max_tokens=80))
+        await service.regenerate(conversation.id, answer.id)
+        await service.wait(conversation.id)
+        app.chat.transcript.focus()
+        await pilot.press("b")
+        await camera.picture("branches")
+        await pilot.press("escape")
+        for theme in ("kvchat-day", "kvchat-paper", "kvchat-ember", "kvchat-phosphor", "kvchat-contrast"):
+            app.theme = theme
+            await camera.picture(f"theme-{theme.removeprefix('kvchat-')}")
+
+
+async def small_scene(folder: Path) -> None:
+    service = service_in(folder, "kvchat-night")
+    app = KvchatApp(service, find(str(folder), str(folder / "config.toml")), continue_=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        camera = Camera(pilot)
+        await camera.until(lambda: service.connection.phase == "ready")
+        await camera.say("And item nine?")
+        await camera.picture("small")
+
+
+def run() -> int:
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(main_scenes(Path(folder)))
+        asyncio.run(small_scene(Path(folder)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,53 @@
+"""The README is true: its tables are those of the program. `python tests/project/test_readme.py` writes them."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from kvchat.cli import parser
+from kvchat.config import table
+from kvchat.ui.actions import help_rows
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def keys() -> str:
+    lines = ["| | key | command |", "|---|---|---|"]
+    for group, rows in help_rows().items():
+        for row in rows:
+            slash = f"`{row.slash}`" if row.slash else ""
+            lines.append(f"| {group}: {row.label[0].lower()}{row.label[1:]} | {row.keys} | {slash} |")
+    return "\n".join(lines)
+
+
+def written(text: str) -> str:
+    """The README with its tables as they are now."""
+    for name, content in (("keys", keys()), ("settings", table())):
+        text = re.sub(rf"(<!-- {name} -->\n).*(<!-- /{name} -->)", lambda m, c=content: f"{m[1]}{c.strip()}\n{m[2]}",
+                      text, flags=re.DOTALL)
+    return text
+
+
+def test_the_tables_are_the_programs():
+    assert README.read_text() == written(README.read_text())
+
+
+def test_every_option_and_command_is_there():
+    text = README.read_text()
+    commands = next(a for a in parser()._actions if a.dest == "command").choices
+    assert all(name in text for name in commands)
+    options = {o for p in (parser(), *commands.values()) for a in p._actions for o in a.option_strings}
+    missing = {o for o in options if o.startswith("--") and o not in text} - {"--help", "--format", "--output"}
+    assert not missing
+
+
+def test_every_picture_is_there():
+    for picture in re.findall(r"\]\((screenshots/[^)]+)\)", README.read_text()):
+        assert (README.parent / picture).is_file()
+
+
+if __name__ == "__main__":
+    README.write_text(written(README.read_text()))
+    sys.exit(0)
