@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import timedelta
 
@@ -69,7 +70,7 @@ async def test_every_request_extends_the_one_before_over_restarts_and_days(make,
         await say(service, id, f"question {turn} äöü")
         clock.now += timedelta(days=turn)
     sent = [messages(visit) for visit in server.chats]
-    assert all(later.startswith(earlier) for earlier, later in zip(sent, sent[1:], strict=False))
+    assert all(later.startswith(earlier) for earlier, later in itertools.pairwise(sent))
     bodies = [visit.json for visit in server.chats]
     assert {json.dumps(body["messages"][0]) for body in bodies} == {json.dumps(bodies[0]["messages"][0])}
     assert all([m["role"] for m in body["messages"]].count("system") == 1 for body in bodies)

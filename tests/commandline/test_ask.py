@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import signal
 import sys
@@ -36,7 +37,7 @@ async def test_the_next_request_extends_the_last_in_another_process(run):
         bodies = [visit.json for visit in server.chats]
     assert [len(body["messages"]) for body in bodies] == [2, 4, 6]
     assert all(later["messages"][: len(earlier["messages"])] == earlier["messages"]
-               for earlier, later in zip(bodies, bodies[1:], strict=False))
+               for earlier, later in itertools.pairwise(bodies))
     assert len({body["session_id"] for body in bodies}) == 1
 
 

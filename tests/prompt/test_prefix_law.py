@@ -105,7 +105,7 @@ class Conversations(RuleBasedStateMachine):
         question = data.draw(st.sampled_from([n for n in self.tree.path(self.record.head) if n.role is Role.USER]))
         before = [n.wire for n in self.tree.path(self.record.head)]
         self.put(without_turn(self.tree, self.record.head, question.id))
-        assert len([n for n in self.tree.path(self.record.head)]) == len(before) - 2
+        assert len(list(self.tree.path(self.record.head))) == len(before) - 2
 
     @rule(instructions=st.sampled_from(["Be brief.", "Be long."]))
     def other_system_prompt(self, instructions):

@@ -1,6 +1,6 @@
 """The time stamp says the time only when it is news."""
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
@@ -20,7 +20,7 @@ def test_the_stamp_is_one_line_with_weekday_and_zone():
     (NINE + timedelta(minutes=10), True),
     (NINE + timedelta(days=1), True),
     (NINE - timedelta(seconds=1), True),
-    (NINE.astimezone(timezone.utc) + timedelta(minutes=5), False),
+    (NINE.astimezone(UTC) + timedelta(minutes=5), False),
 ])
 def test_a_stamp_is_due_after_ten_minutes_or_on_another_date(now, due):
     assert stamp_due(now, NINE) is due

@@ -105,7 +105,8 @@ def _model(given: str) -> dict[str, object]:
     if path.is_file():
         return {"engine.model": str(path.resolve()), "server.base_url": ""}
     if given.endswith(".gguf") or given.startswith((".", "~")) or path.is_absolute():
-        raise CommandError(f"There is no model file {path}. Give the path of a GGUF file, or the name of a server's model.")
+        raise CommandError(f"There is no model file {path}. "
+                           "Give the path of a GGUF file, or the name of a server's model.")
     return {"server.model": given}
 
 

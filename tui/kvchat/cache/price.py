@@ -27,7 +27,8 @@ class Price:
         """Whether it is large enough to ask the person first."""
         if self.tokens is None:
             return False
-        return self.tokens >= WORTH_ASKING_TOKENS or (self.seconds is not None and self.seconds[1] >= WORTH_ASKING_SECONDS)
+        longest = self.seconds[1] if self.seconds is not None else 0.0
+        return self.tokens >= WORTH_ASKING_TOKENS or longest >= WORTH_ASKING_SECONDS
 
 
 def price(tokens: int | None, speed: float | None, samples: int) -> Price:

@@ -12,22 +12,18 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
-from kvchat.backends.engine import snapshots
-from kvchat.backends.engine.folders import sources
-from kvchat.backends.engine.models import ModelFile, default_model
-from kvchat.backends.engine.models import find_models as models_on_disk
-from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.engine.process import Engine, EngineError, EngineExit
-from kvchat.backends.llamacpp import LlamaCppBackend
 from kvchat.config import ConfigError, Settings, api_key
+
+if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
+    from kvchat.backends.engine.models import ModelFile
+    from kvchat.backends.engine.options import EngineOptions
+    from kvchat.backends.engine.process import Engine, EngineExit
 
 USUAL_URL = "http://127.0.0.1:8080"
 """Where a llama-server listens when nothing else was asked of it."""
-
-__all__ = ["USUAL_URL", "Connection", "Connector", "ModelFile", "Phase"]
 
 Phase = Literal["none", "connecting", "starting", "ready", "lost", "failed"]
 
@@ -89,10 +85,14 @@ class Connector:
 
     async def find_models(self) -> list[ModelFile]:
         """The model files on this machine's disk."""
-        return await asyncio.to_thread(models_on_disk)
+        from kvchat.backends.engine.models import find_models
+
+        return await asyncio.to_thread(find_models)
 
     def folders(self) -> list[tuple[str, Path]]:
         """The folders that are searched for model files, with the program each belongs to."""
+        from kvchat.backends.engine.folders import sources
+
         return sources(os.environ, Path.home())
 
     async def aclose(self) -> None:
@@ -124,7 +124,7 @@ class Connector:
             await backend.aclose()
         except BackendError:
             pass
-        path = await asyncio.to_thread(default_model)
+        path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
         raise BackendError(
@@ -146,7 +146,11 @@ class Connector:
         )
 
     async def _started(self, model: Path) -> Backend:
+        from kvchat.backends.engine import snapshots
+        from kvchat.backends.engine.options import EngineOptions
+        from kvchat.backends.engine.process import Engine, EngineError
         from kvchat.backends.identify import connect
+        from kvchat.backends.llamacpp import LlamaCppBackend
 
         self._say(Connection("starting", f"Starting the embedded engine with {model.name} …"))
         options = self._settings.engine
@@ -185,9 +189,19 @@ class Connector:
             self._connecting = None
         backend, self._backend = self._backend, None
         if self._engine is not None:
+            from kvchat.backends.engine import snapshots
+            from kvchat.backends.llamacpp import LlamaCppBackend
+
             if isinstance(backend, LlamaCppBackend) and self._options and self.connection.phase == "ready":
                 await snapshots.save(backend, self._options)
             await self._engine.stop()
             self._engine = None
         if backend is not None:
             await backend.aclose()
+
+
+def default_model_file() -> Path | None:
+    """The model file to start without asking; None where there is none."""
+    from kvchat.backends.engine.models import default_model
+
+    return default_model()

@@ -18,7 +18,7 @@ from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Emit, Ended
 from kvchat.cache.accounting import Totals, measured_speed, totals
 from kvchat.cache.price import Act, Price, price, reread_tokens
 from kvchat.chat.answering import Answering
-from kvchat.chat.connection import Connection, Connector, ModelFile
+from kvchat.chat.connection import Connection, Connector
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     AnswerEnded,
@@ -45,10 +45,12 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from kvchat.backends.engine.models import ModelFile
     from kvchat.transfer import Source
 
 Listener = Callable[[ServiceEvent], None]
 QUIT_SECONDS = 2.0
+TRASH_DAYS = 30
 
 
 def system_clock() -> datetime:
@@ -541,6 +543,15 @@ class ChatService:
     def model_folders(self) -> list[str]:
         """Where model files are looked for, in words."""
         return [f"{source}: {folder}" for source, folder in self._connector.folders()]
+
+    async def housekeeping(self) -> None:
+        """What is done when nobody waits: a daily backup, and what lay in the trash for 30 days is removed."""
+        before = self._clock().timestamp() - TRASH_DAYS * 86400
+        try:
+            await self._keeper.call(lambda: self._store.purge_trash(before))
+            await self._keeper.call(self._store.backup_if_due)
+        except StoreError as error:
+            self._tell(Noticed(str(error), "warning"))
 
     async def aclose(self) -> None:
         """Stop what runs, keep what came, write what waits, end the engine."""

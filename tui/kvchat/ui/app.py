@@ -23,6 +23,8 @@ from kvchat.ui.screens.modal import Modal
 from kvchat.ui.themes import load_themes, variable_defaults
 
 FALLBACK_THEME = "kvchat-night"
+HOUSEKEEPING_SECONDS = 20.0
+"""After the start, when the first answer is likely on its way."""
 RENAMED = {"transcript.delete": "delete_turn", "transcript.code": "code"}
 """Actions of the transcript under the names the main screen has for them."""
 
@@ -93,6 +95,7 @@ class KvchatApp(App[int]):
         gc.collect()
         gc.freeze()
         gc.enable()
+        self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping)
 
     async def _first_conversation(self) -> str:
         if self._first:

@@ -51,8 +51,8 @@ def marks(rows: Sequence[Row], first: int, query: str) -> list[tuple[int, int, i
     found: list[tuple[int, int, int]] = []
     position = text.find(wanted) if wanted.strip() else -1
     while position >= 0:
-        row = bisect_right(starts, position) - 1
-        begin = position - starts[row]
-        found.append((first + row, begin, begin + len(wanted)))
+        at = bisect_right(starts, position) - 1
+        begin = position - starts[at]
+        found.append((first + at, begin, begin + len(wanted)))
         position = text.find(wanted, position + len(wanted))
     return found
