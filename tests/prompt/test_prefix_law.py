@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import random
+import tempfile
+import uuid
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest.mock import patch
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -24,9 +29,9 @@ class Conversations(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        import tempfile
-        from pathlib import Path
-
+        chance = random.Random(0)  # the same ids in every run of the same steps
+        self.ids = patch("kvchat.prompt.message.uuid.uuid4", lambda: uuid.UUID(int=chance.getrandbits(128)))
+        self.ids.start()
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name)
         self.store = Store.open(self.path)
@@ -41,6 +46,11 @@ class Conversations(RuleBasedStateMachine):
     def teardown(self) -> None:
         self.store.close()
         self.folder.cleanup()
+        self.ids.stop()
+
+    def later(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
 
     @property
     def record(self) -> Conversation:
@@ -73,7 +83,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(instructions=st.sampled_from(["", "Be brief.", "Sei knapp: äöü"]))
     def begin(self, instructions):
-        root = node(None, system_message(instructions), self.now.timestamp())
+        root = node(None, system_message(instructions), self.later().timestamp())
         record = self.store.create(Conversation(id=new_id(), head=root.id, created=0, updated=0), root)
         self.records[record.id], self.trees[record.id] = record, self.store.tree(record.id)
         self.current = record.id
@@ -81,21 +91,21 @@ class Conversations(RuleBasedStateMachine):
     @rule(text=TEXTS, reply=TEXTS, reasoning=TEXTS, minutes=st.integers(0, 2000))
     def send(self, text, reply, reasoning, minutes):
         self.now += timedelta(minutes=minutes)
-        self.put(asked(self.tree, self.record.head, text, [], self.now))
+        self.put(asked(self.tree, self.record.head, text, [], self.later()))
         self.answer(reply, reasoning)
 
     @precondition(lambda self: len(self.tree.path(self.record.head)) > 1)
     @rule(data=st.data(), text=TEXTS, reply=TEXTS)
     def edit(self, data, text, reply):
         question = data.draw(st.sampled_from([n for n in self.tree.path(self.record.head) if n.role is Role.USER]))
-        self.put(asked(self.tree, question.parent, text, [], self.now))
+        self.put(asked(self.tree, question.parent, text, [], self.later()))
         self.answer(reply, "")
 
     @precondition(lambda self: len(self.tree.path(self.record.head)) > 1)
     @rule(data=st.data(), reply=TEXTS)
     def regenerate(self, data, reply):
         question = data.draw(st.sampled_from([n for n in self.tree.path(self.record.head) if n.role is Role.USER]))
-        fresh = awaited(question, self.now)
+        fresh = awaited(question, self.later())
         self.put(Branch((fresh,), fresh.id))
         self.answer(reply, "")
 
@@ -110,7 +120,7 @@ class Conversations(RuleBasedStateMachine):
     @rule(instructions=st.sampled_from(["Be brief.", "Be long."]))
     def other_system_prompt(self, instructions):
         old = [n.wire for n in self.tree.path(self.record.head)][1:]
-        self.put(under_system(self.tree, self.record.head, system_message(instructions), self.now.timestamp()))
+        self.put(under_system(self.tree, self.record.head, system_message(instructions), self.later().timestamp()))
         assert [n.wire for n in self.tree.path(self.record.head)][1:] == old
 
     @rule(data=st.data())
@@ -124,7 +134,7 @@ class Conversations(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def switch(self, data):
-        self.current = data.draw(st.sampled_from(sorted(self.records)))
+        self.current = data.draw(st.sampled_from(list(self.records)))
 
     @rule(data=st.data())
     def walk_to_another_branch(self, data):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.conversation import Conversation, SavedPrompt
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node, system_message
 from kvchat.store import Store
 
@@ -77,3 +79,33 @@ def talk(store: Store) -> Talk:
 @pytest.fixture
 def new_talk() -> type[Talk]:
     return Talk
+
+
+TURNS = 60
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a sound database of several conversations, a long message, a draft, a prompt and a setting."""
+    folder = tmp_path_factory.mktemp("whole")
+    store = Store.open(folder)
+    for number in range(4):
+        talk = Talk(store, f"talk {number}")
+        for turn in range(TURNS // 4):
+            answer = talk.say(f"question {number}.{turn} " + "word " * 40, f"answer {number}.{turn} " * 30)
+            store.record_request(answer.id, body_sha256="ab" * 32, server="http://x", model="m")
+        store.set_draft(talk.id, f"draft {number}")
+    talk.say("long " * 4000, "é" * 30_000)
+    question = node(talk.tip, Message(Role.USER, "with figures"), 5.0, figures=TurnFigures(1, 2))
+    store.add(talk.moved(question), [question])
+    store.save_prompt(SavedPrompt("name", "text"))
+    store.set_setting("key", "value")
+    store.close()
+    return folder
+
+
+@pytest.fixture
+def damaged(whole: Path, folder: Path) -> Path:
+    """A copy of it that a test may damage."""
+    shutil.copytree(whole, folder)
+    return folder / "kvchat.db"

@@ -1,88 +1,19 @@
-"""A damaged file is moved aside whole, and what can be read of it is saved."""
+"""A file that cannot be trusted is moved aside whole, told of, and never written again."""
 
 from __future__ import annotations
 
 import errno
-import json
 import random
 import shutil
 import sqlite3
-import struct
 import sys
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from damaging import everything, open_damaged, quarantined
 
-from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import SavedPrompt
-from kvchat.prompt.message import Message, Role, State, chained, node, system_message
 from kvchat.store import Store, StoreDamaged, StoreUnavailable
-from kvchat.store.pages import Pages
-
-TURNS = 60
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """A folder with a sound database of several conversations, a long message, a draft, a prompt and a setting."""
-    from conftest import Talk
-
-    folder = tmp_path_factory.mktemp("whole")
-    store = Store.open(folder)
-    for number in range(4):
-        talk = Talk(store, f"talk {number}")
-        for turn in range(TURNS // 4):
-            answer = talk.say(f"question {number}.{turn} " + "word " * 40, f"answer {number}.{turn} " * 30)
-            store.record_request(answer.id, body_sha256="ab" * 32, server="http://x", model="m")
-        store.set_draft(talk.id, f"draft {number}")
-    talk.say("long " * 4000, "é" * 30_000)
-    question = node(talk.tip, Message(Role.USER, "with figures"), 5.0, figures=TurnFigures(1, 2))
-    store.add(talk.moved(question), [question])
-    store.save_prompt(SavedPrompt("name", "text"))
-    store.set_setting("key", "value")
-    store.close()
-    return folder
-
-
-@pytest.fixture
-def damaged(whole: Path, folder: Path) -> Path:
-    """A copy of it that a test may damage."""
-    shutil.copytree(whole, folder)
-    return folder / "kvchat.db"
-
-
-def everything(folder: Path) -> tuple[dict, dict]:
-    """All conversations and all messages by id."""
-    store = Store.open(folder)
-    conversations = {c.id: c for c in store.conversations()}
-    nodes = {n.id: n for c in conversations for n in store.tree(c)}
-    store.close()
-    return conversations, nodes
-
-
-def check_sound(folder: Path) -> None:
-    connection = sqlite3.connect(folder / "kvchat.db")
-    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-    connection.close()
-
-
-def quarantined(folder: Path) -> list[Path]:
-    return sorted(p for p in (folder / "quarantine").rglob("*") if p.is_file())
-
-
-def open_damaged(path: Path) -> tuple[Store, bytes]:
-    """Open a damaged database: it must be moved aside byte for byte and be told of."""
-    before = path.read_bytes()
-    store = Store.open(path.parent)
-    moved = path.parent / "quarantine"
-    (copy,) = moved.rglob("kvchat.db")
-    assert copy.read_bytes() == before
-    (notice,) = store.notices
-    assert str(path) in notice and str(copy.parent) in notice
-    return store, before
 
 
 @pytest.mark.parametrize("garbage", [b"", b"x", b"not a database, but a text\n" * 500, bytes(8192)])
@@ -108,125 +39,6 @@ def test_another_programs_database_is_moved_aside(folder):
     assert "was not a database of kvchat" in store.notices[0]
     assert store.setting("k") is None
     store.close()
-
-
-@pytest.mark.parametrize("size", [16, 100, 4096])
-def test_a_damaged_header_costs_no_message(whole, damaged, size):
-    conversations, nodes = everything(whole)
-    data = bytearray(damaged.read_bytes())
-    data[:size] = random.Random(1).randbytes(size)
-    damaged.write_bytes(data)
-    store, _ = open_damaged(damaged)
-    assert store.prompts() == [SavedPrompt("name", "text")] and store.setting("key") == "value"
-    assert sorted(store.drafts().values()) == [f"draft {n}" for n in range(4)]
-    assert len(store.speed_samples("http://x", "m")) == 0 and len(store.search("question")) == 50
-    store.close()
-    assert everything(damaged.parent) == (conversations, nodes)
-    check_sound(damaged.parent)
-
-
-def test_any_damaged_page_costs_only_what_was_on_it(whole, folder):
-    """Each page in turn is overwritten with noise. What the others hold is saved, with the same bytes."""
-    conversations, nodes = everything(whole)
-    sound = (whole / "kvchat.db").read_bytes()
-    on_page = rows_on_pages(whole / "kvchat.db")
-    free = free_pages(whole / "kvchat.db")
-    noise = random.Random(2)
-    pages = len(sound) // 4096
-    for page in sorted({0, pages - 1, *noise.sample(range(pages), min(pages, 48))}):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        path = folder / "kvchat.db"
-        path.write_bytes(sound[: page * 4096] + noise.randbytes(4096) + sound[(page + 1) * 4096 :])
-        if (page + 1) in free:
-            assert everything(folder) == (conversations, nodes)
-            continue
-        store, _ = open_damaged(path)
-        store.close()
-        now, kept = everything(folder)
-        lost = on_page.get(page + 1, set())
-        assert {id for id in nodes if id not in lost} <= set(kept), page
-        assert set(conversations) - lost <= set(now), page
-        for id, found in kept.items():
-            if id in nodes:
-                assert (found.wire, found.text) == (nodes[id].wire, nodes[id].text)
-        for found in kept.values():
-            above = kept[found.parent].digest if found.parent else b""
-            assert found.digest == chained(above, found.wire)
-        for conversation in now.values():
-            assert conversation.head in kept
-        if not lost:
-            assert now == conversations and kept == nodes
-        check_sound(folder)
-
-
-def free_pages(path: Path) -> set[int]:
-    """The pages that hold nothing, but for the trunks of their list."""
-    data = path.read_bytes()
-    free: set[int] = set()
-    trunk = int.from_bytes(data[32:36], "big")
-    while trunk:
-        words = struct.unpack(">1024I", data[(trunk - 1) * 4096 : trunk * 4096])
-        free.update(words[2 : 2 + words[1]])
-        trunk = words[0]
-    return free
-
-
-def rows_on_pages(path: Path) -> dict[int, set[str]]:
-    """The ids of messages and conversations on each page, overflow pages included."""
-    pages = Pages(path)
-    found: dict[int, set[str]] = {}
-    touched: list[int] = []
-    read = pages.page
-
-    def page(number: int) -> bytes:
-        touched.append(number)
-        return read(number)
-
-    pages.page = page  # type: ignore[method-assign]
-    for number in range(1, pages.count + 1):
-        data = read(number)
-        start = 100 if number == 1 else 0
-        if data[start] != 13:
-            continue
-        touched.clear()
-        for row in pages._cells(data, start):
-            if len(row.values) in (14, 17):
-                for one in {number, *touched}:
-                    found.setdefault(one, set()).add(str(row.values[1]))
-            touched.clear()
-    return found
-
-
-@pytest.mark.parametrize("part", [0.3, 0.6, 0.8])
-def test_a_truncated_file_keeps_what_is_left(whole, damaged, part):
-    conversations, nodes = everything(whole)
-    data = damaged.read_bytes()
-    damaged.write_bytes(data[: int(len(data) * part)])
-    on_page = rows_on_pages(whole / "kvchat.db")
-    gone = {id for page, ids in on_page.items() if page * 4096 > len(data) * part for id in ids}
-    store, _ = open_damaged(damaged)
-    store.close()
-    now, kept = everything(damaged.parent)
-    assert set(nodes) - gone <= set(kept) and set(conversations) - gone <= set(now)
-    check_sound(damaged.parent)
-
-
-def test_what_was_only_in_the_log_is_saved_too(folder, new_talk):
-    store = Store.open(folder)
-    new_talk(store).say("in the log", "answer in the log")
-    copy = folder.parent / "copy"
-    shutil.copytree(folder, copy)
-    store.close()
-    data = bytearray((copy / "kvchat.db").read_bytes())
-    data[:100] = bytes(100)
-    (copy / "kvchat.db").write_bytes(data)
-    again = Store.open(copy)
-    assert {p.name for p in quarantined(copy)} >= {"kvchat.db", "kvchat.db-wal"}
-    (conversation,) = again.conversations()
-    path = again.tree(conversation.id).path(conversation.head)
-    assert [n.text for n in path[1:]] == ["in the log", "answer in the log"]
-    again.close()
 
 
 def test_a_damaged_file_and_its_log_are_moved_as_they_were(whole, folder):
@@ -292,62 +104,6 @@ def test_a_rescue_without_room_leaves_everything_as_it_was(damaged, monkeypatch)
     assert damaged.read_bytes() == data and quarantined(damaged.parent) == []
 
 
-def test_a_message_whose_beginning_is_lost_stands_under_a_system_message(folder, new_talk):
-    store = Store.open(folder)
-    talk = new_talk(store, instructions="Unusual.")
-    first = talk.say("first")
-    second = talk.say("second")
-    with store._db.write() as connection:
-        connection.execute("PRAGMA defer_foreign_keys = ON")
-        connection.execute("UPDATE node SET parent = NULL WHERE id = ?", (second.parent,))
-        connection.execute("UPDATE node SET parent = id WHERE id = ?", (first.parent,))
-    store.close()
-    data = bytearray((folder / "kvchat.db").read_bytes())
-    data[:16] = bytes(16)
-    (folder / "kvchat.db").write_bytes(data)
-    store, _ = open_damaged(folder / "kvchat.db")
-    tree = store.tree(talk.id)
-    path = tree.path(talk.record.head)
-    assert [n.text for n in path] == [system_message("").text, "second", "Yes."]
-    assert [n.text for n in tree.path(first.id)] == [system_message("").text, "first", "Yes."]
-    for above, below in pairwise(path):
-        assert below.digest == chained(above.digest, below.wire)
-    store.close()
-
-
-def test_messages_whose_conversation_is_lost_get_a_new_entry_in_the_list(folder, new_talk):
-    store = Store.open(folder)
-    talk = new_talk(store)
-    talk.say("The lost question", "The lost answer")
-    with store._db.write() as connection:
-        connection.execute("PRAGMA defer_foreign_keys = ON")
-        connection.execute("UPDATE conversation SET id = 'x', head = NULL")
-        connection.execute("UPDATE node SET conversation = NULL WHERE conversation IS NOT NULL")
-    store._db._connection.execute("PRAGMA foreign_keys = OFF")
-    store._db._connection.execute("UPDATE node SET conversation = ? WHERE role != 'system'", (talk.id,))
-    store.close()
-    (folder / "kvchat.db").write_bytes(bytes(16) + (folder / "kvchat.db").read_bytes()[16:])
-    store, _ = open_damaged(folder / "kvchat.db")
-    (conversation,) = store.conversations()
-    assert (conversation.id, conversation.title, conversation.turns) == (talk.id, "The lost question", 1)
-    assert [n.text for n in store.tree(talk.id).path(conversation.head)[1:]] == ["The lost question", "The lost answer"]
-    store.close()
-
-
-def test_an_answer_that_streamed_into_a_damaged_file_is_kept(folder, new_talk):
-    store = Store.open(folder)
-    talk = new_talk(store)
-    answer = talk.ask("?")
-    store.append(answer.id, "half an answer", "")
-    store.close()
-    (folder / "kvchat.db").write_bytes(bytes(16) + (folder / "kvchat.db").read_bytes()[16:])
-    store = Store.open(folder)
-    found = store.tree(talk.id)[answer.id]
-    assert (found.text, found.state) == ("half an answer", State.INTERRUPTED)
-    assert len(store.notices) == 2
-    store.close()
-
-
 def test_the_newest_backup_is_offered_and_restores_everything(whole, damaged):
     conversations, nodes = everything(whole)
     folder = damaged.parent
@@ -404,25 +160,6 @@ def test_a_file_begun_and_not_finished_is_finished(folder):
     store = Store.open(folder)
     assert store.notices == [] and store.conversations() == []
     store.close()
-
-
-def test_scattered_noise_never_raises_anything_but_an_error_of_the_store(whole, folder):
-    noise = random.Random(3)
-    sound = (whole / "kvchat.db").read_bytes()
-    for _ in range(12):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir()
-        data = bytearray(sound)
-        for _ in range(400):
-            data[noise.randrange(len(data))] = noise.randrange(256)
-        (folder / "kvchat.db").write_bytes(data)
-        store = Store.open(folder)
-        for conversation in store.conversations():
-            for one in store.tree(conversation.id).path(conversation.head):
-                assert json.loads(one.wire)["role"] == one.role
-        store.search("question")
-        store.close()
-        check_sound(folder)
 
 
 def test_damage_inside_a_value_does_not_close_its_conversation(store, talk):

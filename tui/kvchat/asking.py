@@ -48,9 +48,9 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
         printer.end()
     if interrupted:
         return INTERRUPTED
-    if answer.state not in GOOD or answer.note:
-        if answer.state not in GOOD:
-            raise ChatError(answer.note or "The answer did not complete.")
+    if answer.state not in GOOD:
+        raise ChatError(answer.note or "The answer did not complete.")
+    if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
         print(f"kvchat: {answer.note}", file=sys.stderr)
     return 0
 

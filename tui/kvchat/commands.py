@@ -69,6 +69,11 @@ def _print_problems(problems: list[Problem]) -> None:
         print(f"kvchat: {problem}", file=sys.stderr)
 
 
+def _print_notices(notices: list[str]) -> None:
+    for notice in notices:
+        print(f"kvchat: {one_line(notice)}", file=sys.stderr)
+
+
 # -- settings ---------------------------------------------------------------------------------------------------------
 
 
@@ -121,8 +126,7 @@ async def _with_service(args: argparse.Namespace, places: Paths, settings: Setti
     service: ChatService | None = None
     try:
         service, notices = opened(args, places, settings, strict=True)
-        for notice in notices:
-            print(f"kvchat: {one_line(notice)}", file=sys.stderr)
+        _print_notices(notices)
         return await work(service, args)
     except (StoreError, ChatError, TransferError) as error:
         raise CommandError(str(error)) from None
@@ -196,6 +200,7 @@ def _list(args: argparse.Namespace, places: Paths) -> int:
 
     try:
         store = Store.open(None if args.incognito else places.data)
+        _print_notices(store.notices)
         conversations = [c for c in store.conversations() if c.turns]
         store.close()
     except StoreError as error:

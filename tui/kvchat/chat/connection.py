@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
 from kvchat.config import ConfigError, Settings, api_key
 
@@ -174,9 +175,11 @@ class Connector:
 
     def _api_key(self) -> str | None:
         try:
-            return api_key(self._settings.server)
+            key = api_key(self._settings.server)
         except ConfigError as error:
             raise BackendError(Trouble.UNAUTHORIZED, str(error)) from None
+        logs.hide(key)
+        return key
 
     def _say(self, connection: Connection) -> None:
         self.connection = connection

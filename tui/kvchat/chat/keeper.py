@@ -11,7 +11,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from kvchat.store import StoreUnavailable
+from kvchat.store import StoreError
 
 RETRY_SECONDS = 10.0
 
@@ -20,7 +20,7 @@ Write = Callable[[], object]
 
 
 class Keeper:
-    """The one writer of a process. `strict`: a failed write raises StoreUnavailable instead of waiting."""
+    """The one writer of a process. `strict`: a failed write raises StoreError instead of waiting."""
 
     def __init__(self, on_trouble: Callable[[str], None], *, strict: bool = False) -> None:
         self._on_trouble = on_trouble
@@ -41,7 +41,7 @@ class Keeper:
             return
         try:
             await self.call(write)
-        except StoreUnavailable as error:
+        except StoreError as error:
             if self._strict:
                 raise
             self._backlog.append(write)
@@ -54,7 +54,7 @@ class Keeper:
         return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
     async def flush(self) -> None:
-        """Try the backlog once, oldest first. Raises StoreUnavailable when the disk still refuses."""
+        """Try the backlog once, oldest first. Raises StoreError when the disk still refuses."""
         while self._backlog:
             await self.call(self._backlog[0])
             self._backlog.pop(0)
@@ -65,7 +65,7 @@ class Keeper:
             await asyncio.sleep(RETRY_SECONDS)
             try:
                 await self.flush()
-            except StoreUnavailable as error:
+            except StoreError as error:
                 self._on_trouble(str(error))
         self._retry = None
 
@@ -75,6 +75,6 @@ class Keeper:
             self._retry.cancel()
         try:
             await self.flush() if self._backlog else None
-        except StoreUnavailable:
+        except StoreError:
             pass
         await asyncio.to_thread(self._thread.shutdown)

@@ -22,6 +22,7 @@ from kvchat.store.rows import (
     columns,
     conversation_row,
     conversations_of,
+    many_values,
     node_of,
     nodes_of,
     row_of,
@@ -64,7 +65,8 @@ class Conversations:
     def all(self, trashed: bool) -> list[Conversation]:
         """Newest first."""
         where = "trashed IS NOT NULL" if trashed else "trashed IS NULL"
-        return conversations_of(self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC"))
+        with many_values():
+            return conversations_of(self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC"))
 
     def one(self, id: str) -> Conversation:
         """The conversation with this id, or the only one whose id begins with it. Raises UnknownConversation."""
@@ -121,7 +123,7 @@ class Conversations:
 
     def tree(self, id: str) -> Tree:
         """What was said in the conversation, with everything above it."""
-        with self._db.reading():
+        with self._db.reading(), many_values():
             known = self._db.row("SELECT head FROM conversation WHERE id = ?", (id,))
             if known is None:
                 raise UnknownConversation(f"There is no conversation {id}.")
@@ -129,9 +131,10 @@ class Conversations:
             here = {row[0] for row in own}
             above = {row[1] for row in own if row[1] is not None} | ({known[0]} - {None})
             shared = self._db.rows(_ANCESTORS, (to_json(sorted(above - here)),)) if above - here else []
-        nodes = nodes_of([row for row in shared if row[0] not in here] + own)
-        self._remember(*(node for node in nodes if node.parent is None))
-        return Tree(nodes)
+            nodes = nodes_of([row for row in shared if row[0] not in here] + own)
+            tree = Tree(nodes)
+        self._remember(*tree.children(None))
+        return tree
 
     def sent_texts(self, id: str) -> list[str]:
         rows = self._db.rows(f"{MEMBERS} SELECT text FROM member JOIN node ON node.id = member.id"

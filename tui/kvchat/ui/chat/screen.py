@@ -106,6 +106,8 @@ class ChatScreen(ConversationActs, ServerActs):
     # -- what the service tells
 
     def _on_service(self, event: ServiceEvent) -> None:
+        if not self.app.is_running:
+            return  # the widgets are being taken down; the answer is kept without them
         match event:
             case AnswerProgressed(conversation=id):
                 if self.current is not None and id == self.current.id:

@@ -153,20 +153,22 @@ class TranscriptKeys(TranscriptView):
             self.select(self._column.entries[-1].item.node_id, show=False)
         self.follow()
 
-    # -- requests
+    # -- requests: about the selected message, else about the last one
+
+    @property
+    def _meant(self) -> Entry | None:
+        return self._selected_entry or (self._column.entries[-1] if self._column.entries else None)
 
     def action_edit(self) -> None:
-        if self._selected is not None:
-            self.post_message(self.EditRequested(self._selected))
+        if (entry := self._meant) is not None:
+            self.post_message(self.EditRequested(entry.item.node_id))
 
     def action_regenerate(self) -> None:
-        """For the selected message, else for the last one: it is the one that failed."""
-        node = self._selected or (self._column.entries[-1].item.node_id if self._column.entries else None)
-        if node is not None:
-            self.post_message(self.RegenerateRequested(node))
+        if (entry := self._meant) is not None:
+            self.post_message(self.RegenerateRequested(entry.item.node_id))
 
     def action_copy(self) -> None:
-        if (entry := self._selected_entry) is not None:
+        if (entry := self._meant) is not None:
             self.post_message(self.CopyRequested(clean(entry.item.text or entry.item.note)))
 
     def action_copy_code(self, number: int) -> None:
@@ -180,25 +182,25 @@ class TranscriptKeys(TranscriptView):
                 return
 
     def action_branches(self) -> None:
-        if self._selected is not None:
-            self.post_message(self.BranchesRequested(self._selected))
+        if (entry := self._meant) is not None:
+            self.post_message(self.BranchesRequested(entry.item.node_id))
 
     def action_fork(self) -> None:
-        if self._selected is not None:
-            self.post_message(self.ForkRequested(self._selected))
+        if (entry := self._meant) is not None:
+            self.post_message(self.ForkRequested(entry.item.node_id))
 
     def action_delete(self) -> None:
-        if self._selected is not None:
-            self.post_message(self.DeleteRequested(self._selected))
+        if (entry := self._meant) is not None:
+            self.post_message(self.DeleteRequested(entry.item.node_id))
 
     def action_sibling(self, step: int) -> None:
-        entry = self._selected_entry
+        entry = self._meant
         if entry is not None and entry.item.siblings[1] > 1:
             self.post_message(self.SiblingRequested(entry.item.node_id, step))
 
     def action_fold(self) -> None:
-        """Unfold what the selected message has folded, or fold it all."""
-        entry = self._selected_entry
+        """Unfold what the message has folded, or fold it all."""
+        entry = self._meant
         if entry is None:
             return
         contents = {"reasoning": entry.item.reasoning, "context": entry.item.blocks}

@@ -1,0 +1,169 @@
+"""The list of conversations, the open ones, and telling who listens.
+
+The rule: an open conversation is loaded once and shared; every change to its record goes through `_update`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+from kvchat.chat.answering import Answering
+from kvchat.chat.connection import Connector
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import (
+    ConversationChanged,
+    ConversationsChanged,
+    ServerChanged,
+    ServiceEvent,
+    StorageChanged,
+)
+from kvchat.chat.keeper import Keeper
+from kvchat.chat.lane import Lane
+from kvchat.chat.live import OpenConversation
+from kvchat.config import Settings
+from kvchat.prompt.conversation import NEW_TITLE, Conversation
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, new_id, node, system_message
+from kvchat.prompt.wire import whole_characters
+from kvchat.store import Store, StoreError
+
+Listener = Callable[[ServiceEvent], None]
+
+
+def system_clock() -> datetime:
+    """Now, in the system's time zone."""
+    return datetime.now().astimezone()
+
+
+class ConversationList:
+    """The ground of the service: what all its parts share."""
+
+    def __init__(
+        self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
+        clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None,
+    ) -> None:
+        self.settings = settings
+        self.incognito = incognito
+        self.asks_before_leaving = False
+        """Whether nothing goes to another machine until the person agreed (`allow_sending_to`)."""
+        self._store = store
+        self._clock = clock
+        self._listeners: list[Listener] = []
+        self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
+        self._connector = Connector(settings, lambda: self._tell(ServerChanged()), snapshot_folder=snapshots)
+        self._lane = Lane()
+        self._open: dict[str, OpenConversation] = {}
+        self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
+        self._undo: dict[str, list[str | None]] = {}
+        self._list: list[Conversation] | None = None
+        self._seen_version = store.data_version()
+        self._looked_at = ""
+
+    # -- listening ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event, on the loop, until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _tell(self, event: ServiceEvent) -> None:
+        for listener in tuple(self._listeners):
+            listener(event)
+
+    # -- the list -------------------------------------------------------------------------------------------------
+
+    def conversations(self) -> list[Conversation]:
+        """All conversations but the deleted ones, newest first."""
+        if self._list is None:
+            self._list = self._store.conversations()
+        return self._list
+
+    def streaming(self) -> frozenset[str]:
+        """The conversations whose answer is running or waiting."""
+        return frozenset(self._answering)
+
+    def refresh(self) -> None:
+        """Look whether another process changed the store; tell if so."""
+        version = self._store.data_version()
+        if version != self._seen_version:
+            self._seen_version = version
+            self._list_changed()
+
+    def _list_changed(self) -> None:
+        self._list = None
+        self._tell(ConversationsChanged())
+
+    async def create(self, instructions: str | None = None, *, reuse: bool = True) -> OpenConversation:
+        """A new conversation. `reuse`: an empty one that nobody has written in is used again."""
+        if instructions is None:
+            instructions = self.settings.system_prompt or DEFAULT_INSTRUCTIONS
+        message = system_message(instructions)
+        for known in self.conversations() if reuse else ():
+            if known.turns == 0 and known.id not in self._answering and not self._store.draft(known.id):
+                conversation = await self.open(known.id)
+                if conversation.tree[known.head or ""].text == message.text:
+                    return conversation
+        now = self._clock().timestamp()
+        root = node(None, message, now)
+        record = Conversation(id=new_id(), head=root.id, created=now, updated=now,
+                              parameters=self.settings.parameters)
+        return await self._create(record, root)
+
+    async def _create(self, record: Conversation, root: Node) -> OpenConversation:
+        record = await self._keeper.call(lambda: self._store.create(record, root))
+        self._list_changed()
+        return await self.open(record.id)
+
+    async def open(self, id: str) -> OpenConversation:
+        """The conversation, loaded. Opening it marks it as read. Raises UnknownConversation."""
+        conversation = self._open.get(id)
+        if conversation is None:
+            record = self._store.conversation(id)
+            conversation = OpenConversation(record, self._store.tree(record.id), self._store.draft(record.id))
+            self._open[record.id] = conversation
+        self._looked_at = conversation.id
+        if conversation.record.unread:
+            await self._update(conversation, unread=False)
+        return conversation
+
+    def get(self, id: str) -> OpenConversation | None:
+        """The conversation if it is open."""
+        return self._open.get(id)
+
+    def find(self, id: str) -> Conversation:
+        """The conversation whose id begins with `id`. Raises ChatError."""
+        try:
+            return self._store.conversation(id)
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+
+    def now(self) -> datetime:
+        """Now, as the time stamps have it."""
+        return self._clock()
+
+    async def rename(self, id: str, title: str) -> None:
+        title = " ".join(whole_characters(title).split()) or NEW_TITLE
+        await self._update(await self._opened(id), title=title[:200])
+
+    async def restore(self, id: str) -> None:
+        await self._update(await self._opened(id), trashed=None)
+
+    async def set_draft(self, id: str, text: str) -> None:
+        conversation = await self._opened(id)
+        conversation.draft = text = whole_characters(text)
+        await self._keeper.write(lambda: self._store.set_draft(id, text))
+
+    async def _opened(self, id: str) -> OpenConversation:
+        looked_at = self._looked_at
+        conversation = await self.open(id)
+        self._looked_at = looked_at
+        return conversation
+
+    async def _update(self, conversation: OpenConversation, **changes: object) -> None:
+        conversation.record = record = replace(conversation.record, **changes)  # type: ignore[arg-type]
+        await self._keeper.write(lambda: self._store.update(record))
+        self._list_changed()
+        self._tell(ConversationChanged(record.id))

@@ -1,0 +1,171 @@
+"""Asking and being answered.
+
+The rule: a question is stored before anything is sent, and an answer runs in a task of its own, whoever looks at it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, ServerInfo, Waiting
+from kvchat.chat.answering import Answering
+from kvchat.chat.conversations import ConversationList
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import (
+    AnswerEnded,
+    AnswerProgressed,
+    AnswerStarted,
+    ConversationChanged,
+    Noticed,
+)
+from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.prompt.branching import Branch, asked
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.conversation import NEW_TITLE, title_of
+from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.request import Parameters, body_sha256, wires_of
+from kvchat.store import StoreError
+
+
+class Talking(ConversationList):
+    """Questions and running answers."""
+
+    async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
+                   parameters: Parameters | None = None) -> None:
+        """Store the question, then let the answer stream in its own task. `parameters` replace the conversation's
+        for this turn. Raises ChatError."""
+        conversation = await self._free(id)
+        await self._grow(conversation, self._asked(conversation, conversation.record.head, text, blocks), parameters)
+
+    def _asked(self, conversation: OpenConversation, head: str | None, text: str,
+               blocks: Sequence[ContextBlock]) -> Branch:
+        every = timedelta(minutes=self.settings.time_stamp_minutes) if self.settings.time_stamp else None
+        return asked(conversation.tree, head or "", text, blocks, self._clock(), every)
+
+    async def _free(self, id: str) -> OpenConversation:
+        if id in self._answering:
+            raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
+        return await self._opened(id)
+
+    async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None) -> None:
+        """Store a branch that ends in an empty answer, move the head to it, and start the answer."""
+        record = conversation.record
+        question = next((n for n in branch.nodes if n.role is Role.USER), None)
+        if question is not None:
+            title = title_of(question.text) if record.turns == 0 and record.title == NEW_TITLE else record.title
+            record = replace(record, title=title, turns=record.turns + 1)
+        record = replace(record, head=branch.head, updated=branch.nodes[-1].created)
+        await self._keeper.write(lambda: self._store.add(record, branch.nodes))
+        conversation.record = record
+        for new in branch.nodes:
+            conversation.tree.put(new)
+        self._list_changed()
+        self._start(conversation, branch.nodes[-1], parameters)
+
+    def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None) -> None:
+        live = LiveAnswer(answer.id, time.monotonic())
+        path = conversation.tree.path(answer.parent)
+
+        async def checkpoint(text: str, reasoning: str) -> None:
+            await self._keeper.write(lambda: self._store.append(answer.id, text, reasoning, live.reasoning_field))
+
+        async def chat(emit: Emit) -> Ended:
+            return await self._chat(conversation, path, parameters, emit)
+
+        def changed() -> None:
+            self._tell(AnswerProgressed(conversation.id, answer.id))
+
+        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
+        conversation.live = live
+        self._answering[conversation.id] = (answering, asyncio.create_task(self._answer(conversation, answering)))
+        self._tell(ConversationChanged(conversation.id))
+        self._tell(AnswerStarted(conversation.id, answer.id))
+
+    async def _chat(self, conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
+                    emit: Emit) -> Ended:
+        """Wait for the lane and the server, then send the one request."""
+        live = conversation.live
+        if self._lane.holder:
+            emit(Waiting("lane", 0.0))
+        async with self._lane.chat(conversation.id):
+            emit(Waiting("connecting", 0.0))
+            backend = await self._connector.ready()
+            if self.asks_before_leaving and not self.may_send_to(backend.info):
+                return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
+                                          "send to it. Nothing was sent; try again to be asked.")
+            await self._freeze_template(conversation, backend)
+            record = conversation.record
+            turn = ChatTurn(wires_of(path), record.id, record.model or self.settings.server.model or backend.info.model,
+                            parameters or record.parameters, record.template_options)
+            sha = body_sha256(backend.body(turn))
+            answer = live.node if live else ""
+            info = backend.info
+            await self._keeper.write(lambda: self._store.record_request(
+                answer, body_sha256=sha, server=info.base_url, kind=info.kind, build=info.build, model=turn.model))
+            if live:
+                live.sent_at = time.monotonic()
+            return await backend.chat(turn, emit)
+
+    async def _freeze_template(self, conversation: OpenConversation, backend: Backend) -> None:
+        """At a conversation's first message, decide once whether the template is asked to keep reasoning."""
+        options = conversation.record.template_options
+        first = conversation.record.turns == 1
+        if first and backend.info.preserves_reasoning and "preserve_reasoning" not in options:
+            await self._update(conversation, template_options={**options, "preserve_reasoning": True})
+
+    async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
+        def context_size() -> int | None:
+            info = self._connector.info
+            return info.context_size if info else None
+
+        answer = await answering.run(context_size)
+        used = answer.figures.context_used if answer.figures else None
+        record = replace(
+            conversation.record, updated=max(conversation.record.updated, self._clock().timestamp()),
+            context_used=used if used is not None else conversation.record.context_used,
+            unread=self._looked_at != conversation.id,
+        )
+        conversation.record = record
+        conversation.tree.put(answer)
+        try:
+            await self._keeper.write(lambda: self._store.settle(answer, record))
+        except StoreError as error:
+            self._tell(Noticed(str(error), "error"))
+        conversation.live = None
+        del self._answering[conversation.id]
+        self._list_changed()
+        self._tell(AnswerEnded(conversation.id, answer.id))
+        self._tell(ConversationChanged(conversation.id))
+
+    async def stop(self, id: str) -> None:
+        """End the running answer and keep what came; return when it is settled. Nothing runs: nothing happens."""
+        running = self._answering.get(id)
+        if running is not None:
+            running[0].stop()
+            await asyncio.wait({running[1]})
+
+    async def wait(self, id: str) -> None:
+        """Return when the running answer is settled."""
+        running = self._answering.get(id)
+        if running is not None:
+            await asyncio.wait({running[1]})
+
+    def may_send_to(self, server: ServerInfo) -> bool:
+        """Whether the server is on this machine, or the person agreed to send to it."""
+        return server.host_class == "loopback" or bool(self._store.setting(_agreement(server)))
+
+    async def allow_sending_to(self, server: ServerInfo) -> None:
+        """The person agrees that conversations go to this server. Kept over restarts."""
+        await self._keeper.write(lambda: self._store.set_setting(_agreement(server), "yes"))
+
+    async def delete(self, id: str) -> None:
+        """Move the conversation to the trash; `restore` brings it back."""
+        await self.stop(id)
+        await self._update(await self._opened(id), trashed=self._clock().timestamp())
+
+def _agreement(server: ServerInfo) -> str:
+    return f"allowed {server.host_class} {server.base_url}"
