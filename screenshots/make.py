@@ -66,10 +66,10 @@ class Camera:
     async def say(self, text: str) -> None:
         """Type a message and wait for its answer."""
         chat = self.app.chat
+        turns = chat.conversation.record.turns
         chat.composer.replace_text(text)
         await self.pilot.press("enter")
-        await self.until(lambda: bool(chat.service.streaming()))
-        await self.until(lambda: not chat.service.streaming())
+        await self.until(lambda: chat.conversation.record.turns > turns and not chat.service.streaming())
 
 
 def drawn(svg: Path) -> None:
@@ -119,7 +119,7 @@ async def main_scenes(folder: Path) -> None:
         await pilot.press("escape")
         conversation = app.chat.conversation
         answer = [n for n in conversation.path() if n.role is Role.ASSISTANT][1]
-        await service.set_parameters(conversation.id, Parameters(temperature=1.2, seed=7, max_tokens=80))
+        await service.set_parameters(conversation.id, Parameters(temperature=0.6, seed=7, max_tokens=120))
         await service.regenerate(conversation.id, answer.id)
         await service.wait(conversation.id)
         app.chat.transcript.focus()

@@ -33,15 +33,19 @@ RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
 ANSWER = "A paragraph of an answer, with **some** Markdown and `code`. " * 4
 
 
+# A person's second start finds compiled modules; so do these.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def imported() -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-c", "import textual.app"], check=True)
+    subprocess.run([sys.executable, "-c", "import textual.app"], check=True, env=ENVIRONMENT)
     return time.perf_counter() - began
 
 
 def painted(folder: Path, marker: bytes, *arguments: str) -> tuple[float, int]:
     """Seconds from the start to `marker` on the screen, and peak memory in MiB."""
-    environment = {**os.environ, "TERM": "xterm-256color", "KVCHAT_DATA_DIR": str(folder),
+    environment = {**ENVIRONMENT, "TERM": "xterm-256color", "KVCHAT_DATA_DIR": str(folder),
                    "KVCHAT_CONFIG": str(folder / "config.toml")}
     began = time.perf_counter()
     pid, terminal = pty.fork()
@@ -119,6 +123,10 @@ def main() -> None:
             print(f"{name:36} {median * 1000:7.0f} ms  ratio {median / base:5.2f}  peak {memory[name]} MiB")
     finally:
         shutil.rmtree(work)
+
+
+if __name__ == "__main__":
+    main()
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ def child(kind: str, rate: int, above: int, tokens: int, result: Path) -> None:
 
     from kvchat.prompt.message import Role, State
     from kvchat.ui.render.message import TranscriptItem
+    from kvchat.ui.themes import variable_defaults
     from kvchat.ui.widgets.transcript import Transcript
 
     body = "".join(islice(token_source("mixed"), 300))
@@ -74,6 +75,9 @@ def child(kind: str, rate: int, above: int, tokens: int, result: Path) -> None:
 
     class Bench(App[dict[str, float]]):
         CSS = "TextArea { height: 5; }"
+
+        def get_theme_variable_defaults(self) -> dict[str, str]:
+            return variable_defaults(self.current_theme)
 
         def compose(self) -> ComposeResult:
             yield Transcript()
