@@ -315,3 +315,11 @@ async def test_search_and_export_see_what_was_said(service, server, tmp_path):
     assert [hit.conversation for hit in hits if hit.role == "user"] == [conversation.id]
     path = await service.export([conversation.id], "md", tmp_path / "out.md")
     assert "lighthouse keeper" in path.read_text()
+
+
+async def test_the_server_chosen_last_is_the_one_to_begin_with(make, server):
+    service = make("")
+    await service.use_url(server.url)
+    again = make("")
+    await again.connect()
+    assert again.server.base_url == server.url

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from kvchat.ui.render.markdown import MarkdownDocument, code_blocks, render_markdown
 from kvchat.ui.render.rows import copied, text_of
 from kvchat.ui.render.wrap import _ONE_CELL, breaks
-from kvchat.ui.widgets.transcript_styles import NAMES
+from kvchat.ui.widgets.transcript_styles import STYLES
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "fixtures" / "hostile_text.json").read_text())
 CONTEXTS = ["{}", "# {}", "- {}", "> {}", "`{}`", "```\n{}\n```", "```{}\nx\n```", "| {} | b |\n|---|---|\n| {} | c |",
@@ -158,7 +158,7 @@ def test_hostile_text_is_drawn_without_control_characters(case: dict[str, str]) 
             assert all(c >= " " and not "\x7f" <= c <= "\x9f" and c not in "\u202e\u2066\u2028\u200b" for c in row.text)
             assert cell_len(row.text) <= 40 or "\u200d" in row.text
             names = {name for span in row.spans for name in span.style.split()} - {"open", "close"}
-            assert names <= set(NAMES)
+            assert names <= set(STYLES)
         copy = copied(rows)
         assert "\x1b" not in copy and "\x9b" not in copy
 

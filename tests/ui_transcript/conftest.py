@@ -11,6 +11,7 @@ from textual.widgets import Input
 
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.themes import variable_defaults
 from kvchat.ui.widgets.transcript import Transcript
 
 
@@ -23,6 +24,9 @@ class TranscriptApp(App[None]):
         super().__init__()
         self._items = items
         self.posted: list[Message] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return variable_defaults(self.current_theme)
 
     def compose(self) -> ComposeResult:
         yield Transcript()

@@ -10,6 +10,7 @@ from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.widget import Widget
 
+from kvchat.ui.themes import variable_defaults
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
 
@@ -25,6 +26,9 @@ class Host(App[None]):
         super().__init__()
         self.widgets = widgets
         self.said: list[Message] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return variable_defaults(self.current_theme)
 
     def compose(self) -> ComposeResult:
         yield from self.widgets

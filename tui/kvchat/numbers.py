@@ -99,7 +99,7 @@ def local(seconds: float, now: datetime | None = None) -> datetime | None:
 def clock(seconds: float, now: datetime | None = None) -> str:
     """The time of day: `09:16`."""
     instant = local(seconds, now)
-    return f"{instant:%H:%M}" if instant else UNKNOWN
+    return f"{instant.hour:02}:{instant.minute:02}" if instant else UNKNOWN
 
 
 def date_and_time(seconds: float, now: datetime | None = None) -> str:

@@ -132,7 +132,7 @@ class ChatAnswer:
             return Ended(state, error.sentence, error, model)
         if self._finish == "length" and self._window_is_full():
             return Ended(State.CONTEXT_FULL, f"The conversation fills the server's window of {self._context_size:,} "
-                         "tokens. Start a new one, delete a turn, or restart the server with a larger context (-c).",
+                         f"tokens. {errors.ROOM}.",
                          model=model)
         if not self._has_words:
             return Ended(State.EMPTY, "The model ended its answer without a word. Try again; if it stays so, the "

@@ -15,7 +15,8 @@ from kvchat.prompt.wire import whole_characters
 
 QUOTE_LIMIT = 200
 CONTEXT_ERROR = "exceed_context_size_error"
-_ROOM = "Start a new conversation, delete a turn, or restart the server with a larger context"
+ROOM = ("Start a new conversation, delete a turn, or give the server a larger context (llama-server: -c, built-in "
+        "engine: engine.context_size)")
 
 _CONTEXT_TEXT = re.compile(
     r"context (?:length|size|window)|maximum allowed length|context.{0,20}(?:exceed|overflow)|exceed.{0,40}context",
@@ -210,9 +211,9 @@ def _overflow(
     if not typed:
         prompt, window = _number(_PROMPT_TOKENS, message), _number(_WINDOW_TOKENS, message)
     if prompt and window and prompt > window:
-        sentence = f"The prompt has {prompt:,} tokens, but the server's window holds {window:,}. {_ROOM} (-c)."
+        sentence = f"The prompt has {prompt:,} tokens, but the server's window holds {window:,}. {ROOM}."
     else:
-        sentence = _stopped(f"The window of the server at {url} is full: {quoted(message)}") + f" {_ROOM} (-c)."
+        sentence = _stopped(f"The window of the server at {url} is full: {quoted(message)}") + f" {ROOM}."
     return BackendError(Trouble.CONTEXT_OVERFLOW, sentence, status=status, prompt_tokens=prompt, context_size=window)
 
 

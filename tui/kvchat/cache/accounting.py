@@ -76,8 +76,8 @@ class TurnFigures:
 
     @property
     def decode_speed(self) -> float | None:
-        """Predicted tokens per second."""
-        if not self.predicted_tokens or not self.predicted_ms:
+        """Predicted tokens per second; None for a single token, which was there with the prompt."""
+        if not self.predicted_tokens or self.predicted_tokens < 2 or not self.predicted_ms or self.predicted_ms < 1:
             return None
         return self.predicted_tokens / self.predicted_ms * 1000
 

@@ -29,8 +29,7 @@ from kvchat.prompt.message import Node, Role, State, settled
 CHECKPOINT_SECONDS = 0.2
 SCREEN_SECONDS = 0.03
 
-STOPPED = "Stopped."
-STOPPED_EARLY = "Stopped before the first token. The server may still finish the batch it was reading."
+STOPPED_EARLY = "Before the first token; the server may still finish the batch it was reading."
 
 
 def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
@@ -153,7 +152,7 @@ class Answering:
         live = self.live
         note = ended.note
         if ended.state is State.CANCELLED:
-            note = STOPPED if live.text or live.reasoning else STOPPED_EARLY
+            note = "" if live.text or live.reasoning else STOPPED_EARLY
         return settled(
             self.answer, self._path[-1], live.text, live.reasoning, ended.state, reasoning_field=live.reasoning_field,
             model=ended.model, figures=self._figures(context_size), note=note,

@@ -18,6 +18,9 @@ from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
 from kvchat.prompt.context import TIME, ContextBlock
 from kvchat.prompt.message import Node, Role, State, new_id, system_message
 
+FORK = "↳ "
+"""In front of a fork's title, so that it is told apart in a narrow list."""
+
 
 class Branches(Talking):
     """Edit, ask again, fork, delete, walk, undo."""
@@ -62,7 +65,7 @@ class Branches(Talking):
             conversation.record, id=new_id(), head=at.id, created=now, updated=now, forked_from=conversation.id,
             turns=sum(n.role is Role.USER for n in path), unread=False, trashed=None,
             context_used=figures[-1].context_used if figures else None,
-            title=f"{conversation.record.title} (fork)",
+            title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
         )
         fork = await self._create(record, path[0])
         if draft:

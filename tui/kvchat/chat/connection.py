@@ -2,7 +2,8 @@
 
 The rule: choosing a server never blocks the screen, and every failure is one sentence that says what to do.
 What is tried, in this order: the base URL that was given; the model file that was given; a llama-server on its
-usual port; a model file that is at hand for the embedded engine.
+usual port; a model file that is at hand for the embedded engine. What was chosen on the screen last comes before the
+last two.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -58,6 +60,15 @@ class Connector:
     @property
     def info(self) -> ServerInfo | None:
         return self._backend.info if self._backend is not None else None
+
+    def prefer(self, last: str) -> None:
+        """Begin with this address or model file, unless the settings or the command line name one."""
+        if self._chosen():
+            return
+        if "://" in last:
+            self.base_url = last
+        elif Path(last).is_file():
+            self.model_path = Path(last)
 
     async def ready(self) -> Backend:
         """The connected backend; connects first where needed. Raises BackendError."""
@@ -128,11 +139,10 @@ class Connector:
         path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
-        raise BackendError(
-            Trouble.UNREACHABLE,
-            f"No model server answers at {USUAL_URL}, and no model file for the embedded engine was chosen. "
-            "Start a server, give its address with --base-url, or a model file with --model FILE.gguf.",
-        )
+        engine = "a model file with --model FILE.gguf" if find_spec("xllamacpp") else (
+            "install the built-in engine: pip install 'kvchat[embedded]'")
+        raise BackendError(Trouble.UNREACHABLE, f"No model server answers at {USUAL_URL}. Start one, give its address "
+                           f"with --base-url, or {engine}.")
 
     async def _served(self, base_url: str) -> Backend:
         from kvchat.backends.identify import connect

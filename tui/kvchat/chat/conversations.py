@@ -33,6 +33,10 @@ from kvchat.store import Store, StoreError
 Listener = Callable[[ServiceEvent], None]
 
 
+LAST_SERVER = "last server"
+"""The setting that holds the server's address or the model file chosen last on the screen."""
+
+
 def system_clock() -> datetime:
     """Now, in the system's time zone."""
     return datetime.now().astimezone()
@@ -54,6 +58,8 @@ class ConversationList:
         self._listeners: list[Listener] = []
         self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
         self._connector = Connector(settings, lambda: self._tell(ServerChanged()), snapshot_folder=snapshots)
+        if last := store.setting(LAST_SERVER):
+            self._connector.prefer(last)
         self._lane = Lane()
         self._open: dict[str, OpenConversation] = {}
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kvchat.backends.engine.models import ModelFile
     from kvchat.transfer import Source
 from kvchat.chat.branches import Branches
+from kvchat.chat.conversations import LAST_SERVER
 
 QUIT_SECONDS = 2.0
 TRASH_DAYS = 30
@@ -119,14 +120,18 @@ class ChatService(Branches):
             pass
 
     async def use_url(self, base_url: str) -> None:
+        """Talk to this server from now on; it is the one to begin with next time."""
         try:
             await self._connector.use_url(base_url)
+            await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, base_url))
         except BackendError:
             pass
 
     async def use_model_file(self, path: Path) -> None:
+        """Run this model file from now on; it is the one to begin with next time."""
         try:
             await self._connector.use_model_file(path)
+            await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, str(path)))
         except BackendError:
             pass
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, ServerInfo, Waiting
+from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
 from kvchat.chat.answering import Answering
 from kvchat.chat.conversations import ConversationList
 from kvchat.chat.errors import ChatError
@@ -23,6 +23,7 @@ from kvchat.chat.events import (
     Noticed,
 )
 from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.display import one_line
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import NEW_TITLE, title_of
@@ -59,6 +60,9 @@ class Talking(ConversationList):
             title = title_of(question.text) if record.turns == 0 and record.title == NEW_TITLE else record.title
             record = replace(record, title=title, turns=record.turns + 1)
         record = replace(record, head=branch.head, updated=branch.nodes[-1].created)
+        if self._connector.info is not None:  # so that an answer that is cut off still says whose it was
+            model = record.model or self._connector.info.model
+            branch = Branch((*branch.nodes[:-1], replace(branch.nodes[-1], model=model)), branch.head)
         await self._keeper.write(lambda: self._store.add(record, branch.nodes))
         conversation.record = record
         for new in branch.nodes:
@@ -99,7 +103,7 @@ class Talking(ConversationList):
                                           "send to it. Nothing was sent; try again to be asked.")
             await self._freeze_template(conversation, backend)
             record = conversation.record
-            turn = ChatTurn(wires_of(path), record.id, record.model or self.settings.server.model or backend.info.model,
+            turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info),
                             parameters or record.parameters, record.template_options)
             sha = body_sha256(backend.body(turn))
             answer = live.node if live else ""
@@ -109,6 +113,15 @@ class Talking(ConversationList):
             if live:
                 live.sent_at = time.monotonic()
             return await backend.chat(turn, emit)
+
+    def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
+        """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
+        llama.cpp would let another model answer without a word."""
+        model = conversation.record.model or self.settings.server.model or server.model
+        if server.models and model not in server.models and server.kind == "llama.cpp":
+            raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
+                               f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
+        return model
 
     async def _freeze_template(self, conversation: OpenConversation, backend: Backend) -> None:
         """At a conversation's first message, decide once whether the template is asked to keep reasoning."""

@@ -64,6 +64,13 @@ class Tree:
         node = self._nodes[id]
         return [sibling for sibling in self.children(node.parent) if sibling.role is node.role]
 
+    def version(self, id: str) -> tuple[int, int]:
+        """Its place among its siblings of the same role, from 1, and how many there are."""
+        if len(self._children[self._nodes[id].parent]) == 1:
+            return 1, 1
+        siblings = [sibling.id for sibling in self.siblings(id)]
+        return siblings.index(id) + 1, len(siblings)
+
     def tip(self, id: str) -> str:
         """The end of the branch through `id` that was begun last."""
         while children := self._children.get(id):

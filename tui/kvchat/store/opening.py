@@ -15,7 +15,6 @@ from kvchat.store.backup import back_up
 from kvchat.store.database import Database, connect, has_fts, prepare
 from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.locks import FolderInUse, WriteLock
-from kvchat.store.pages import MAGIC
 
 NAME = "kvchat.db"
 OLDEST_SQLITE = (3, 37, 0)
@@ -114,10 +113,10 @@ def _trouble(path: Path, thorough: bool) -> str | None:
     """What is wrong with the file, as the rest of a sentence; None if nothing is. Raises what may pass: a lock, a
     version that is too new, a disk that fails."""
     with path.open("rb") as file:
-        magic = file.read(len(MAGIC))
+        magic = file.read(len(schema.MAGIC))
     if not magic:
         return "was empty"
-    if magic != MAGIC:
+    if magic != schema.MAGIC:
         return "was not a database (its header is damaged)"
     try:
         return _content_trouble(path, thorough)

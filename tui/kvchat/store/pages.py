@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MAGIC = b"SQLite format 3\x00"
+from kvchat.store.schema import MAGIC
+
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR = 13, 10, 2
 _INT_SIZES = (0, 1, 2, 3, 4, 6, 8)
 

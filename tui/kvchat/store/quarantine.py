@@ -9,9 +9,12 @@ import itertools
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from kvchat.store import salvage
 from kvchat.store.backup import backups
+
+if TYPE_CHECKING:  # imported when there is something to save
+    from kvchat.store.salvage import Saved
 
 FOLDER = "quarantine"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
@@ -24,7 +27,9 @@ def set_aside(database: Path, reason: str, now: float) -> str:
     place = _new_folder(database.parent / FOLDER, now)
     fresh = place / _FRESH
     try:
-        saved = salvage.salvage(database, fresh)
+        from kvchat.store.salvage import salvage
+
+        saved = salvage(database, fresh)
     except BaseException:
         with suppress(OSError):
             fresh.unlink(missing_ok=True)
@@ -82,7 +87,7 @@ def _new_folder(parent: Path, now: float) -> Path:
     return place
 
 
-def _outcome(saved: salvage.Saved, folder: Path) -> str:
+def _outcome(saved: Saved, folder: Path) -> str:
     if not saved.messages and not saved.conversations:
         return "Nothing could be read from it; a new database was begun. " + _offer(folder)
     rest = f"at least {saved.lost} rows could not be read" if saved.lost else "as many as could be found"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from dataclasses import dataclass
+from functools import cache
 
 from kvchat.prompt.wire import whole_characters
 
@@ -23,17 +24,26 @@ BEFORE = 40
 
 _CJK = ("\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff\uff66-\uff9d"
         "\U00020000-\U0003ffff")
-_CJK_RUN = re.compile(f"[{_CJK}]+")
-_SEGMENT = re.compile(f"(?P<cjk>[{_CJK}]+)|[^\\W_{_CJK}]+(?:[\\W_]+[^\\W_{_CJK}]+)*")
 _TOKEN = re.compile(r"[^\W_]+")
 _WORD = re.compile(r'"([^"]*)"?|([^\s"]+)')
 _MARKS = "[\u0300-\u036f]*"
 
 
+# The sets of characters are large: compiling them takes longer than opening the store, so it waits for a first use.
+@cache
+def _cjk_run() -> re.Pattern[str]:
+    return re.compile(f"[{_CJK}]+")
+
+
+@cache
+def _segment() -> re.Pattern[str]:
+    return re.compile(f"(?P<cjk>[{_CJK}]+)|[^\\W_{_CJK}]+(?:[\\W_]+[^\\W_{_CJK}]+)*")
+
+
 def indexed(text: str) -> str:
     """`text` as it goes into the full-text index."""
     text = unicodedata.normalize("NFC", text).replace("\x00", " ")
-    return text if text.isascii() else _CJK_RUN.sub(lambda m: f" {_pairs(m[0])} {m[0][-1]} ", text)
+    return text if text.isascii() else _cjk_run().sub(lambda m: f" {_pairs(m[0])} {m[0][-1]} ", text)
 
 
 def _pairs(run: str) -> str:
@@ -98,7 +108,7 @@ def parsed(text: str) -> Query:
 
 
 def _word(text: str, prefix: bool) -> Word:
-    segments = list(_SEGMENT.finditer(text))
+    segments = list(_segment().finditer(text))
     phrases, patterns = [], []
     for segment in segments:
         open_end = prefix and segment is segments[-1]

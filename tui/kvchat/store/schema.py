@@ -10,6 +10,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
+MAGIC = b"SQLite format 3\x00"
+"""How every SQLite file begins."""
 APPLICATION_ID = 0x6B766368
 """`kvch`: marks a SQLite file as kvchat's."""
 

@@ -39,7 +39,7 @@ FORMATS: dict[str, Format] = {
                lambda sources, every: markdown.render(sources, all_branches=every)),
         Format("html", "A web page, to read, share and print", False,
                lambda sources, every: html.render(sources, all_branches=every)),
-        Format("json", "Lossless JSON, to keep and to import", True,
+        Format("json", "Lossless JSON: every branch, byte for byte", True,
                lambda sources, every: lossless.render(sources, all_branches=every)),
         Format("jsonl", "OpenAI JSONL, for other programs", False,
                lambda sources, every: jsonl.render(sources, all_branches=every)),

@@ -155,7 +155,8 @@ def _is_folder(path: Path) -> bool:
 
 
 def _exists(path: Path) -> FileExists:
-    return FileExists(f"{one_line(str(path))} exists already. Choose another name, or ask to replace it.")
+    return FileExists(f"{one_line(str(path))} exists already. Choose another name, or replace it "
+                      "(on the command line: --force).")
 
 
 def _failed(path: Path, error: OSError) -> TransferError:

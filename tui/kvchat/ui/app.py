@@ -6,6 +6,7 @@ import gc
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+from textual import events
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.filter import LineFilter
@@ -21,6 +22,7 @@ from kvchat.ui.chat.screen import ChatScreen
 from kvchat.ui.render.guard import ControlFilter
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.themes import load_themes, variable_defaults
+from kvchat.ui.widgets.transcript import Transcript
 
 FALLBACK_THEME = "kvchat-night"
 HOUSEKEEPING_SECONDS = 20.0
@@ -44,6 +46,8 @@ class KvchatApp(App[int]):
         paste_guard.install()
         super().__init__()
         self.service = service
+        self.is_leaving = False
+        """Whether the screen is about to go: what is told from now on is not shown."""
         self.failure = ""
         """The sentence to print after an end that was not the person's wish."""
         self._paths = paths
@@ -51,9 +55,10 @@ class KvchatApp(App[int]):
         self._continue = continue_
         self._first = conversation
         self._guard = ControlFilter()
-        self.keys: dict[str, str] = {}
-        """The person's keys by action, where they differ from the table."""
         self._take_themes()
+        self.keys, problems = actions.keymap(service.settings.keys, paths.config)
+        """The person's keys by action, where they differ from the table."""
+        self._notices += map(str, problems)
 
     # -- start and end
 
@@ -72,13 +77,11 @@ class KvchatApp(App[int]):
         return ChatScreen(self.service, show_sidebar=self.service.settings.sidebar)
 
     async def on_mount(self) -> None:
-        self.keys, problems = actions.keymap(self.service.settings.keys, self._paths.config)
-        self._notices += map(str, problems)
         self.set_keymap(self.keys)
         self.call_after_refresh(self._begin)
 
     async def _begin(self) -> None:
-        """After the first paint: the conversation, the notices, the server."""
+        """After the first paint: the conversation and the notices."""
         screen = self.chat
         try:
             await screen.open_conversation(await self._first_conversation())
@@ -88,10 +91,11 @@ class KvchatApp(App[int]):
         for notice in self._notices:
             screen.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
-        self.run_worker(self.service.connect(), group="connect", exit_on_error=False)
         self.call_after_refresh(self._settle)
 
     def _settle(self) -> None:
+        """When the conversation can be read: what the person does not wait for."""
+        self.run_worker(self.service.connect(), group="connect", exit_on_error=False)
         gc.collect()
         gc.freeze()
         gc.enable()
@@ -114,12 +118,24 @@ class KvchatApp(App[int]):
         return screen
 
     async def action_quit(self) -> None:
-        self.chat.composer.flush()
+        await self.chat.keep_draft()
+        self.is_leaving = True
         self.exit(0)
 
     async def on_unmount(self) -> None:
         gc.enable()
         await self.service.aclose()
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key) and not event.is_forwarded:
+            self._lead_typing(event)
+        await super().on_event(event)
+
+    def _lead_typing(self, key: events.Key) -> None:
+        """A letter typed in the conversation that is no command there goes to the composer, and so does all that
+        comes in the same read."""
+        if isinstance(self.focused, Transcript) and key.is_printable and key.key not in self.screen.active_bindings:
+            self.chat.composer.take_focus()
 
     # -- the table of actions
 
@@ -145,10 +161,21 @@ class KvchatApp(App[int]):
         written = self.keys.get(id, actions.BY_ID[id].keys)
         return keys.shown(written.split(",")[0]) if written else ""
 
-    def footer_keys(self) -> list[tuple[str, str]]:
-        """Key and word of every action of the footer; help last."""
-        found = [(self.keys.get(a.id, a.keys).split(",")[0], a.footer) for a in actions.ACTIONS if a.footer]
+    def footer_keys(self, place: str = "") -> list[tuple[str, str]]:
+        """Key and word of the actions of the footer, help last; in the transcript those of a message."""
+        if place == "transcript":
+            ids = ("edit", "regenerate", "copy", "code", "branches", "fork", "delete")
+            words = ("edit", "again", "copy", "code", "branches", "fork", "delete")
+            found = [(self.first_key(f"transcript.{id}"), word) for id, word in zip(ids, words, strict=True)]
+            return [*((key, word) for key, word in found if key), (self.first_key("stop"), "back"),
+                    (self.first_key("help"), "help")]
+        found = [(self.first_key(a.id), a.footer) for a in actions.ACTIONS if a.footer]
         return sorted(found, key=lambda item: item[1] == "help")
+
+    def first_key(self, id: str) -> str:
+        """The first key of an action as Textual names it; empty without one."""
+        action = actions.BY_ID.get(id)
+        return self.keys.get(id, action.keys if action else "").split(",")[0]
 
     # -- appearance
 

@@ -26,7 +26,6 @@ def items_of(conversation: OpenConversation, model: str, now: datetime) -> list[
 
 def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: datetime) -> TranscriptItem:
     """One message; `live` gives a streaming answer its text so far."""
-    siblings = tree.siblings(node.id)
     streaming = node.state is State.STREAMING and live is not None and live.node == node.id
     shown = live if streaming else None
     return TranscriptItem(
@@ -34,7 +33,7 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
         time=clock(node.created, now), text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
-        note=node.note, siblings=([n.id for n in siblings].index(node.id) + 1, len(siblings)),
+        note=node.note, siblings=tree.version(node.id),
         figures=cost(node.figures), streaming=streaming,
     )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,7 @@ class _Reader:
         return {}
 
 
+@cache
 def _known_variables() -> frozenset[str]:
     from textual.design import ColorSystem
 

@@ -53,7 +53,8 @@ class ChatBase(Screen[None]):
         return self.current
 
     def say(self, text: str, severity: Severity = "information") -> None:
-        """A sentence in a corner of the screen, for a few seconds."""
+        """A sentence in a corner of the screen, for a few seconds; it takes the place of the one before."""
+        self.app.clear_notifications()
         self.notify(clean(text), severity=severity, markup=False, timeout=8 if severity == "error" else 5)
 
     async def attempt(self, act: Awaitable[object]) -> bool:
@@ -89,11 +90,15 @@ class ChatBase(Screen[None]):
     def in_words(self, tokens: int) -> str:
         return f"{count(tokens)} tokens"
 
-    def target(self) -> str | None:
-        """The message an action is about: the selected one, else the last."""
-        if self.transcript.selected is not None:
-            return self.transcript.selected
-        path = self.current.path() if self.current else []
+    def target(self, node: str | None = None) -> str | None:
+        """The message an action is about: `node` if it is of this conversation (keys may come faster than the screen
+        changes), the selected one, else the last."""
+        if self.current is None or (node is not None and node not in self.current.tree):
+            return None
+        chosen = node or self.transcript.selected
+        if chosen is not None and chosen in self.current.tree:
+            return chosen
+        path = self.current.path()
         return path[-1].id if len(path) > 1 else None
 
     async def open_conversation(self, id: str, node: str | None = None) -> None:

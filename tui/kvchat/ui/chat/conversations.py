@@ -95,8 +95,7 @@ class ConversationActs(ChatBase):
             await self.service.restore(id)
             await self.open_conversation(id)
             return
-        if await self.attempt(self._undo_branch()):
-            self.transcript.focus()
+        await self.attempt(self._undo_branch())
 
     async def _undo_branch(self) -> None:
         if not await self.service.undo(self.conversation.id):
@@ -111,7 +110,7 @@ class ConversationActs(ChatBase):
         written = [c for c in self.service.conversations() if c.turns]
         request: ExportRequest | None
         if path:
-            target = expanded(path)
+            target = Path(path)
             request = ExportRequest(target.suffix.removeprefix(".") or "md", target)
         else:
             request = await self.ask(ExportScreen(
@@ -150,7 +149,3 @@ class ConversationActs(ChatBase):
     def marks(self) -> dict[str, Mark]:
         """The mark of every conversation, as the sidebar shows it."""
         raise NotImplementedError
-
-
-def expanded(path: str) -> Path:
-    return Path(path).expanduser()

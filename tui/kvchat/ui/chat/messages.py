@@ -8,7 +8,6 @@ from kvchat.cache.price import Act
 from kvchat.prompt.message import Role
 from kvchat.ui.chat.base import ChatBase
 from kvchat.ui.clipboard import copy
-from kvchat.ui.render.markdown import code_blocks
 from kvchat.ui.widgets.transcript import Transcript
 
 TITLES: dict[Act, str] = {
@@ -41,6 +40,8 @@ class MessageActs(ChatBase):
     @on(Transcript.SiblingRequested)
     async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:
         tree = self.conversation.tree
+        if event.node not in tree:
+            return
         siblings = [n.id for n in tree.siblings(event.node)]
         at = siblings.index(event.node) + event.step
         if 0 <= at < len(siblings) and await self.attempt(
@@ -61,7 +62,7 @@ class MessageActs(ChatBase):
 
     async def action_edit(self, node: str | None = None) -> None:
         """Put the question into the composer; sending it asks anew on a branch of its own."""
-        node = node or self.target()
+        node = self.target(node)
         if node is None:
             self.say("There is no message to edit yet.")
             return
@@ -73,7 +74,7 @@ class MessageActs(ChatBase):
 
     @work(group="dialog")
     async def action_regenerate(self, node: str | None = None) -> None:
-        node = node or self.target()
+        node = self.target(node)
         if node is None:
             self.say("There is no answer to have again yet.")
         elif await self.agreed("regenerate", node) and await self.may_leave_this_machine():
@@ -81,7 +82,7 @@ class MessageActs(ChatBase):
 
     @work(group="dialog")
     async def action_delete_turn(self, node: str | None = None) -> None:
-        node = node or self.target()
+        node = self.target(node)
         if node is None:
             self.say("There is no turn to delete yet.")
         elif await self.agreed("delete", node) and await self.attempt(
@@ -89,7 +90,7 @@ class MessageActs(ChatBase):
             self.say(f"The turn is not on this branch. {self.app.key_of('undo')} goes back to the branch that has it.")
 
     async def action_fork(self, node: str | None = None) -> None:
-        node = node or self.target()
+        node = self.target(node)
         if node is None:
             self.say("There is nothing to fork from yet.")
             return
@@ -113,7 +114,7 @@ class MessageActs(ChatBase):
     def action_branches(self) -> None:
         self.action_tree()
 
-    async def agreed(self, act: Act, node: str | None = None) -> bool:
+    async def agreed(self, act: Act, node: str | None = None, title: str = "") -> bool:
         """Whether the person agrees to the price of an act; a small price is not asked about."""
         price = self.service.price(self.conversation.id, act, node)
         if not price.worth_asking:
@@ -121,7 +122,7 @@ class MessageActs(ChatBase):
         from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
 
         return bool(await self.ask(ConfirmScreen(
-            TITLES[act], price_lines(price, act), [("enter", "Go on", True), ("escape", "Cancel", False)])))
+            title or TITLES[act], price_lines(price, act), [("enter", "Go on", True), ("escape", "Cancel", False)])))
 
     # Copying
 
@@ -132,6 +133,8 @@ class MessageActs(ChatBase):
 
     def action_code(self, number: str = "1") -> None:
         """Copy the `number`-th code block of the selected message, else of the last answer that has one."""
+        from kvchat.ui.render.markdown import code_blocks
+
         path = self.conversation.path()
         chosen = self.transcript.selected
         nodes = [self.conversation.tree[chosen]] if chosen else [n for n in reversed(path) if n.role is Role.ASSISTANT]

@@ -67,12 +67,12 @@ class OptionActs(MessageActs):
         options = dict(conversation.record.template_options)
         current = options.pop("enable_thinking", None)
         following = {None: False, False: True, True: None}[current if isinstance(current, bool) else None]
-        if not await self.agreed("template"):
+        words = {None: "as the server has it", False: "off", True: "on"}[following]
+        if not await self.agreed("template", title=f"Thinking {words} in this conversation?"):
             return
         if following is not None:
             options["enable_thinking"] = following
         await self.service.set_template_options(conversation.id, options)
-        words = {None: "as the server has it", False: "off", True: "on"}[following]
         self.say(f"Thinking is {words} in this conversation, where the model's template knows it.")
 
     def action_theme(self, name: str = "") -> None:

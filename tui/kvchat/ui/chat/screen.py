@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.getters import query_one
@@ -58,7 +58,12 @@ WIDE = 100
 class ChatScreen(ConversationActs, ServerActs):
     """The list, the conversation, the composer."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("app")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *actions.bindings("app"),
+        # The composer leaves these to the conversation, so that one can read back while writing.
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+    ]
     findbar = query_one(FindBar)
 
     def __init__(self, service: ChatService, *, show_sidebar: bool = True) -> None:
@@ -73,8 +78,8 @@ class ChatScreen(ConversationActs, ServerActs):
         with Horizontal(id="middle"):
             yield Sidebar(clock=lambda: self.now().timestamp())
             with Vertical(id="conversation"):
+                yield Static(id="hello", markup=False)
                 yield Transcript(unfold_reasoning=settings.show_reasoning)
-                yield Static(id="below", markup=False)
                 yield Static(id="trouble", markup=False)
                 yield FindBar()
                 yield Composer(enter_sends=settings.enter_sends)
@@ -102,6 +107,13 @@ class ChatScreen(ConversationActs, ServerActs):
     def on_resize(self) -> None:
         if self._show_sidebar and not self.is_running:
             self.sidebar.display = self.size.width >= WIDE
+
+    def on_descendant_focus(self) -> None:
+        """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""
+        inside = self.focused is self.transcript
+        self.keybar.set_keys(self.app.footer_keys("transcript" if inside else ""))
+        if inside and self.transcript.selected is None and self.transcript.items:
+            self.transcript.select(self.transcript.items[-1].node_id)
 
     # -- what the service tells
 
@@ -136,7 +148,13 @@ class ChatScreen(ConversationActs, ServerActs):
             return
         if live.text or live.reasoning:
             self.transcript.stream_text(live.node, live.text, live.reasoning)
-        self._tick()
+        # Tokens are counted by the clock's tick; what is shown at once is the prompt's progress and its end.
+        news = (live.progress, live.waiting, live.first_token_at)
+        if news != self._told_news:
+            self._told_news = news
+            self._tick()
+
+    _told_news: tuple[object, ...] = ()
 
     def _begin_ticking(self) -> None:
         if self._ticking is None:
@@ -228,8 +246,25 @@ class ChatScreen(ConversationActs, ServerActs):
         self.show_context(conversation.record.context_used if conversation.record.turns else None)
         self.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self.show_welcome()
+        self.show_hello()
         if conversation.live is not None:
             self._tick()
+
+    def show_hello(self) -> None:
+        """A few words in an empty conversation: what to do, and where the keys are."""
+        hello = self.query_one("#hello", Static)
+        empty = self.conversation.record.turns == 0
+        hello.display = empty and self.service.connection.phase != "none"
+        self.transcript.display = not empty
+        if not hello.display:
+            return
+        keys, server = self.app.key_of, self.service.server
+        lines = ["Write below. Enter sends, Esc stops, Tab goes to the conversation.",
+                 f"{keys('help')} shows every key, {keys('palette')} finds any action.",
+                 f"{keys('model')} chooses the model and the server."]
+        if server and server.embedded and "SmolLM2-135M" in server.model:
+            lines.append("This small model came along for a first look.")
+        hello.update(Content("\n").join(Content(line) for line in lines))
 
     def show_context(self, used: int | None) -> None:
         server = self.service.server
@@ -289,6 +324,11 @@ class ChatScreen(ConversationActs, ServerActs):
             self.composer.border_title = ""
             self.composer.load(self.conversation.draft, self.conversation.id)
 
+    async def keep_draft(self) -> None:
+        """Store what is in the composer now, without waiting for the typing to rest."""
+        if self.current is not None and self.editing is None:
+            await self.service.set_draft(self.current.id, self.composer.draft)
+
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:
         event.stop()
@@ -336,6 +376,9 @@ class ChatScreen(ConversationActs, ServerActs):
         await self.service.stop(self.current.id)
         return True
 
+    def action_page(self, step: int) -> None:
+        self.transcript.action_page(step)
+
     def action_find(self, query: str = "") -> None:
         self.findbar.open(query)
 
@@ -361,15 +404,6 @@ class ChatScreen(ConversationActs, ServerActs):
     def _type_through(self, event: Transcript.TypeThrough) -> None:
         self.composer.focus()
         self.composer.insert(event.character)
-
-    @on(Transcript.FollowChanged)
-    def _follow_changed(self, event: Transcript.FollowChanged) -> None:
-        below = self.query_one("#below", Static)
-        show = not event.following and event.rows_below > 0 and self.current is not None
-        running = self.current is not None and self.current.live is not None
-        below.display = show
-        words = "new text below" if running else "more below"
-        below.update(Content(f"↓ {words}: {counted(event.rows_below, 'row')} · End goes there"))
 
     @on(Sidebar.Opened)
     async def _opened(self, event: Sidebar.Opened) -> None:

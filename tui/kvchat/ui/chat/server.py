@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-from textual import on, work
+from textual import work
 
 from kvchat.ui.chat.options import OptionActs
-from kvchat.ui.screens.welcome import WelcomePanel
 from kvchat.ui.widgets.header_text import HeaderState
+
+if TYPE_CHECKING:  # a screen of the first run only: imported when it is shown
+    from kvchat.ui.screens.welcome import WelcomePanel
 
 ASKED = ("llama.cpp 8080",)
 HOSTS: dict[str, str] = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
@@ -37,6 +40,8 @@ class ServerActs(OptionActs):
     def server_changed(self) -> None:
         self.show_server()
         self.show_welcome()
+        if self.current is not None:
+            self.show_hello()
         connection = self.service.connection
         if connection.phase in GONE and connection.sentence != self._told:
             self._told = connection.sentence
@@ -47,27 +52,33 @@ class ServerActs(OptionActs):
         elif connection.phase == "ready":
             self._told = ""
 
+    def show_hello(self) -> None:
+        raise NotImplementedError
+
     def show_welcome(self) -> None:
         """The first-run panel stands in for an empty conversation while there is nothing to talk to."""
         wanted = self.service.connection.phase == "none" and self.current is not None and not self.current.record.turns
-        panels = self.query(WelcomePanel)
+        panels = self.query("WelcomePanel")
         if wanted and not panels:
             self._mount_welcome()
         elif not wanted and panels:
             panels.remove()
-            self.transcript.display = True
+            self.show_hello()
 
     @work(exclusive=True, group="welcome")
     async def _mount_welcome(self) -> None:
+        from kvchat.ui.screens.welcome import WelcomePanel
+
         models = await self.service.model_files()
         if self.service.connection.phase == "none":
             self.transcript.display = False
             engine = find_spec("xllamacpp") is not None
-            await self.query_one("#conversation").mount(
-                WelcomePanel(ASKED, models=models, engine=engine, folders=self.service.model_folders()), before=0)
+            panel = WelcomePanel(ASKED, models=models, engine=engine, folders=self.service.model_folders())
+            await self.query_one("#conversation").mount(panel, before=0)
+            if not self.composer.text:
+                panel.focus()
 
-    @on(WelcomePanel.Chosen)
-    def _way_chosen(self, event: WelcomePanel.Chosen) -> None:
+    def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
         if event.way in (1, 2):
             self.action_model()
 

@@ -194,6 +194,10 @@ class Composer(Vertical):
             self._announced = draft
             self.post_message(self.DraftChanged(draft, self._key))
 
+    def take_focus(self) -> None:
+        """Have the focus at once, before the next key is looked at; `focus` waits its turn."""
+        self.screen.set_focus(self._area)
+
     def focus(self, scroll_visible: bool = True) -> Self:
         self._area.focus(scroll_visible)
         return self

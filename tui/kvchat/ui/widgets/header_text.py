@@ -6,6 +6,7 @@ The rule: where the text goes is always in words; a cloud server is never quiet.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from rich.cells import cell_len
 
@@ -43,6 +44,7 @@ class HeaderState:
     incognito: bool = False
 
 
+@lru_cache(64)
 def model_name(model: str) -> str:
     """A model's name to show: without folders and without .gguf."""
     name = one_line(model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model)

@@ -6,13 +6,14 @@ The rule: what to say is decided by pure functions that return pieces; colours c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.cells import cell_len
 from textual.content import Content
 from textual.widget import Widget
 
 from kvchat.ui.widgets.cells import fit
+from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 Tone = Literal["plain", "quiet", "strong", "accent", "reused", "spark", "new", "warning", "error", "badge"]
 
@@ -25,6 +26,19 @@ class Piece(NamedTuple):
 
 
 Pieces = Sequence[Piece]
+
+TONES: StyleTable = {
+    "plain": ("$foreground 85%", "ansi_default"),
+    "quiet": ("$text-muted", "dim ansi_default"),
+    "strong": ("bold $foreground", "bold ansi_default"),
+    "accent": "$text-accent",
+    "reused": "$cache-reused",
+    "spark": "$cache-reused",
+    "new": ("$foreground", "ansi_default"),
+    "warning": ("bold $text-warning", "bold $warning"),
+    "error": ("bold $text-error", "bold $error"),
+    "badge": ("bold $background on $warning", "bold $block-cursor-foreground on $block-cursor-background"),
+}
 
 
 def width_of(pieces: Pieces) -> int:
@@ -65,31 +79,17 @@ class PieceLine(Widget):
     DEFAULT_CSS = """
     PieceLine {
         height: 1; width: 1fr; padding: 0 1; background: transparent; color: $foreground;
-        & .tone--plain { color: $foreground 85%; }
-        & .tone--quiet { color: $text-muted; }
-        & .tone--strong { color: $foreground; text-style: bold; }
-        & .tone--accent { color: $text-accent; }
-        & .tone--reused { color: $text-success; }
-        & .tone--spark { color: $text-success; }
-        & .tone--new { color: $foreground; }
-        & .tone--warning { color: $text-warning; text-style: bold; }
-        & .tone--error { color: $text-error; text-style: bold; }
-        & .tone--badge { color: $background; background: $warning; text-style: bold; }
-        &:ansi .tone--plain { color: ansi_default; }
-        &:ansi .tone--quiet { color: ansi_default; text-style: dim; }
-        &:ansi .tone--strong { color: ansi_default; text-style: bold; }
-        &:ansi .tone--spark { color: $success; }
-        &:ansi .tone--new { color: ansi_default; }
-        &:ansi .tone--warning { color: $warning; text-style: bold; }
-        &:ansi .tone--error { color: $error; text-style: bold; }
-        &:ansi .tone--badge { color: $block-cursor-foreground; background: $block-cursor-background; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "tone--plain", "tone--quiet", "tone--strong", "tone--accent", "tone--reused", "tone--spark", "tone--new",
-        "tone--warning", "tone--error", "tone--badge",
-    }
     ALLOW_SELECT = False
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._tones = ThemeStyles(self, TONES)
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._tones.clear()
 
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
         """What stands left and right in a line of `width` cells."""
@@ -102,5 +102,5 @@ class PieceLine(Widget):
         left = cut(left, width - width_of(right) - (2 if right else 0))
         gap = width - width_of(left) - width_of(right)
         return Content.assemble(*(
-            (piece.text, self.get_visual_style(f"tone--{piece.tone}"))
+            (piece.text, self._tones.style(piece.tone))
             for piece in (*left, Piece(" " * gap), *right) if piece.text))

@@ -23,6 +23,24 @@ from textual.timer import Timer
 from kvchat.display import one_line
 from kvchat.ui.widgets.cells import fit
 from kvchat.ui.widgets.sidebar_rows import FRAMES, GLYPHS, Line, SidebarRow, described, lines_of, until_midnight
+from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
+
+STYLES: StyleTable = {
+    "group": ("$text-muted", "dim ansi_default"),
+    "title": ("$foreground 85%", "ansi_default"),
+    "unread": ("bold $foreground", "bold ansi_default"),
+    "number": ("$text-muted", "dim ansi_default"),
+    "dot": "bold $text-accent",
+    "warm": "$text-success",
+    "partial": "$text-warning",
+    "cold": ("$text-muted", "dim ansi_default"),
+    "unknown": ("$foreground 40%", "dim ansi_default"),
+    "streaming": "$text-accent",
+    "attention": "bold $text-error",
+    "open": ("on $foreground 10%", "bold on ansi_default"),
+    "hover": ("on $foreground 5%", "underline on ansi_default"),
+    "cursor": ("on $primary 35%", "$block-cursor-foreground on $block-cursor-background"),
+}
 
 
 class Sidebar(ScrollView, can_focus=True):
@@ -32,36 +50,8 @@ class Sidebar(ScrollView, can_focus=True):
     Sidebar {
         width: 28; height: 1fr; background: transparent; color: $foreground;
         overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
-        & .sidebar--group { color: $text-muted; }
-        & .sidebar--title { color: $foreground 85%; }
-        & .sidebar--unread { color: $foreground; text-style: bold; }
-        & .sidebar--number { color: $text-muted; }
-        & .sidebar--dot { color: $text-accent; text-style: bold; }
-        & .sidebar--warm { color: $text-success; }
-        & .sidebar--partial { color: $text-warning; }
-        & .sidebar--cold { color: $text-muted; }
-        & .sidebar--unknown { color: $foreground 40%; }
-        & .sidebar--streaming { color: $text-accent; }
-        & .sidebar--attention { color: $text-error; text-style: bold; }
-        & .sidebar--open { background: $foreground 10%; }
-        & .sidebar--hover { background: $foreground 5%; }
-        & .sidebar--cursor { background: $primary 35%; }
-        &:ansi .sidebar--group { color: ansi_default; text-style: dim; }
-        &:ansi .sidebar--title { color: ansi_default; }
-        &:ansi .sidebar--unread { color: ansi_default; text-style: bold; }
-        &:ansi .sidebar--number { color: ansi_default; text-style: dim; }
-        &:ansi .sidebar--cold { color: ansi_default; text-style: dim; }
-        &:ansi .sidebar--unknown { color: ansi_default; text-style: dim; }
-        &:ansi .sidebar--open { background: ansi_default; text-style: bold; }
-        &:ansi .sidebar--hover { background: ansi_default; text-style: underline; }
-        &:ansi .sidebar--cursor { color: $block-cursor-foreground; background: $block-cursor-background; }
     }
     """
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "sidebar--group", "sidebar--title", "sidebar--unread", "sidebar--number", "sidebar--dot",
-        "sidebar--warm", "sidebar--partial", "sidebar--cold", "sidebar--unknown", "sidebar--streaming",
-        "sidebar--attention", "sidebar--open", "sidebar--hover", "sidebar--cursor",
-    }
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", "Up", show=False),
@@ -93,6 +83,7 @@ class Sidebar(ScrollView, can_focus=True):
     def __init__(self, *, clock: Callable[[], float] = time.time, id: str | None = None,
                  classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
+        self._styles = ThemeStyles(self, STYLES)
         self.rows: Sequence[SidebarRow] = ()
         self._clock = clock
         self._lines: list[Line] = []
@@ -161,16 +152,20 @@ class Sidebar(ScrollView, can_focus=True):
 
     # Drawing.
 
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles.clear()
+
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         at = y + self.scroll_offset.y
         if not self.rows and at == 0:
-            return self._strip([(" No conversations yet", "sidebar--group")], width)
+            return self._strip([(" No conversations yet", "group")], width)
         if at >= len(self._lines):
             return self._strip([], width)
         line = self._lines[at]
         if isinstance(line, str):
-            return self._strip([(" " + fit(line, width - 2), "sidebar--group")], width)
+            return self._strip([(" " + fit(line, width - 2), "group")], width)
         return self._row(line, width)
 
     def _row(self, index: int, width: int) -> Strip:
@@ -183,24 +178,24 @@ class Sidebar(ScrollView, can_focus=True):
         gap = " " * (room - cell_len(title) + (1 if number else 0))
         over = self._overlay(index)
         return self._strip([
-            (" ", over), (glyph, f"sidebar--{row.mark}"), (" ", over),
-            (title, "sidebar--unread" if row.unread else "sidebar--title"), (tail, "sidebar--dot"),
-            (gap, over), (number, "sidebar--number"),
+            (" ", over), (glyph, row.mark), (" ", over),
+            (title, "unread" if row.unread else "title"), (tail, "dot"),
+            (gap, over), (number, "number"),
         ], width, over)
 
     def _overlay(self, index: int) -> str:
-        """The component class of a row's background: cursor before open before hover."""
+        """The style name of a row's background: cursor before open before hover."""
         if index == self._cursor and self.has_focus:
-            return "sidebar--cursor"
+            return "cursor"
         if self.rows[index].id == self._open:
-            return "sidebar--open"
-        return "sidebar--hover" if index == self._hover else ""
+            return "open"
+        return "hover" if index == self._hover else ""
 
     def _strip(self, parts: Sequence[tuple[str, str]], width: int, over: str = "") -> Strip:
-        """A line of `width` cells; each part has a component class, and all of them the background of `over`."""
-        base = self.get_visual_style(*([over] if over else []))
+        """A line of `width` cells; each part has a style name, and all of them the background of `over`."""
+        base = self._styles.style(*([over] if over else []))
         content = Content.assemble(*(
-            (text, self.get_visual_style(*filter(None, dict.fromkeys((name, over))))) for text, name in parts if text))
+            (text, self._styles.style(*filter(None, dict.fromkeys((name, over))))) for text, name in parts if text))
         return Strip(content.render_segments(base), content.cell_length).adjust_cell_length(width, base.rich_style)
 
     def _spin(self) -> None:

@@ -124,7 +124,7 @@ def _avoidable(turns: Sequence[TurnFigures], width: int, cause: str) -> list[Pie
     why = one_line(cause).rstrip(".")
     sentence = f"{wasted:,} avoidable{cost}: {why}." if why else f"{wasted:,} tokens were read again{cost}."
     head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
-    key = Piece("  F2 why", "quiet")
+    key = Piece("  F2 shows each turn", "quiet")
     room = width - PADDING - width_of([*head, key])
     return [*head, Piece(fit(sentence, room), "warning"), key]
 

@@ -116,7 +116,8 @@ _SHORT_KEYS = {"pageup": "PgUp", "pagedown": "PgDn", "escape": "Esc", "enter": "
 def key_name(key: str) -> str:
     """A key as the line of keys shows it: ctrl+n is ^N, f4 is F4, alt+down is Alt+↓."""
     *modifiers, last = key.split("+")
-    last = _SHORT_KEYS.get(last, last.upper() if len(last) == 1 or last[1:].isdigit() else last.capitalize())
+    last = _SHORT_KEYS.get(last, last.upper() if (modifiers and len(last) == 1) or last[1:].isdigit() else
+                            last if len(last) == 1 else last.capitalize())
     return "".join("^" if m == "ctrl" else m.capitalize() + "+" for m in modifiers) + last
 
 

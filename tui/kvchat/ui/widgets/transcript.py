@@ -21,6 +21,13 @@ from kvchat.ui.widgets.transcript_pace import Pace
 __all__ = ["Transcript", "TranscriptItem"]
 
 
+def _kept(entry: Entry | None, item: TranscriptItem) -> Entry | None:
+    """The entry a message has already, brought up to date."""
+    if entry is not None and entry.item != item:
+        entry.set_item(item)
+    return entry
+
+
 class Transcript(TranscriptKeys, can_focus=True):
     """The messages of the branch in use."""
 
@@ -53,7 +60,8 @@ class Transcript(TranscriptKeys, can_focus=True):
         known = {entry.item.node_id: entry for entry in entries}
         anchor = self._anchor()
         top = (entries[anchor[0]].item.node_id, anchor[1]) if anchor else None
-        fresh = [self._kept(known.get(item.node_id), item) for item in items]
+        width, folds = self.text_width, Folds(reasoning=self._unfold_reasoning)
+        fresh = [_kept(known.get(item.node_id), item) or Entry(item, folds, width) for item in items]
         if not any(item.node_id in known for item in items):
             self.following = True
         self._column.set(fresh)
@@ -65,17 +73,10 @@ class Transcript(TranscriptKeys, can_focus=True):
         self._arrange((index, top[1]) if index is not None and top else None)
         self._search_again()
 
-    def _kept(self, entry: Entry | None, item: TranscriptItem) -> Entry:
-        if entry is None:
-            return Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width)
-        if entry.item != item:
-            entry.set_item(item)
-        return entry
-
     def append(self, item: TranscriptItem) -> None:
         """Show one more message at the end."""
         anchor = self._anchor()
-        self._column.append(self._kept(None, item))
+        self._column.append(Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width))
         self._place_live()
         self._unseen = self._unseen or not self.following
         self._arrange(anchor)

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
 from kvchat.display import clean
 from kvchat.prompt.message import Role
-from kvchat.ui.render.code import CodeBlock
-from kvchat.ui.render.markdown import MarkdownDocument, code_blocks
 from kvchat.ui.render.message import Folds, TranscriptItem, foot_rows, head_rows
 from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.wrap import plain_rows
+
+if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty window does not wait for it
+    from kvchat.ui.render.code import CodeBlock
+    from kvchat.ui.render.markdown import MarkdownDocument
 
 Live = Callable[[int], Sequence[Span]]
 """Draws the live row for a width."""
@@ -81,6 +84,8 @@ class Entry:
             self._body = plain_rows(clean(text).strip("\n"), self._width) if text else []
             return 0
         if self._document is None:
+            from kvchat.ui.render.markdown import MarkdownDocument
+
             self._document = MarkdownDocument(self._width)
         changed = self._document.update(text, final=not self.item.streaming) if text or self._body else 0
         self._body = self._document.rows if text else []
@@ -176,4 +181,8 @@ class Entry:
         """The code blocks, in the order of their numbers."""
         if self.item.role is not Role.ASSISTANT:
             return []
-        return self._document.codes if self._document else code_blocks(self.item.text)
+        if self._document is not None:
+            return self._document.codes
+        from kvchat.ui.render.markdown import code_blocks
+
+        return code_blocks(self.item.text)

@@ -5,6 +5,8 @@ The rule: one accent. Everything else is the text's colour, dimmed or not; code 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
@@ -12,20 +14,65 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kvchat.ui.render.rows import Row
+from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 GUTTER = 2
 """Cells at the left of every row: the bar of the selected message, and a space."""
 
-NAMES = (
-    "bar", "bar-blurred", "title-user", "title-model", "versions", "key", "muted", "accent", "warning", "error",
-    "error-text", "fold", "fold-mark", "reasoning", "reused", "evaluated", "avoidable", "strong", "em", "s",
-    "code-inline", "link", "url", "heading", "h1", "h2", "h3", "h4", "h5", "h6", "bullet", "quote", "quote-bar", "rule",
-    "border", "th", "code", "code-label", "code-edge", "code-key", "comment", "keyword", "string", "number", "name",
-    "builtin", "deleted", "inserted", "find", "find-current", "more",
-)
-"""The style names that rows may use, as component classes `transcript--NAME`."""
-
-COMPONENTS = frozenset(f"transcript--{name}" for name in NAMES)
+STYLES: StyleTable = {
+    "bar": "$accent",
+    "bar-blurred": ("$text-disabled", "dim $text-disabled"),
+    "title-user": "bold",
+    "title-model": "bold $text-accent",
+    "versions": ("$text-muted", "dim $text-muted"),
+    "key": "$text-accent",
+    "muted": ("$text-muted", "dim $text-muted"),
+    "accent": "$text-accent",
+    "warning": "$text-warning",
+    "error": "$text-error",
+    "error-text": "$foreground",
+    "fold": ("$text-muted", "dim $text-muted"),
+    "fold-mark": ("$text-muted", "dim $text-muted"),
+    "reasoning": ("$text-muted", "dim $text-muted"),
+    "reused": "$cache-reused",
+    "evaluated": "$cache-evaluated",
+    "avoidable": "$cache-avoidable",
+    "strong": "bold",
+    "em": "italic",
+    "s": "strike",
+    "code-inline": ("on $surface", "$text-accent on $surface"),
+    "link": "underline",
+    "url": ("$text-muted", "dim $text-muted"),
+    "heading": "bold",
+    "h1": "bold underline",
+    "h2": "",
+    "h3": "",
+    "h4": "",
+    "h5": "$text-muted",
+    "h6": "$text-muted",
+    "bullet": ("$text-muted", "dim $text-muted"),
+    "quote": ("$text-muted", "dim $text-muted"),
+    "quote-bar": ("$text-disabled", "dim $text-disabled"),
+    "rule": ("$text-disabled", "dim $text-disabled"),
+    "border": ("$text-disabled", "dim $text-disabled"),
+    "th": "bold",
+    "code": "on $surface",
+    "code-label": ("$text-muted", "dim $text-muted"),
+    "code-edge": ("$text-disabled", "dim $text-disabled"),
+    "code-key": "$text-accent",
+    "comment": ("italic $text-muted", "dim $text-muted"),
+    "keyword": "bold $text-primary",
+    "string": "$text-success",
+    "number": "$text-warning",
+    "name": "$text-accent",
+    "builtin": "$text-primary",
+    "deleted": "$text-error",
+    "inserted": "$text-success",
+    "find": ("$text on $warning-muted", "ansi_black on ansi_yellow"),
+    "find-current": ("bold $background on $warning", "bold ansi_black on ansi_bright_yellow"),
+    "more": ("$background on $accent", "ansi_black on $accent"),
+}
+"""The style names that rows may use."""
 
 CSS = """
 TranscriptView {
@@ -36,66 +83,6 @@ TranscriptView {
     overflow-y: scroll;
     scrollbar-size-vertical: 1;
     scrollbar-gutter: stable;
-
-    & > .transcript--bar { color: $accent; }
-    & > .transcript--bar-blurred { color: $text-disabled; }
-    & > .transcript--title-user { text-style: bold; }
-    & > .transcript--title-model { color: $text-accent; text-style: bold; }
-    & > .transcript--versions { color: $text-muted; }
-    & > .transcript--key { color: $text-accent; }
-    & > .transcript--muted { color: $text-muted; }
-    & > .transcript--accent { color: $text-accent; }
-    & > .transcript--warning { color: $text-warning; }
-    & > .transcript--error { color: $text-error; }
-    & > .transcript--error-text { color: $foreground; }
-    & > .transcript--fold { color: $text-muted; }
-    & > .transcript--fold-mark { color: $text-muted; }
-    & > .transcript--reasoning { color: $text-muted; }
-    & > .transcript--reused { color: $text-success; }
-    & > .transcript--evaluated { color: $text-accent; }
-    & > .transcript--avoidable { color: $text-warning; }
-    & > .transcript--strong { text-style: bold; }
-    & > .transcript--em { text-style: italic; }
-    & > .transcript--s { text-style: strike; }
-    & > .transcript--code-inline { background: $surface; }
-    & > .transcript--link { text-style: underline; }
-    & > .transcript--url { color: $text-muted; }
-    & > .transcript--heading { text-style: bold; }
-    & > .transcript--h1 { text-style: bold underline; }
-    & > .transcript--h5 { color: $text-muted; }
-    & > .transcript--h6 { color: $text-muted; }
-    & > .transcript--bullet { color: $text-muted; }
-    & > .transcript--quote { color: $text-muted; }
-    & > .transcript--quote-bar { color: $text-disabled; }
-    & > .transcript--rule { color: $text-disabled; }
-    & > .transcript--border { color: $text-disabled; }
-    & > .transcript--th { text-style: bold; }
-    & > .transcript--code { background: $surface; }
-    & > .transcript--code-label { color: $text-muted; }
-    & > .transcript--code-edge { color: $text-disabled; }
-    & > .transcript--code-key { color: $text-accent; }
-    & > .transcript--comment { color: $text-muted; text-style: italic; }
-    & > .transcript--keyword { color: $text-primary; text-style: bold; }
-    & > .transcript--string { color: $text-success; }
-    & > .transcript--number { color: $text-warning; }
-    & > .transcript--name { color: $text-accent; }
-    & > .transcript--builtin { color: $text-primary; }
-    & > .transcript--deleted { color: $text-error; }
-    & > .transcript--inserted { color: $text-success; }
-    & > .transcript--find { background: $warning-muted; color: $text; }
-    & > .transcript--find-current { background: $warning; color: $background; text-style: bold; }
-    & > .transcript--more { background: $accent; color: $background; }
-
-    &:ansi {
-        & > .transcript--bar-blurred, & > .transcript--muted, & > .transcript--versions, & > .transcript--fold,
-        & > .transcript--fold-mark, & > .transcript--reasoning, & > .transcript--url, & > .transcript--bullet,
-        & > .transcript--quote, & > .transcript--quote-bar, & > .transcript--rule, & > .transcript--border,
-        & > .transcript--code-label, & > .transcript--code-edge, & > .transcript--comment { text-style: dim; }
-        & > .transcript--code-inline { color: $text-accent; }
-        & > .transcript--find { background: ansi_yellow; color: ansi_black; }
-        & > .transcript--find-current { background: ansi_bright_yellow; color: ansi_black; }
-        & > .transcript--more { color: ansi_black; }
-    }
 }
 """
 
@@ -105,10 +92,12 @@ class StyleBook:
 
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
+        self._theme = ThemeStyles(widget, STYLES)
         self._styles: dict[str, Style] = {}
 
     def clear(self) -> None:
         """The theme has changed."""
+        self._theme.clear()
         self._styles.clear()
 
     def style(self, names: str) -> Style:
@@ -121,15 +110,10 @@ class StyleBook:
     def _composed(self, names: str) -> Style:
         style = self._widget.rich_style
         for name in names.split():
-            component = f"transcript--{name}"
-            if component not in COMPONENTS:
-                continue
-            rules = self._widget.get_component_styles(component)
-            whole = self._widget.get_component_rich_style(component)
-            coloured = rules.has_rule("color") or rules.has_rule("auto_color")
-            filled = rules.has_rule("background") and rules.background.a > 0
-            style += Style.from_color(whole.color if coloured else None, whole.bgcolor if filled else None)
-            style += rules.text_style
+            own, whole = self._theme.own(name), self._theme.style(name).rich_style
+            filled = own.background is not None and own.background.a > 0
+            style += replace(own, foreground=None, background=None).rich_style
+            style += Style.from_color(whole.color if own.foreground else None, whole.bgcolor if filled else None)
         return style
 
     def strip(self, row: Row, width: int, text_width: int, bar: str = "") -> Strip:

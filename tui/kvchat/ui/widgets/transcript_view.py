@@ -6,8 +6,6 @@ around it change, unless the end is followed.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
@@ -21,7 +19,7 @@ from kvchat.ui.widgets.transcript_column import Column
 from kvchat.ui.widgets.transcript_entry import Entry
 from kvchat.ui.widgets.transcript_find import marks
 from kvchat.ui.widgets.transcript_messages import TranscriptMessages
-from kvchat.ui.widgets.transcript_styles import COMPONENTS, CSS, GUTTER, StyleBook, restyled
+from kvchat.ui.widgets.transcript_styles import CSS, GUTTER, StyleBook, restyled
 
 NEAR = 2
 """Rows from the end within which scrolling down follows it again."""
@@ -35,7 +33,6 @@ right when heights above it change."""
 class TranscriptView(ScrollView, TranscriptMessages):
     """Draws a `Column`."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(COMPONENTS)
     DEFAULT_CSS = CSS
     ALLOW_SELECT = True
 
