@@ -57,7 +57,7 @@ def test_the_short_form() -> None:
 
 def test_avoidable_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
     line = said(FIRST, PERFECT, WASTED, cause="another client took the slot.")
-    assert line == "reuse  64 %         ▁█▆  1,387 avoidable (4.0 s): another client took the slot.  F2 why"
+    assert line == "reuse  64 %         ▁█▆  1,387 avoidable (4.0 s): another client took the slot.  F2 shows each turn"
     assert [p.tone for p in settled([FIRST, WASTED], 120) if "again" in p.text] == ["warning"]
 
 
@@ -103,7 +103,7 @@ def test_every_sentence_fits_its_screen(width: int) -> None:
     for turns in ([], [FIRST], [FIRST, PERFECT], [FIRST, WASTED], [NO_CACHE], [FIRST, CANCELLED]):
         assert width_of(settled(turns, width, cause=cause)) <= width - 2
     warning = plain(settled([FIRST, WASTED], width, cause=cause))
-    assert "1,387 avoidable (4.0 s)" in warning and warning.endswith("F2 why")
+    assert "1,387 avoidable (4.0 s)" in warning and warning.endswith("F2 shows each turn")
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import sys
 from collections.abc import Awaitable, Callable
@@ -151,6 +152,7 @@ def opened(
 def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: list[Problem]) -> int:
     if not sys.stdin.isatty() or not sys.stdout.isatty():
         raise CommandError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT", 2)
+    gc.disable()  # until the first paint, when the app turns it on: imports make much that stays and little garbage
     from kvchat.store import StoreError
 
     try:

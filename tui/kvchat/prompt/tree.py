@@ -14,10 +14,12 @@ class Tree:
     """
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
-        self._nodes: dict[str, Node] = {}
+        self._nodes = {node.id: node for node in nodes}
         self._children: dict[str | None, list[str]] = {}
-        for node in nodes:
-            self.put(node)
+        for node in self._nodes.values():
+            self._children.setdefault(node.parent, []).append(node.id)
+        for children in self._children.values():
+            self._sort(children)
 
     def __len__(self) -> int:
         return len(self._nodes)
@@ -37,9 +39,12 @@ class Tree:
             children = self._children.setdefault(node.parent, [])
             children.append(node.id)
             self._nodes[node.id] = node
-            if len(children) > 1:
-                children.sort(key=lambda id: (self._nodes[id].created, id))
+            self._sort(children)
         self._nodes[node.id] = node
+
+    def _sort(self, children: list[str]) -> None:
+        if len(children) > 1:
+            children.sort(key=lambda id: (self._nodes[id].created, id))
 
     def drop(self, id: str) -> None:
         """Remove a node without children. Raises ValueError if it has some."""

@@ -20,7 +20,6 @@ from kvchat.paths import Paths, own_themes
 from kvchat.ui import actions, keys, paste_guard
 from kvchat.ui.chat.screen import ChatScreen
 from kvchat.ui.render.guard import ControlFilter
-from kvchat.ui.screens.modal import Modal
 from kvchat.ui.themes import load_themes, variable_defaults
 from kvchat.ui.widgets.transcript import Transcript
 
@@ -148,6 +147,8 @@ class KvchatApp(App[int]):
 
     async def run_table_action(self, action: actions.Action, argument: str = "") -> None:
         """Run an action of the table on the main screen, with the argument of its slash command."""
+        from kvchat.ui.screens.modal import Modal
+
         while isinstance(self.screen, Modal):  # the palette was opened over a dialog: that is left unanswered
             self.screen.finish(None)
         name = RENAMED.get(action.id, action.action)

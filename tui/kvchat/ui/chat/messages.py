@@ -77,8 +77,9 @@ class MessageActs(ChatBase):
         node = self.target(node)
         if node is None:
             self.say("There is no answer to have again yet.")
-        elif await self.agreed("regenerate", node) and await self.may_leave_this_machine():
-            await self.attempt(self.service.regenerate(self.conversation.id, node))
+        elif (await self.agreed("regenerate", node) and await self.may_leave_this_machine()
+                and await self.attempt(self.service.regenerate(self.conversation.id, node))):
+            self.transcript.follow()
 
     @work(group="dialog")
     async def action_delete_turn(self, node: str | None = None) -> None:

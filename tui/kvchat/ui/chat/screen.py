@@ -113,7 +113,7 @@ class ChatScreen(ConversationActs, ServerActs):
         inside = self.focused is self.transcript
         self.keybar.set_keys(self.app.footer_keys("transcript" if inside else ""))
         if inside and self.transcript.selected is None and self.transcript.items:
-            self.transcript.select(self.transcript.items[-1].node_id)
+            self.transcript.select(self.transcript.items[-1].node_id, show=False)
 
     # -- what the service tells
 
@@ -291,7 +291,9 @@ class ChatScreen(ConversationActs, ServerActs):
     async def _submit(self, event: Composer.Submitted) -> None:
         if self.editing is not None:
             await self._edited(event)
-        elif not await self.attempt(self.service.send(event.key or self.conversation.id, event.text, event.blocks)):
+        elif await self.attempt(self.service.send(event.key or self.conversation.id, event.text, event.blocks)):
+            self.transcript.follow()
+        else:
             self.composer.restore(event.text, event.blocks)
 
     async def _edited(self, event: Composer.Submitted) -> None:
@@ -303,6 +305,7 @@ class ChatScreen(ConversationActs, ServerActs):
             return
         if await self.attempt(self.service.edit(conversation.id, node, event.text)):
             self.stop_editing()
+            self.transcript.follow()
         else:
             self.composer.restore(event.text, event.blocks)
 
