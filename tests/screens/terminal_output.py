@@ -1,0 +1,122 @@
+"""What a program wrote to its terminal, taken apart; and a pseudo-terminal to run kvchat in."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Self
+
+
+class Piece(NamedTuple):
+    """A run of text, or one control."""
+
+    kind: str
+    """`text`, `c0`, `csi`, `osc`, `esc`, `string` (DCS, APC, PM, SOS)."""
+    body: str
+
+
+_CONTROLS = re.compile(
+    r"\x1b\[(?P<csi>[0-?]*[ -/]*[@-~])"
+    r"|\x1b\](?P<osc>[^\x07\x1b]*)(?:\x07|\x1b\\)"
+    r"|\x1b(?P<string>[PX^_][^\x1b]*)\x1b\\"
+    r"|\x1b(?P<esc>[ -/]*[0-~]|)"
+    r"|(?P<c0>[\x00-\x1a\x1c-\x1f\x7f-\x9f])"
+)
+
+
+def pieces(data: bytes) -> Iterator[Piece]:
+    """The output in order. Raises UnicodeDecodeError when it is not UTF-8."""
+    output = data.decode()
+    at = 0
+    for found in _CONTROLS.finditer(output):
+        if found.start() > at:
+            yield Piece("text", output[at : found.start()])
+        kind = found.lastgroup or "esc"
+        yield Piece(kind, found[kind])
+        at = found.end()
+    if output[at:]:
+        yield Piece("text", output[at:])
+
+
+BEGIN, END = b"\x1b[?2026h", b"\x1b[?2026l"
+"""Around each frame, once the terminal has said that it can hold a frame back until it is complete."""
+CAN_HOLD_FRAMES = b"\x1b[?2026;2$y"
+GAP = 0.03
+"""Seconds between two keys of a quick typist."""
+
+
+class Terminal:
+    """A program on a pseudo-terminal; everything it writes is in `output`."""
+
+    def __init__(self, arguments: list[str], env: Mapping[str, str], columns: int = 120, rows: int = 40) -> None:
+        self.output = b""
+        self._heard = asyncio.Event()
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.process = subprocess.Popen([sys.executable, *arguments], stdin=slave, stdout=slave, stderr=slave,
+                                        env=dict(env), start_new_session=True)
+        os.close(slave)
+
+    def __enter__(self) -> Self:
+        asyncio.get_running_loop().add_reader(self._master, self._read)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(self._master)
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self._master, 1 << 16)
+        except OSError:  # the program has ended
+            data = b""
+        if b"?2026$p" in data:
+            os.write(self._master, CAN_HOLD_FRAMES)
+        if not data:
+            asyncio.get_running_loop().remove_reader(self._master)
+        self.output += data
+        self._heard.set()
+
+    async def press(self, *keys: str) -> None:
+        """Send keys as a person's terminal does, one after the other."""
+        for key in keys:
+            os.write(self._master, key.encode())
+            await asyncio.sleep(GAP)
+
+    async def shows(self, words: str, *keys: str) -> None:
+        """Press keys and wait until these words, which stand in one line, are drawn after that; without keys, until
+        they have been drawn at all."""
+        since = len(self.output) if keys else 0
+        await self.press(*keys)
+        try:
+            async with asyncio.timeout(20):
+                while not (drawn := self._drawn(since)) or words not in drawn:
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise AssertionError(f"{words!r} is not in what was drawn: {self._drawn(since)[-3000:]!r}") from None
+
+    def _drawn(self, since: int) -> str:
+        """The text of the frames that were begun and completed since this byte."""
+        begin, end = self.output.find(BEGIN, since), self.output.rfind(END)
+        frames = self.output[begin:end] if 0 <= begin < end else b""
+        return "".join(piece.body for piece in pieces(frames) if piece.kind == "text")
+
+    async def ended(self) -> int:
+        """Wait for the end of the program; its exit status."""
+        async with asyncio.timeout(20):
+            status = await asyncio.to_thread(self.process.wait)
+            await asyncio.sleep(0)
+        return status
+

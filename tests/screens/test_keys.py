@@ -1,0 +1,581 @@
+"""Every key, slash command and palette entry of the help does what the help says.
+
+A case prepares its scene, has the action done by `do` (once for every key, once by its slash command, once from the
+palette) and asserts what a person would notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+from app_kit import Drive, Driven
+
+from kvchat.prompt.message import State
+from kvchat.ui.actions import ACTIONS, BY_ID, Action
+from toyserver import ToyServer, tokens
+
+Do = Callable[[], Awaitable[None]]
+Case = Callable[[Driven, Do], Awaitable[None]]
+
+CASES: dict[str, Case] = {}
+MODALS = {
+    "list": "ConversationPicker", "search": "SearchScreen", "rename": "RenameScreen", "export": "ExportScreen",
+    "tree": "BranchTreeScreen", "parameters": "ParametersScreen", "system": "SystemPromptScreen",
+    "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "CommandPalette",
+    "help": "HelpScreen", "transcript.branches": "BranchTreeScreen",
+}
+"""The actions that open a screen, with its class."""
+
+CODE = "".join(f"```\nblock {number}\n```\n\n" for number in range(1, 10))
+LONG = "\n\n".join(f"line {number}" for number in range(40))
+
+
+def case(id: str) -> Callable[[Case], Case]:
+    def keep(function: Case) -> Case:
+        CASES[id] = function
+        return function
+
+    return keep
+
+
+@asynccontextmanager
+async def scene(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:
+    """Two conversations: the older one with a single turn, the open one with two."""
+    server.on_chat(tokens("Hello"))
+    async with drive() as app:
+        await app.begin("older")
+        app.service._clock.now = app.service._clock.now.replace(hour=10)  # type: ignore[attr-defined]
+        await app.begin("one", "two")
+        yield app
+
+
+def ways(app: Driven, action: Action) -> list[tuple[str, Do]]:
+    """Each key, the slash command, and the palette."""
+    found: list[tuple[str, Do]] = [(key, lambda key=key: app.press(key)) for key in action.key_list]  # type: ignore[misc]
+    if action.slash:
+        found.append((f"/{action.slash}", lambda: app.command(f"/{action.slash}")))
+    if action.palette:
+        found.append(("palette", lambda: app.run(action.id)))
+    return found
+
+
+async def in_place(app: Driven, id: str) -> None:
+    """Put the focus where the keys of an action work."""
+    match BY_ID[id].context:
+        case "transcript":
+            await app.select(-1)
+        case "sidebar":
+            await app.focus_sidebar()
+        case _:
+            app.chat.composer.focus()
+            await app.rest()
+
+
+def test_every_action_has_a_case() -> None:
+    assert {action.id for action in ACTIONS} == {*CASES, *MODALS}
+    assert not set(CASES) & set(MODALS)
+
+
+async def test_the_keys_that_open_a_screen_open_it_and_escape_closes_it(drive: Drive, server: ToyServer) -> None:
+    async with scene(drive, server) as app:
+        for id, screen in MODALS.items():
+            for name, do in ways(app, BY_ID[id]):
+                await in_place(app, id)
+                await do()
+                await app.until(lambda screen=screen: app.front == screen)
+                assert name and app.front == screen
+                await app.press("escape")
+                await app.closes()
+                assert app.draft == ""
+
+
+# -- conversations
+
+
+@case("new")
+async def _(app: Driven, do: Do) -> None:
+    before = app.conversation.id
+    await do()
+    await app.until(lambda: app.conversation.id != before)
+    assert app.said == app.shown == []
+    assert app.chat.composer.has_focus_within
+
+
+@case("next")
+async def _(app: Driven, do: Do) -> None:
+    await do()
+    await app.until(lambda: app.said == ["older", "Hello"])
+
+
+@case("previous")
+async def _(app: Driven, do: Do) -> None:
+    newest = app.conversation.id
+    await app.open(next(c.id for c in app.service.conversations() if c.title == "older"))
+    await do()
+    await app.until(lambda: app.conversation.id == newest)
+    assert app.shown == ["one", "Hello", "two", "Hello"]
+
+
+@case("delete")
+async def _(app: Driven, do: Do) -> None:
+    id = app.conversation.id
+    await do()
+    await app.until(lambda: app.conversation.id != id)
+    assert id not in {c.id for c in app.service.conversations()}
+    assert app.noticed("Deleted.")
+    await app.service.restore(id)
+
+
+@case("stop")
+async def _(app: Driven, do: Do) -> None:
+    await app.begin()
+    await app.streaming("half an answer")
+    await do()
+    await app.until(lambda: not app.service.streaming())
+    assert app.path[-1].state is State.CANCELLED
+    await app.until(lambda: app.shown[-1] == "half an answer")
+    assert "stopped" in app.prose
+
+
+@case("undo")
+async def _(app: Driven, do: Do) -> None:
+    before = app.said
+    await app.service.delete_turn(app.conversation.id, app.path[-1].id)
+    assert app.said == before[:-2]
+    await do()
+    await app.until(lambda: app.said == before)
+    assert app.shown == before
+
+
+@case("find")
+async def _(app: Driven, do: Do) -> None:
+    await do()
+    await app.until(lambda: app.chat.findbar.has_focus_within)
+    await app.type("two")
+    await app.until(lambda: "1/1" in app.text)
+    await app.press("escape")
+    assert not app.chat.findbar.is_open
+    app.chat.findbar.query_one("Input").value = ""  # type: ignore[attr-defined]
+
+
+# -- this conversation
+
+
+@case("thinking")
+async def _(app: Driven, do: Do) -> None:
+    before = dict(app.conversation.record.template_options)
+    await do()
+    await app.until(lambda: app.conversation.record.template_options != before)
+    await app.until(lambda: app.noticed("Thinking is"))
+    app.notices.clear()
+
+
+@case("editor")
+async def _(app: Driven, do: Do) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app.app, "suspend", nullcontext)
+        patch.setattr("kvchat.ui.editor.edited", _edited)
+        await do()
+        await app.until(lambda: app.draft == "written in the editor")
+        app.chat.composer.replace_text("")
+        await app.rest()
+
+
+async def _edited(text: str, command: str = "") -> str:
+    return "written in the editor"
+
+
+@case("sidebar")
+async def _(app: Driven, do: Do) -> None:
+    for shown in (False, True):
+        await do()
+        await app.until(lambda shown=shown: ("· older" in app.text) is shown)
+        assert app.chat.sidebar.display is shown
+
+
+@case("quit")
+async def _(app: Driven, do: Do) -> None:
+    codes: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app.app, "exit", lambda code=None: codes.append(code))
+        await do()
+        await app.until(lambda: codes)
+    assert codes == [0]
+
+
+# -- messages
+
+
+@case("transcript.previous")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(2)
+    await do()
+    assert app.selected == "Hello"
+    await do()
+    assert app.selected == "one"
+
+
+@case("transcript.next")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(1)
+    await do()
+    assert app.selected == "two"
+
+
+async def _long(app: Driven) -> None:
+    assert app.server is not None
+    app.server.on_chat(tokens(LONG))
+    await app.begin("long")
+
+
+@case("transcript.page_up")
+async def _(app: Driven, do: Do) -> None:
+    await _long(app)
+    await app.focus_transcript()
+    assert "line 39" in app.text
+    await do()
+    await app.until(lambda: "line 39" not in app.text)
+
+
+@case("transcript.page_down")
+async def _(app: Driven, do: Do) -> None:
+    await _long(app)
+    await app.focus_transcript()
+    await app.press("home")
+    assert "line 39" not in app.text
+    for _ in range(5):
+        await do()
+    await app.until(lambda: "line 39" in app.text)
+
+
+@case("transcript.first")
+async def _(app: Driven, do: Do) -> None:
+    await _long(app)
+    await app.focus_transcript()
+    await do()
+    await app.until(lambda: "line 0 " in app.text)
+    assert app.selected == "long"
+
+
+@case("transcript.last")
+async def _(app: Driven, do: Do) -> None:
+    await _long(app)
+    await app.focus_transcript()
+    await app.press("home")
+    await do()
+    await app.until(lambda: "line 39" in app.text)
+    assert app.chat.transcript.following
+
+
+@case("transcript.edit")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(0)
+    await do()
+    await app.until(lambda: app.draft == "one")
+    assert "editing" in app.prose
+    assert app.chat.composer.has_focus_within
+    await app.press("escape")
+    assert app.draft == ""
+
+
+@case("transcript.regenerate")
+async def _(app: Driven, do: Do) -> None:
+    assert app.server is not None
+    app.server.on_chat(tokens("Another"))
+    await app.select(-1)
+    versions = app.chat.transcript.items[-1].siblings[1]
+    await do()
+    await app.until(lambda: app.chat.transcript.items[-1].siblings[1] > versions)
+    await app.settled()
+    await app.until(lambda: app.shown[-1] == "Another")
+
+
+@case("transcript.copy")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(0)
+    assert await _copied(app, do) == "one"
+    assert app.noticed("The message is in the test's clipboard")
+
+
+async def _copied(app: Driven, do: Do) -> str:
+    copies: list[str] = []
+
+    def copy(_app: object, text: str) -> str:
+        copies.append(text)
+        return "the test's clipboard"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kvchat.ui.chat.messages.copy", copy)
+        await do()
+        await app.until(lambda: copies)
+    return copies[-1]
+
+
+@case("transcript.code")
+async def _(app: Driven, do: Do) -> None:
+    assert app.server is not None
+    app.server.on_chat(tokens(CODE))
+    await app.begin("code")
+    await app.select(-1)
+    assert await _copied(app, do) == f"block {app.way if app.way.isdecimal() else 1}"
+
+
+@case("transcript.sibling_previous")
+async def _(app: Driven, do: Do) -> None:
+    await _versions(app)
+    await app.select(-1)
+    await do()
+    await app.until(lambda: app.shown[-1] == "first version")
+    assert app.selected == "first version"
+    assert "1/2" in app.text
+
+
+@case("transcript.sibling_next")
+async def _(app: Driven, do: Do) -> None:
+    await _versions(app)
+    await app.service.walk(app.conversation.id, app.path[-1].id, -1)
+    await app.select(-1)
+    assert app.selected == "first version"
+    await do()
+    await app.until(lambda: app.shown[-1] == "second version")
+    assert app.selected == "second version"
+    assert "2/2" in app.text
+
+
+async def _versions(app: Driven) -> None:
+    assert app.server is not None
+    app.server.on_chat(tokens("first version"), tokens("second version"))
+    await app.begin("versions")
+    await app.service.regenerate(app.conversation.id, app.path[-1].id)
+    await app.settled()
+
+
+@case("transcript.fork")
+async def _(app: Driven, do: Do) -> None:
+    origin = app.conversation.id
+    await app.select(1)
+    await do()
+    await app.until(lambda: app.conversation.id != origin)
+    assert app.shown == ["one", "Hello"]
+    assert app.conversation.record.forked_from == origin
+    await app.service.delete(app.conversation.id)
+
+
+@case("transcript.delete")
+async def _(app: Driven, do: Do) -> None:
+    before = app.said
+    await app.select(0)
+    await do()
+    await app.until(lambda: app.shown == before[2:])
+    assert app.noticed("The turn is not on this branch.")
+    await app.service.undo(app.conversation.id)
+    assert app.said == before
+
+
+@case("transcript.fold")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(0)
+    for shown in (True, False):
+        await do()
+        await app.select(0)
+        assert ("Saturday" in app.text) is shown
+
+
+# -- writing
+
+
+@case("composer.enter")
+async def _(app: Driven, do: Do) -> None:
+    await app.write("sent by a key")
+    await do()
+    await app.until(lambda: app.said[-2:-1] == ["sent by a key"])
+    await app.settled()
+    assert app.draft == ""
+    assert app.shown[-1] == "Hello"
+
+
+CASES["composer.send"] = CASES["composer.enter"]
+
+
+@case("composer.newline")
+async def _(app: Driven, do: Do) -> None:
+    before = app.said
+    await app.write("a")
+    await do()
+    await app.press("b")
+    assert app.draft == "a\nb"
+    assert app.said == before
+    app.chat.composer.replace_text("")
+
+
+@case("composer.interrupt")
+async def _(app: Driven, do: Do) -> None:
+    await app.write("to be cleared")
+    await do()
+    assert app.draft == ""
+    await app.press("ctrl+z")
+    assert app.draft == "to be cleared"
+    await do()
+    await app.begin()
+    await app.streaming()
+    await do()
+    await app.until(lambda: not app.service.streaming())
+    await app.press("ctrl+c")
+    await app.until(lambda: app.noticed("Nothing runs. Ctrl+Q quits."))
+
+
+@case("composer.end")
+async def _(app: Driven, do: Do) -> None:
+    codes: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(app.app, "exit", lambda code=None: codes.append(code))
+        await app.write("ab")
+        await app.press("home")
+        await do()
+        assert (app.draft, codes) == ("b", [])
+        await do()
+        assert (app.draft, codes) == ("", [])
+        await do()
+        await app.until(lambda: codes == [0])
+
+
+# -- the list
+
+
+@case("sidebar.open")
+async def _(app: Driven, do: Do) -> None:
+    await app.focus_sidebar()
+    await app.press("down")
+    await do()
+    await app.until(lambda: app.said == ["older", "Hello"])
+    assert app.chat.composer.has_focus_within
+
+
+@case("sidebar.menu")
+async def _(app: Driven, do: Do) -> None:
+    await app.focus_sidebar()
+    await app.press("down")
+    await do()
+    await app.opens("ConfirmScreen")
+    assert "older" in app.lines[next(i for i, line in enumerate(app.lines) if "╭" in line)]
+    for word in ("Open", "Rename", "Export", "Delete"):
+        assert word in app.text
+    await app.press("o")
+    await app.until(lambda: app.said == ["older", "Hello"])
+
+
+@case("sidebar.rename")
+async def _(app: Driven, do: Do) -> None:
+    await app.focus_sidebar()
+    await app.press("down")
+    await do()
+    await app.opens("RenameScreen")
+    await app.type("elder")
+    await app.press("enter")
+    await app.until(lambda: "elder" in {c.title for c in app.service.conversations()})
+    assert app.said == ["one", "Hello", "two", "Hello"]
+
+
+# -- arguments of slash commands
+
+
+async def test_slash_commands_take_their_argument(drive: Drive, server: ToyServer, tmp_path: Path) -> None:
+    server.on_chat(tokens(CODE))
+    async with drive() as app:
+        await app.begin("one")
+        await app.command("/rename A better title")
+        await app.until(lambda: app.conversation.record.title == "A better title")
+        await app.command("/search block 7")
+        await app.opens("SearchScreen")
+        await app.until(lambda: "1 message" in app.text)
+        await app.press("escape")
+        await app.closes()
+        await app.command("/find block 4")
+        await app.until(lambda: "1/1" in app.text)
+        await app.press("escape")
+        await app.command(f"/export {tmp_path / 'out.html'}")
+        await app.until(lambda: app.noticed("Exported to"))
+        assert "block 9" in (tmp_path / "out.html").read_text()
+        await app.command("/theme kvchat-day")
+        await app.until(lambda: app.app.theme == "kvchat-day")
+        await app.command("/theme nosuch")
+        await app.until(lambda: app.noticed("There is no theme nosuch."))
+        await app.command("/system Be terse.")
+        await app.until(lambda: app.conversation.instructions == "Be terse.")
+        await app.command("/model other")
+        await app.until(lambda: app.conversation.record.model == "other")
+        assert await _copied(app, lambda: app.command("/code 3")) == "block 3"
+        await app.command("/code 12")
+        await app.until(lambda: app.noticed("There is no code block 12."))
+        await app.command("/nosuch thing")
+        await app.until(lambda: app.noticed("There is no command /nosuch."))
+        assert app.draft == "/nosuch thing"
+
+
+async def test_the_palette_runs_what_is_typed_in_it(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        await app.press("ctrl+p")
+        await app.opens("CommandPalette")
+        await app.type("Parameters")
+        await app.until(lambda: "Change temperature" in app.text)
+        await app.press("enter")
+        await app.opens("ParametersScreen")
+
+
+async def test_the_palette_over_a_dialog_leaves_that_unanswered(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        await app.press("f12")
+        await app.opens("RenameScreen")
+        await app.run("export")
+        await app.opens("ExportScreen")
+        await app.press("escape")
+        await app.closes()
+        assert app.conversation.record.title == "one"
+
+
+async def test_two_quick_presses_open_one_screen(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        app.app.simulate_key("f4")
+        app.app.simulate_key("f4")
+        await app.opens("ExportScreen")
+        await app.press("escape")
+        await app.closes()
+
+
+async def test_in_an_empty_conversation_no_action_fails(drive: Drive) -> None:
+    async with drive() as app:
+        for action in ACTIONS:
+            if action.palette and action.id not in ("quit", "editor"):
+                await app.run(action.id)
+                while app.app.screen is not app.chat:
+                    await app.press("escape")
+        assert app.said == []
+
+
+# -- all of them
+
+
+@pytest.mark.parametrize("group", list(dict.fromkeys(action.group for action in ACTIONS)))
+async def test_every_key_does_what_the_help_says(group: str, drive: Drive, server: ToyServer) -> None:
+    async with scene(drive, server) as app:
+        home, older = (known.id for known in app.service.conversations() if known.turns)
+        for action in ACTIONS:
+            if action.group != group or action.id not in CASES:
+                continue
+            for way, do in ways(app, action):
+                app.way = way
+                server.on_chat(tokens("Hello"))
+                try:
+                    await CASES[action.id](app, do)
+                except AssertionError as error:
+                    raise AssertionError(f"{action.id} by {app.way}: {error}\n{app.text}") from error
+                await app.closes()
+                for other in {known.id for known in app.service.conversations()} - {home, older}:
+                    await app.service.delete(other)
+                await app.open(home)
