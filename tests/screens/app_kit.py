@@ -133,10 +133,16 @@ class Driven:
     async def rest(self) -> None:
         """Until every widget has dealt with what was in its queue, and with what that put into the others'. (The
         pilot's own pause waits for an idle processor, which is slow on a busy machine.)"""
-        for _ in range(3):
-            await self.pilot._wait_for_screen()
+        await self._queues_empty()
         self.app.screen._on_timer_update()
-        await self.pilot._wait_for_screen()
+        await self._queues_empty()
+
+    async def _queues_empty(self) -> None:
+        pumps = (self.app, *self.app.screen.walk_children(with_self=True))
+        quiet = 0
+        while quiet < 5:
+            await asyncio.sleep(0)
+            quiet = 0 if any(pump.message_queue_size for pump in pumps) else quiet + 1
 
     async def press(self, *keys: str) -> None:
         for key in keys:

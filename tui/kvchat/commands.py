@@ -183,9 +183,11 @@ def _config(args: argparse.Namespace, places: Paths, settings: Settings, problem
             print(clean(described(settings)), end="")
         case _:
             from kvchat.ui.actions import keymap
-            from kvchat.ui.themes import load_themes
+            from kvchat.ui.themes import load_themes, theme_problem
 
-            problems = [*problems, *keymap(settings.keys, places.config)[1], *load_themes([places.themes])[1]]
+            themes, broken = load_themes([paths.own_themes(), places.themes])
+            problems = [*problems, *keymap(settings.keys, places.config)[1], *broken,
+                        *theme_problem(settings.theme, themes, places.config)]
             for problem in problems:
                 print(problem)
             if not problems:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from kvchat.config.option import kind_of
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key
-from kvchat.config.toml import TomlFile, read_toml
+from kvchat.config.toml import TomlFile, problem_at, read_toml
 from kvchat.display import one_line
 from kvchat.paths import reason
 
@@ -79,6 +79,18 @@ def load_theme(path: Path) -> tuple[Theme | None, list[Problem]]:
         return None, list(file.problems)
     reader = _Reader(file)
     return reader.theme(), reader.problems
+
+
+def theme_problem(name: str, themes: Mapping[str, Theme], file: Path) -> list[Problem]:
+    """What is wrong with the name of a theme in the settings `file`: nothing, or that there is none of this name."""
+    from textual.theme import BUILTIN_THEMES
+
+    known = [*themes, *BUILTIN_THEMES]
+    if name in known:
+        return []
+    near = difflib.get_close_matches(name, known, 1)
+    hint = f"; did you mean {near[0]}?" if near else "; /theme shows them all"
+    return [problem_at(file, "theme", f"there is no theme {one_line(name, 40)}{hint}")]
 
 
 def variable_defaults(theme: Theme) -> dict[str, str]:

@@ -63,6 +63,7 @@ class ChatScreen(ConversationActs, ServerActs):
         # The composer leaves these to the conversation, so that one can read back while writing.
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("ctrl+c", "interrupt", "Copy or stop", show=False),
     ]
     findbar = query_one(FindBar)
 
@@ -351,9 +352,16 @@ class ChatScreen(ConversationActs, ServerActs):
             await self.app.run_table_action(action, event.argument)
 
     @on(Composer.StopRequested)
-    async def _interrupt(self, event: Composer.StopRequested) -> None:
+    async def _stop_requested(self, event: Composer.StopRequested) -> None:
         event.stop()
-        if not await self._stopped():
+        await self.action_interrupt()
+
+    async def action_interrupt(self) -> None:
+        """Ctrl+C: copy what is selected, else stop the answer. It never quits."""
+        if selected := self.get_selected_text():
+            self.copy(selected, "The selection")
+            self.clear_selection()
+        elif not await self._stopped():
             self.say(f"Nothing runs. {self.app.key_of('quit')} quits.")
 
     @on(Composer.QuitRequested)
