@@ -36,7 +36,7 @@ def test_ids_and_slash_commands_are_unique() -> None:
     names = [name for name, _ in slash_commands()]
     assert len(names) == len(set(names))
     assert {"new", "rename", "delete", "export", "search", "system", "parameters", "model", "theme", "sidebar", "fork",
-            "edit", "regenerate", "branches", "copy", "help", "quit", "incognito", "find", "undo"} <= set(names)
+            "edit", "regenerate", "branches", "copy", "help", "quit", "find", "undo"} <= set(names)
     assert by_slash("Rename") is BY_ID["rename"]
     assert by_slash("nothing") is None
     assert by_slash("") is None
