@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from kvchat.ui.app import KvchatApp
 from kvchat.ui.chat.screen import ChatScreen
 from toyserver import ToyServer, Visit, tokens
 
-SIZE = (100, 26)
+SIZE = (100, 22)
 
 
 class Clock:
@@ -260,6 +259,7 @@ async def driving(
         settings = changed(settings, "server.base_url", server.url)
     service = ChatService(Store.open(data), settings, clock=clock or Clock())
     app = KvchatApp(service, find(), notices=notices, **options)
+    app.bell = lambda: None  # type: ignore[method-assign]
     said: list[str] = []
     plain = app.notify
 
@@ -268,7 +268,6 @@ async def driving(
         plain(message, **more)
 
     app.notify = notify  # type: ignore[method-assign]
-    app.bell = lambda: None  # type: ignore[method-assign]
     async with app.run_test(size=size) as pilot:
         driven = Driven(app, pilot, service, server, notices=said)
         service.subscribe(driven.heard.append)
@@ -278,5 +277,4 @@ async def driving(
             await service.connect()
         await driven.rest()
         yield driven
-    gc.unfreeze()  # the app froze what it had loaded; a process with one app after the other must not
 

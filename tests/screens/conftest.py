@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from app_kit import Clock, Drive, Driven, driving
 
 from toyserver import ToyServer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def settled_memory() -> None:
+    """What is loaded by now is not looked at again by the collector."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def no_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An app sweeps the memory once it has begun; a hundred of them in one process need not."""
+    sweeper = SimpleNamespace(enable=gc.enable, disable=gc.disable, collect=lambda: 0, freeze=lambda: None)
+    monkeypatch.setattr("kvchat.ui.app.gc", sweeper)
 
 
 @pytest.fixture

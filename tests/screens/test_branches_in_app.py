@@ -34,8 +34,8 @@ async def exported(app: Driven) -> tuple[str, str]:
 
 async def returned(app: Driven, before: tuple[str, str], old: bytes) -> None:
     """The branch in use exports as before, and the next request begins with its old bytes."""
+    await app.until(lambda: app.shown == THREE)
     assert await exported(app) == before
-    assert app.shown == THREE
     await app.say("and on")
     assert app.server is not None
     sent = messages(app.server.chats[-1])
@@ -106,8 +106,7 @@ async def test_a_fork_goes_its_own_way(drive: Drive, server: ToyServer) -> None:
         origin, before, old = app.conversation.id, await exported(app), messages(server.chats[-1])
         await app.select(1)
         await app.press("f")
-        await app.until(lambda: app.conversation.id != origin)
-        assert app.shown == ["one", "answer 1"]
+        await app.until(lambda: app.conversation.id != origin and app.shown == ["one", "answer 1"])
         await app.say("elsewhere")
         sent = messages(server.chats[-1])
         assert sent.startswith(messages(server.chats[0]))
@@ -122,8 +121,8 @@ async def test_a_fork_at_a_question_puts_it_into_the_composer(drive: Drive, serv
         origin = app.conversation.id
         await app.select(2)
         await app.press("f")
-        await app.until(lambda: app.conversation.id != origin)
-        assert (app.shown, app.draft) == (["one", "answer 1"], "two")
+        await app.until(lambda: app.conversation.id != origin and app.draft == "two")
+        await app.until(lambda: app.shown == ["one", "answer 1"])
 
 
 async def test_a_deleted_turn_is_not_sent_and_undo_brings_its_branch_back(drive: Drive, server: ToyServer) -> None:
@@ -164,12 +163,12 @@ async def test_siblings_are_walked_one_by_one_and_the_ends_hold(drive: Drive, se
             await app.press("r")
             await app.until(lambda answer=answer: app.shown[-1] == answer)
             await app.settled()
-        seen = [app.shown[-1]]
-        for _ in range(3):
-            await app.press("left")
-            seen.append(app.shown[-1])
-        assert seen == ["answer 5", "answer 4", "answer 3", "answer 3"]
-        await app.press("right", "right", "right")
+        for key, answers in (("left", ["answer 4", "answer 3", "answer 3"]), ("right", ["answer 4", "answer 5"])):
+            for answer in answers:
+                await app.press(key)
+                await app.until(lambda answer=answer: app.shown[-1] == answer)
+        await app.press("right")
+        await app.rest()
         assert app.shown[-1] == "answer 5"
         assert server.posts == 5
 

@@ -90,7 +90,7 @@ async def test_an_answer_goes_on_in_a_conversation_that_is_left_and_makes_it_unr
         await app.press("ctrl+n")
         await app.until(lambda: app.conversation.id != first)
         assert first in app.service.streaming()
-        assert "slow question" in app.text
+        assert "slow question" in app.listed
         go_on.set()
         await app.service.wait(first)
         await app.until(lambda: "slow question •" in app.listed)
@@ -243,6 +243,53 @@ async def test_a_terminal_that_cannot_be_handed_over_is_said(drive: Drive) -> No
         assert app.draft == "a word"
 
 
+async def test_editing_leaves_the_draft_alone(drive: Drive) -> None:
+    async with drive() as app:
+        first = await app.begin("one")
+        second = await app.begin("two")
+        await app.write("half a thought")
+        await app.select(0)
+        await app.press("e")
+        await app.until(lambda: app.draft == "two")
+        await app.type(" and more")
+        await app.press("escape")
+        assert app.draft == "half a thought"
+        await app.select(0)
+        await app.press("e")
+        await app.until(lambda: app.draft == "two")
+        await app.type(" and more")
+        await app.open(first)
+        assert app.draft == ""
+        assert app.chat.editing is None
+        await app.open(second)
+        assert app.draft == "half a thought"
+        await app.select(0)
+        await app.press("e")
+        await app.until(lambda: app.draft == "two")
+        await app.press("ctrl+q")
+    async with drive(conversation=second) as app:
+        assert app.draft == "half a thought"
+
+
+async def test_an_edited_message_keeps_its_paste(drive: Drive, server: ToyServer) -> None:
+    pasted = "\n".join(f"log line {number}" for number in range(500))
+    async with drive() as app:
+        await app.write("What is this? ")
+        await app.type(pasted)
+        await app.press("enter")
+        await app.until(lambda: len(app.said) == 2)
+        await app.settled()
+        await app.select(0)
+        await app.press("e")
+        await app.until(lambda: app.draft.startswith("What is this?"))
+        await app.type(" Be brief.")
+        await app.press("enter")
+        await app.until(lambda: app.said[0].endswith("Be brief."))
+        await app.settled()
+        assert "log line 499" in sent(server)
+        assert sent(server).endswith("[pasted 1: 500 lines] Be brief.")
+
+
 # -- finding
 
 
@@ -291,11 +338,9 @@ async def test_a_deleted_conversation_comes_back_by_undo(drive: Drive) -> None:
         kept = await app.begin("kept")
         gone = await app.begin("gone", "really")
         await app.press("f10")
-        await app.until(lambda: app.conversation.id != gone)
-        assert "· gone" not in app.text
-        assert app.conversation.id == kept
+        await app.until(lambda: app.conversation.id == kept and "gone" not in app.text)
         await app.press("ctrl+underscore")
-        await app.until(lambda: app.conversation.id == gone)
+        await app.until(lambda: app.conversation.id == gone and app.shown)
         assert app.shown == ["gone", "Hello", "really", "Hello"]
 
 
@@ -484,6 +529,24 @@ async def test_a_server_that_is_gone_is_said_and_found_again(drive: Drive, serve
         await app.focus_transcript()
         await app.press("r")
         await app.until(lambda: app.shown[-1] == "Hello")
+
+
+async def test_an_engine_that_dies_is_told_with_its_log_and_the_ways_out(drive: Drive, server: ToyServer) -> None:
+    from kvchat.chat.connection import Connection
+
+    async with drive() as app:
+        await app.begin("one")
+        for key, front in (("m", "ModelPicker"), ("r", "ChatScreen")):
+            app.service._connector._say(Connection("lost", f"The engine ended ({key}).", "ggml: out of memory"))
+            await app.opens("EngineTroubleScreen")
+            assert "ggml: out of memory" in app.text
+            await app.press(key)
+            await app.opens(front)
+            await app.press("escape")
+            await app.closes()
+        await app.until(lambda: app.service.connection.phase == "ready")
+        await app.say("two")
+        assert app.shown[-1] == "Hello"
 
 
 def closed_port() -> int:
@@ -716,6 +779,38 @@ async def test_every_theme_of_ours_draws_the_conversation(drive: Drive, server: 
             assert "show everything" in app.text
             seen.add(app.app.export_screenshot().replace(name, ""))
         assert len(seen) == len(names)
+
+
+async def test_the_mouse_opens_conversations_and_presses_the_keys_of_the_footer(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("older")
+        await app.begin("newer")
+        row = next(at for at, line in enumerate(app.lines) if "· older" in line)
+        await app.pilot.click(offset=(5, row))
+        await app.until(lambda: app.shown == ["older", "Hello"])
+        await app.pilot.click(offset=(app.lines[-1].index("F4"), len(app.lines) - 1))
+        await app.opens("ExportScreen")
+
+
+async def test_the_list_gives_way_in_a_narrow_terminal(drive: Drive) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.begin("one")
+
+        async def resized(columns: int) -> bool:
+            await app.pilot.resize_terminal(columns, 30)
+            await app.until(lambda: app.chat.size.width == columns)
+            await app.rest()
+            assert app.app.screen.focused is not None
+            return "● one" in app.text
+
+        await app.focus_sidebar()
+        assert not await resized(80)
+        await app.press("f3")
+        assert "● one" in app.text
+        assert await resized(120)
+        await app.press("f3")
+        assert not await resized(80)
+        assert not await resized(120)
 
 
 # -- beginnings

@@ -99,8 +99,8 @@ async def test_the_keys_that_open_a_screen_open_it_and_escape_closes_it(drive: D
 async def _(app: Driven, do: Do) -> None:
     before = app.conversation.id
     await do()
-    await app.until(lambda: app.conversation.id != before)
-    assert app.said == app.shown == []
+    await app.until(lambda: app.conversation.id != before and app.shown == [])
+    assert app.said == []
     assert app.chat.composer.has_focus_within
 
 
@@ -115,15 +115,15 @@ async def _(app: Driven, do: Do) -> None:
     newest = app.conversation.id
     await app.open(next(c.id for c in app.service.conversations() if c.title == "older"))
     await do()
-    await app.until(lambda: app.conversation.id == newest)
-    assert app.shown == ["one", "Hello", "two", "Hello"]
+    await app.until(lambda: app.shown == ["one", "Hello", "two", "Hello"])
+    assert app.conversation.id == newest
 
 
 @case("delete")
 async def _(app: Driven, do: Do) -> None:
     id = app.conversation.id
     await do()
-    await app.until(lambda: app.conversation.id != id)
+    await app.until(lambda: app.conversation.id != id and app.shown == app.said)
     assert id not in {c.id for c in app.service.conversations()}
     assert app.noticed("Deleted.")
     await app.service.restore(id)
@@ -146,8 +146,8 @@ async def _(app: Driven, do: Do) -> None:
     await app.service.delete_turn(app.conversation.id, app.path[-1].id)
     assert app.said == before[:-2]
     await do()
-    await app.until(lambda: app.said == before)
-    assert app.shown == before
+    await app.until(lambda: app.shown == before)
+    assert app.said == before
 
 
 @case("find")
@@ -358,8 +358,7 @@ async def _(app: Driven, do: Do) -> None:
     origin = app.conversation.id
     await app.select(1)
     await do()
-    await app.until(lambda: app.conversation.id != origin)
-    assert app.shown == ["one", "Hello"]
+    await app.until(lambda: app.conversation.id != origin and app.shown == ["one", "Hello"])
     assert app.conversation.record.forked_from == origin
     await app.service.delete(app.conversation.id)
 

@@ -72,11 +72,11 @@ async def test_enter_unfolds_reasoning_and_context_and_folds_them_again(make_app
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
         text = "\n".join(app.lines())
-        assert "▸ thought for 3 words" in text and "second thought" not in text
+        assert "▸ thought in 3 words" in text and "second thought" not in text
         assert "▸ context: time, 1 passage from notes/lamp.md" in text and "the lamp turned" not in text
         await pilot.press("up", "enter", "up", "space")
         text = "\n".join(app.lines())
-        assert "▾ thought for 3 words" in text and "│ second thought" in text
+        assert "▾ thought in 3 words" in text and "│ second thought" in text
         assert "▾ context" in text and "│ the lamp turned" in text
         await pilot.press("enter", "down", "enter")
         assert "second thought" not in "\n".join(app.lines()) and "the lamp turned" not in "\n".join(app.lines())

@@ -43,6 +43,8 @@ class ChatBase(Screen[None]):
         super().__init__()
         self.service = service
         self.current: OpenConversation | None = None
+        self.show_sidebar = True
+        """Whether the list stands beside the conversation where there is room for it."""
         self.editing: str | None = None
         """The question that the composer edits, if it does."""
 

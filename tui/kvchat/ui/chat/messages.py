@@ -123,7 +123,7 @@ class MessageActs(ChatBase):
         from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
 
         return bool(await self.ask(ConfirmScreen(
-            title or TITLES[act], price_lines(price, act), [("enter", "Go on", True), ("escape", "Cancel", False)])))
+            title or TITLES[act], price_lines(price, act), [("y", "Go on", True), ("n", "Cancel", False)])))
 
     # Copying
 

@@ -84,9 +84,13 @@ class OptionActs(MessageActs):
             self.say(f"There is no theme {name}. /theme shows them all.", "warning")
 
     def action_sidebar(self) -> None:
-        self.sidebar.display = not self.sidebar.display
-        if not self.sidebar.display and self.focused is self.sidebar:
+        self.show_sidebar = not self.sidebar.display
+        self.set_sidebar(self.show_sidebar)
+
+    def set_sidebar(self, shown: bool) -> None:
+        if not shown and self.focused is self.sidebar:
             self.composer.focus()
+        self.sidebar.display = shown
 
     @work(group="editor")
     async def action_editor(self) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
-from textual import on, work
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
@@ -69,7 +69,8 @@ class ChatScreen(ConversationActs, ServerActs):
 
     def __init__(self, service: ChatService, *, show_sidebar: bool = True) -> None:
         super().__init__(service)
-        self._show_sidebar = show_sidebar
+        self.show_sidebar = show_sidebar
+        self._wide = False
         self._warm = ""
         self._ticking: Timer | None = None
 
@@ -99,15 +100,19 @@ class ChatScreen(ConversationActs, ServerActs):
         self.service.subscribe(self._on_service)
         self.composer.set_commands(actions.slash_commands())
         self.keybar.set_keys(self.app.footer_keys())
-        self.sidebar.display = self._show_sidebar and self.size.width >= WIDE
+        self._wide = self.size.width >= WIDE
+        self.sidebar.display = self.show_sidebar and self._wide
         self.show_server()
         self.show_list()
         self.set_interval(LOOK, self.service.refresh)
         self.composer.focus()
 
-    def on_resize(self) -> None:
-        if self._show_sidebar and not self.is_running:
-            self.sidebar.display = self.size.width >= WIDE
+    def on_resize(self, event: events.Resize) -> None:
+        """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
+        wide = event.size.width >= WIDE
+        if wide is not self._wide:
+            self._wide = wide
+            self.set_sidebar(wide and self.show_sidebar)
 
     def on_descendant_focus(self) -> None:
         """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""

@@ -79,7 +79,7 @@ def reasoning_rows(item: TranscriptItem, width: int, *, unfolded: bool) -> list[
     """The reasoning, folded to one line with its length or unfolded below it."""
     words = len(item.reasoning.split())
     thinking = item.streaming and not item.text
-    label = f"{'thinking' if thinking else 'thought for'} {words:,} {'word' if words == 1 else 'words'}"
+    label = f"{'thinking' if thinking else 'thought in'} {words:,} {'word' if words == 1 else 'words'}"
     if thinking:
         label = f"thinking, {words:,} {'word' if words == 1 else 'words'}"
     rows = [_fold_row(label, "fold:reasoning", unfolded)]

@@ -76,7 +76,7 @@ class ExportScreen(Modal[ExportRequest]):
         title = one_line(self._conversation.title, 40) if self._conversation else ""
         these = ([f"“{title}”"] if title else []) + [f"all {counted(self._conversations, 'conversation')}"]
         yield self._field("What", ChoiceLine(these, id="which"))
-        branches = ["this branch", f"all {counted(self._branches, 'branch', 'branches')}"]
+        branches = ["this branch", f"all {self._branches:,} branches"] if self._branches > 1 else ["the only one"]
         yield self._field("Branches", ChoiceLine(branches, id="branches"))
         yield self._field("Format", ChoiceLine([NAMES.get(name, name) for name in self._formats], id="format"))
         yield Static(classes="words note", id="about")

@@ -209,8 +209,8 @@ class Transcript(TranscriptKeys, can_focus=True):
         entry = self._column.entries[index]
         self._column.draw_around(index, 0, self._view_height, 2 * self._view_height)
         found = marks(entry.rows(), entry.body_start, self._query)
-        row = found[min(match.ordinal, len(found) - 1)][0] if found else 0
-        self._current = (match.node, row)
+        row, start, _ = found[min(match.ordinal, len(found) - 1)] if found else (0, 0, 0)
+        self._current = (match.node, row, start)
         top = self._column.top(index) + row
         y = round(self.scroll_y)
         if not y + 1 <= top < y + self._view_height - 2:

@@ -47,8 +47,8 @@ class TranscriptView(ScrollView, TranscriptMessages):
         """Whether text came below the view since it stopped following."""
         self._reported = (True, 0)
         self._query = ""
-        self._current: tuple[str, int] | None = None
-        """The message and row of the current match."""
+        self._current: tuple[str, int, int] | None = None
+        """The message, row and first character of the current match."""
 
     # -- geometry
 
@@ -234,8 +234,8 @@ class TranscriptView(ScrollView, TranscriptMessages):
             entry.marks = {}
             for number, start, stop in marks(entry.rows(), entry.body_start, self._query):
                 entry.marks.setdefault(number, []).append((start, stop))
-        name = "find-current" if self._current == (entry.item.node_id, row) else "find"
         for start, stop in entry.marks.get(row, ()):
+            name = "find-current" if self._current == (entry.item.node_id, row, start) else "find"
             strip = restyled(strip, start + GUTTER, stop + GUTTER, self._book.style(name))
         return strip
 

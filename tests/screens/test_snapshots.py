@@ -1,0 +1,380 @@
+"""How the screens look. A picture that changes is looked at before it is accepted with --snapshot-update.
+
+Everything in a picture stands still: the clocks, the ids, the server's figures, the server's address, the cursor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from app_kit import Clock, Driven
+from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
+
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.paths import find
+from kvchat.prompt.conversation import SavedPrompt
+from kvchat.store import Store
+from kvchat.ui.app import KvchatApp
+from toyserver import SSE_HEAD, Answer, ToyServer, Visit, chunked, error, event, tokens
+
+Scene = Callable[[Driven], Awaitable[None]]
+ADDRESS = "http://127.0.0.1:8080"
+MODEL = "SmolLM2-135M-Instruct"
+SENT, FIRST_TOKEN, NOW = 1000.0, 1000.14, 1002.4
+"""What the monotonic clock says when a question is sent, when its first token comes, and when it is looked at."""
+
+KEEPER = "You are the keeper of a lighthouse. Answer in one or two sentences."
+ANSWERS = ("Twenty-six nights, from night 34 to night 59.", "Night 47, with 140 turns.",
+           "The oil of night 47 cost four crowns; of all nights together, eighty-one.")
+MARKDOWN = """\
+## The lamp by night
+
+The lamp turned **more than a hundred times** on 26 nights; see the *log* and `lamp.py`:
+
+| night | turns | oil (l) |
+|------:|------:|:-------:|
+| 34 | 101 | 2.4 |
+| 47 | 140 | 3.1 |
+| 59 | 104 | 2.5 |
+
+```python
+def turns(log: dict[int, int], limit: int = 100) -> list[int]:
+    \"\"\"The nights with more than `limit` turns.\"\"\"
+    return [night for night, count in log.items() if count > limit]
+```
+
+1. Trim the wick.
+2. Fill the tank:
+   - to the upper mark,
+   - never above it.
+
+> A light that is seen is a light that is kept.
+
+More is in the [keeper's handbook](https://example.org/handbook).
+"""
+
+
+def words(text: str) -> list[str]:
+    """`text` in words, each with the blank after it."""
+    return re.findall(r"\S+\s*", text)
+
+
+@dataclass
+class Studio:
+    """Where the pictures are taken: a server in a thread of its own, and a store with four conversations."""
+
+    data: Path
+    server: ToyServer
+    compare: Any
+    clock: Clock = field(default_factory=Clock)
+
+    def settings(self, theme: str) -> Settings:
+        return changed(changed(Settings(), "server.base_url", self.server.url), "theme", theme)
+
+    async def fill(self) -> None:
+        service = ChatService(Store.open(self.data), self.settings("kvchat-night"), clock=self.clock)
+        for day, questions in (
+            (14, ["Which knots hold a boat?"]), (20, ["Tax notes for the harbour office", "And the fees?"]),
+            (21, ["The weather at sea, in words a child knows"]),
+            (21, ["How many nights did the lamp turn more than a hundred times?", "Which of them was the longest?",
+                  "What did it cost in oil?"]),
+        ):
+            self.clock.now = datetime(2026, 11, day, 8 + day % 3, 40, tzinfo=UTC)
+            made = await service.create(KEEPER, reuse=False)
+            cached, prompt = 0, 412
+            for number, question in enumerate(questions):
+                self.server.on_chat(tokens(*words(ANSWERS[number]), prompt=prompt, cached=cached,
+                                           prompt_ms=3.1 * (prompt - cached), model=MODEL))
+                await service.send(made.id, question)
+                await service.wait(made.id)
+                cached, prompt = prompt + 4, prompt + 96 + 31 * number
+        await service.save_prompt(SavedPrompt("Keeper", KEEPER))
+        await service.save_prompt(SavedPrompt("Translator", "Translate what I write into English."))
+        await service.aclose()
+
+    def picture(self, scene: Scene, *, size: tuple[int, int] = (100, 30), theme: str = "kvchat-night",
+                answer: Answer | None = None, connected: bool = True, **options: Any) -> None:
+        """Compare the screen after `scene` with the one that was accepted."""
+        settings = self.settings(theme) if connected else changed(Settings(), "theme", theme)
+        self.clock.now = datetime(2026, 11, 21, 9, 16, tzinfo=UTC)
+        service = ChatService(Store.open(self.data if connected else None), settings, clock=self.clock, **options)
+        app = KvchatApp(service, find(), continue_=True)
+        app.bell = lambda: None  # type: ignore[method-assign]
+        if answer is not None:
+            self.server.on_chat(answer)
+
+        async def run(pilot: Pilot[int]) -> None:
+            driven = Driven(app, pilot, service, self.server)
+            await driven.until(lambda: app.chat.current is not None)
+            if connected:
+                await service.connect()
+                backend = service._connector._backend
+                backend._info = replace(backend.info, base_url=ADDRESS)  # type: ignore[union-attr]
+                app.chat.server_changed()
+            await scene(driven)
+            await driven.rest()
+
+        assert self.compare(app, terminal_size=size, run_before=run)
+
+
+@pytest.fixture
+def studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snap_compare: Any) -> Iterator[Studio]:
+    time.tzset()  # the tests run in UTC
+    numbers = itertools.count(1)
+    monkeypatch.setattr("kvchat.prompt.message.uuid",
+                        SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
+    for module, now in (("kvchat.chat.talking", SENT), ("kvchat.chat.answering", FIRST_TOKEN),
+                        ("kvchat.ui.chat.screen", NOW)):
+        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
+    for widget in (Input, TextArea):
+        monkeypatch.setattr(widget.cursor_blink, "_default", False)
+    server = ToyServer(model=MODEL, context_size=8192)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
+    made = Studio(tmp_path / "data", server, snap_compare)
+    asyncio.run(made.fill())
+    yield made
+    asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+
+
+async def as_it_is(_: Driven) -> None:
+    """Nothing is done."""
+
+
+def keys(*pressed: str, opens: str = "") -> Scene:
+    async def scene(app: Driven) -> None:
+        await app.press(*pressed)
+        if opens:
+            await app.opens(opens)
+            await app.rest()
+
+    return scene
+
+
+def runs(id: str, opens: str) -> Scene:
+    async def scene(app: Driven) -> None:
+        await app.run(id)
+        await app.opens(opens)
+        await app.rest()
+
+    return scene
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_the_main_screen(studio: Studio, size: tuple[int, int]) -> None:
+    studio.picture(as_it_is, size=size)
+
+
+@pytest.mark.parametrize("theme", ["kvchat-day", "kvchat-contrast"])
+def test_the_main_screen_in_another_theme(studio: Studio, theme: str) -> None:
+    studio.picture(as_it_is, theme=theme)
+
+
+def reading(visit_progress: int = 1320) -> Answer:
+    """A server that is reading the prompt, and stays there."""
+
+    async def answer(visit: Visit) -> None:
+        delta = {"choices": [{"finish_reason": None, "index": 0, "delta": {"role": "assistant", "content": None}}]}
+        progress = {"total": 1748, "cache": 647, "processed": visit_progress, "time_ms": 2113}
+        await visit.send(SSE_HEAD + chunked(event({**delta, "model": MODEL, "prompt_progress": progress})))
+        await visit.gone.wait()
+
+    return answer
+
+
+async def ask(app: Driven) -> None:
+    await app.write("And how many litres is that?")
+    await app.press("enter")
+    await app.until(lambda: app.conversation.live is not None)
+
+
+def test_while_the_prompt_is_read(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await ask(app)
+        await app.until(lambda: app.conversation.live is not None and app.conversation.live.progress is not None)
+        app.chat._tick()
+
+    studio.picture(scene, answer=reading())
+
+
+def test_while_the_answer_streams(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await ask(app)
+        await app.until(lambda: app.conversation.live is not None and app.conversation.live.text.endswith("2.4 litres"))
+        await app.until(lambda: "2.4 litres" in app.text)
+        app.chat._tick()
+
+    said = words("On most nights the lamp burnt 2.4 litres")
+    studio.picture(scene, answer=tokens(*said, prompt=742, cached=647, prompt_ms=310, hang_after=len(said),
+                                        model=MODEL))
+
+
+def test_after_an_error(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await ask(app)
+        await app.settled()
+        failed = app.path[-1]
+        app.conversation.tree.put(replace(failed, note=failed.note.replace(studio.server.url, ADDRESS)))
+        app.chat.show_conversation()
+
+    studio.picture(scene, answer=error(500, "the request exceeds the available memory"))
+
+
+def test_the_first_run(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.chat.connection.USUAL_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("kvchat.backends.engine.models.default_model", lambda: None)
+    monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
+
+    async def scene(app: Driven) -> None:
+        await app.until(lambda: "No model server answered" in app.text)
+        app.chat.query_one("WelcomePanel").focus()
+
+    studio.picture(scene, connected=False)
+
+
+def test_the_export(studio: Studio, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (Path.home() / "lighthouse").mkdir()
+    monkeypatch.chdir(Path.home() / "lighthouse")
+
+    async def scene(app: Driven) -> None:
+        await keys("f4", opens="ExportScreen")(app)
+        app.app.screen.query_one("#answer").display = False  # the whole path: it is another one on every machine
+
+    studio.picture(scene)
+
+
+def test_the_palette(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await keys("ctrl+p", opens="CommandPalette")(app)
+        await app.until(lambda: "Another answer" in app.text)
+
+    studio.picture(scene)
+
+
+def test_the_help(studio: Studio) -> None:
+    studio.picture(keys("f1", opens="HelpScreen"), size=(120, 40))
+
+
+def test_the_list(studio: Studio) -> None:
+    studio.picture(keys("ctrl+s", opens="ConversationPicker"))
+
+
+def test_the_search(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await keys("ctrl+r", opens="SearchScreen")(app)
+        await app.type("night")
+        await app.until(lambda: "messages" in app.text)
+
+    studio.picture(scene)
+
+
+def test_the_inspector(studio: Studio) -> None:
+    studio.picture(keys("f2", opens="InspectorScreen"), size=(120, 40))
+
+
+def test_the_branches(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await app.service.regenerate(app.conversation.id, app.path[3].id)
+        await app.settled()
+        await app.service.walk(app.conversation.id, app.path[3].id, -1)
+        await runs("tree", "BranchTreeScreen")(app)
+
+    studio.picture(scene, answer=tokens("Night", " 47.", prompt=512, cached=416, model=MODEL))
+
+
+def test_the_price_of_an_act(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await app.command("/system Answer in rhymes.")
+        await app.opens("ConfirmScreen")
+
+    studio.picture(scene)
+
+
+def test_the_parameters(studio: Studio) -> None:
+    studio.picture(keys("ctrl+o", opens="ParametersScreen"))
+
+
+def test_the_system_prompt(studio: Studio) -> None:
+    studio.picture(runs("system", "SystemPromptScreen"))
+
+
+def test_the_model_picker(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = SimpleNamespace(path=Path("/m"), name="qwen3-1.7b", size=1_282_439_360, quantisation="Q4_K_M",
+                           context_length=40960, source="LM Studio")
+
+    async def files() -> list[Any]:
+        return [file]
+
+    async def scene(app: Driven) -> None:
+        monkeypatch.setattr(app.service, "model_files", files)
+        await keys("ctrl+l", opens="ModelPicker")(app)
+        await app.until(lambda: "qwen3" in app.text)
+
+    studio.picture(scene)
+
+
+def test_while_a_message_is_edited(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await app.select(2)
+        await app.press("e")
+        await app.until(lambda: "editing" in app.text)
+
+    studio.picture(scene)
+
+
+@pytest.mark.parametrize("theme", ["kvchat-night", "kvchat-day"])
+def test_long_markdown(studio: Studio, theme: str) -> None:
+    async def scene(app: Driven) -> None:
+        await app.begin("Show me everything about the lamp.")
+
+    studio.picture(scene, size=(120, 46), theme=theme, answer=tokens(
+        *(MARKDOWN[at : at + 40] for at in range(0, len(MARKDOWN), 40)), prompt=420, model=MODEL))
+
+
+def test_reasoning_and_context_unfolded(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await app.begin("Is 47 a prime?")
+        await app.select(0)
+        await app.press("enter")
+        await app.select(1)
+        await app.press("enter")
+
+    studio.picture(scene, answer=tokens("Yes.", reasoning=["47 is not divisible by 2, 3 or 5, ", "and 7 × 7 is 49."],
+                                        prompt=420, model=MODEL))
+
+
+def test_finding(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        await app.press("ctrl+f")
+        await app.type("night")
+        await app.until(lambda: "/" in app.prose)
+
+    studio.picture(scene)
+
+
+def test_the_slash_commands(studio: Studio) -> None:
+    studio.picture(keys("/", "s"))
+
+
+def test_trouble_with_the_disk(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        app.chat._show_trouble("The disk is full.")
+
+    studio.picture(scene)
