@@ -6,6 +6,7 @@ SVGs come from the app itself; PNGs are drawn from them where Chromium is instal
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -25,7 +26,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 from kvchat.ui.app import KvchatApp
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 INSTRUCTIONS = "You are a helpful assistant in a small workshop. Answer in a few short sentences. " + " ".join(
     f"Rule {n}: item {n} lies on shelf {n * 7 % 40} and costs {n * 3 + 2} coins." for n in range(1, 70))
 QUESTIONS = (
@@ -142,6 +143,9 @@ async def small_scene(folder: Path) -> None:
 
 
 def run() -> int:
+    place = Path(tempfile.gettempdir()) / "kvchat"  # the folder that the export screen names
+    place.mkdir(exist_ok=True)
+    os.chdir(place)
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(main_scenes(Path(folder)))
         asyncio.run(small_scene(Path(folder)))
