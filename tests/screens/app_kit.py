@@ -260,6 +260,7 @@ async def driving(
     service = ChatService(Store.open(data), settings, clock=clock or Clock())
     app = KvchatApp(service, find(), notices=notices, **options)
     app.bell = lambda: None  # type: ignore[method-assign]
+    app.animation_level = "none"
     said: list[str] = []
     plain = app.notify
 

@@ -256,7 +256,7 @@ async def _(app: Driven, do: Do) -> None:
     await _long(app)
     await app.focus_transcript()
     await do()
-    await app.until(lambda: "line 0 " in app.text)
+    await app.until(lambda: "line 0" in app.text)
     assert app.selected == "long"
 
 

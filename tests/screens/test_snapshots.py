@@ -113,6 +113,7 @@ class Studio:
         service = ChatService(Store.open(self.data if connected else None), settings, clock=self.clock, **options)
         app = KvchatApp(service, find(), continue_=True)
         app.bell = lambda: None  # type: ignore[method-assign]
+        app.animation_level = "none"
         if answer is not None:
             self.server.on_chat(answer)
 
@@ -139,8 +140,8 @@ def studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snap_compare: Any) -
     for module, now in (("kvchat.chat.talking", SENT), ("kvchat.chat.answering", FIRST_TOKEN),
                         ("kvchat.ui.chat.screen", NOW)):
         monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
-    for widget in (Input, TextArea):
-        monkeypatch.setattr(widget.cursor_blink, "_default", False)
+    monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
+    monkeypatch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
     server = ToyServer(model=MODEL, context_size=8192)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

@@ -151,7 +151,8 @@ async def walk_through(terminal: Terminal, server: ToyServer) -> None:
         await terminal.shows(words, key)
         await terminal.press(PAGE_DOWN, PAGE_DOWN, END)
         await terminal.shows("newline", ESCAPE)
-    await terminal.shows("messages", CTRL_R, *WORD)
+    await terminal.shows("words to look for", CTRL_R)
+    await terminal.shows("messages", WORD)
     await terminal.press(PAGE_DOWN)
     await terminal.shows("newline", ESCAPE)
     # From the conversation: the branches; its system prompt, with the library.

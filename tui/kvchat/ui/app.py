@@ -90,11 +90,14 @@ class KvchatApp(App[int]):
         for notice in self._notices:
             screen.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
+        self.call_after_refresh(self._connect)
         self.call_after_refresh(self._settle)
 
-    def _settle(self) -> None:
-        """When the conversation can be read: what the person does not wait for."""
+    def _connect(self) -> None:
+        """Look for the server when the conversation can be read: it imports HTTP, which would hold up the paint."""
         self.run_worker(self.service.connect(), group="connect", exit_on_error=False)
+
+    def _settle(self) -> None:
         gc.collect()
         gc.freeze()
         gc.enable()
