@@ -323,3 +323,18 @@ async def test_the_server_chosen_last_is_the_one_to_begin_with(make, server):
     again = make("")
     await again.connect()
     assert again.server.base_url == server.url
+
+
+async def test_the_key_is_shown_to_its_own_server_only(make, server, monkeypatch):
+    from dataclasses import replace
+
+    monkeypatch.setenv("OWN_KEY", "sekrit")
+    service = make(server.url)
+    service._connector._settings = replace(
+        service.settings, server=replace(service.settings.server, api_key_env="OWN_KEY"))
+    await service.connect()
+    assert {visit.headers.get("authorization") for visit in server.visits} == {"Bearer sekrit"}
+    async with type(server)() as other:
+        await service.use_url(other.url)
+        assert service.server.base_url == other.url
+        assert not any("authorization" in visit.headers for visit in other.visits)

@@ -150,7 +150,7 @@ class Connector:
         server = self._settings.server
         self._say(Connection("connecting", f"Connecting to {base_url} …"))
         return await connect(
-            base_url, api_key=await asyncio.to_thread(self._api_key), ca_file=server.ca_file or None,
+            base_url, api_key=await asyncio.to_thread(self._api_key, base_url), ca_file=server.ca_file or None,
             proxy=server.proxy or None, allow_plain_http_key=server.allow_plain_http_key,
             on_loading=lambda seconds: self._say(
                 Connection("connecting", f"{base_url} is loading its model ({seconds:.0f} s) …")),
@@ -183,7 +183,11 @@ class Connector:
     def _engine_ended(self, exit: EngineExit) -> None:
         self._say(Connection("lost", exit.sentence, "\n".join(exit.log)))
 
-    def _api_key(self) -> str | None:
+    def _api_key(self, base_url: str) -> str | None:
+        """The key of the settings, which belongs to the server of the settings: no other one is shown it."""
+        own = self._settings.server.base_url
+        if own and base_url.rstrip("/") != own.rstrip("/"):
+            return None
         try:
             key = api_key(self._settings.server)
         except ConfigError as error:

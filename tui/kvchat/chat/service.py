@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError, ServerInfo
 from kvchat.cache.accounting import Totals, totals
+from kvchat.chat.branches import Branches
 from kvchat.chat.connection import Connection
-from kvchat.chat.events import (
-    Noticed,
-)
+from kvchat.chat.conversations import LAST_SERVER
+from kvchat.chat.events import Noticed
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
@@ -26,8 +26,6 @@ from kvchat.store import StoreError
 if TYPE_CHECKING:
     from kvchat.backends.engine.models import ModelFile
     from kvchat.transfer import Source
-from kvchat.chat.branches import Branches
-from kvchat.chat.conversations import LAST_SERVER
 
 QUIT_SECONDS = 2.0
 TRASH_DAYS = 30

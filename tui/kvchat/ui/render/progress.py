@@ -10,11 +10,10 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len
 
+from kvchat.cache.accounting import NOISE
 from kvchat.ui.render.rows import Span
 
 REUSED, EVALUATED, AVOIDABLE = "█", "▒", "░"
-_WORTH_A_WORD = 8
-"""Avoidable tokens up to here are the server's own rounding."""
 _LABEL = "reading "
 _WAITING = {
     "queued": "waiting for the server",
@@ -82,7 +81,7 @@ def reading_row(
     processed = min(max(cached, processed), total)
     evaluate, done = total - cached, processed - cached
     excess = 0 if new_tokens is None else max(0, evaluate - new_tokens)
-    excess = excess if excess > _WORTH_A_WORD else 0
+    excess = excess if excess > NOISE else 0
     again = min(done, excess)
     whole = count(evaluate)
     words = [(f"{count(cached)} reused", "muted"), (f"{count(done):>{len(whole)}}/{whole} new", "muted")]

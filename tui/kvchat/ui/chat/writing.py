@@ -1,0 +1,120 @@
+"""What comes out of the composer: messages, edits, drafts, commands.
+
+The rule: a message that could not be sent is put back into the composer, never lost.
+"""
+
+from __future__ import annotations
+
+from textual import on, work
+from textual.content import Content
+
+from kvchat.numbers import counted
+from kvchat.ui import actions
+from kvchat.ui.chat.server import ServerActs
+from kvchat.ui.widgets.composer import Composer
+
+
+class WritingActs(ServerActs):
+    """Sending, editing and commands."""
+
+    @on(Composer.Submitted)
+    async def _submitted(self, event: Composer.Submitted) -> None:
+        event.stop()
+        server = self.service.server
+        if server is None or self.service.may_send_to(server):
+            await self._submit(event)
+        else:
+            self._ask_and_submit(event)
+
+    @work(group="dialog")
+    async def _ask_and_submit(self, event: Composer.Submitted) -> None:
+        if await self.may_leave_this_machine():
+            await self._submit(event)
+        else:
+            self.composer.restore(event.text, event.blocks)
+
+    async def _submit(self, event: Composer.Submitted) -> None:
+        if self.editing is not None:
+            await self._edited(event)
+        elif await self.attempt(self.service.send(event.key or self.conversation.id, event.text, event.blocks)):
+            self.transcript.follow()
+        else:
+            self.composer.restore(event.text, event.blocks)
+
+    async def _edited(self, event: Composer.Submitted) -> None:
+        node, conversation = self.editing, self.conversation
+        assert node is not None
+        if conversation.tree[node].text == event.text:
+            self.stop_editing()
+            self.say("Nothing was changed; the message is as it was.")
+            return
+        if await self.attempt(self.service.edit(conversation.id, node, event.text)):
+            self.stop_editing()
+            self.transcript.follow()
+        else:
+            self.composer.restore(event.text, event.blocks)
+
+    def begin_edit(self, node: str, text: str) -> None:
+        self.composer.flush()
+        self.editing = node
+        self.composer.load("", "")
+        self.composer.replace_text(text)
+        price = self.service.price(self.conversation.id, "edit", node)
+        cost = f" · reads {counted(price.tokens, 'token')} or so" if price.tokens and price.worth_asking else ""
+        self.composer.add_class("-editing")
+        self.composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
+        self.composer.focus()
+
+    def stop_editing(self) -> None:
+        if self.editing is not None:
+            self.editing = None
+            self.composer.remove_class("-editing")
+            self.composer.border_title = ""
+            self.composer.load(self.conversation.draft, self.conversation.id)
+
+    async def keep_draft(self) -> None:
+        """Store what is in the composer now, without waiting for the typing to rest."""
+        if self.current is not None and self.editing is None:
+            await self.service.set_draft(self.current.id, self.composer.draft)
+
+    @on(Composer.DraftChanged)
+    async def _draft_changed(self, event: Composer.DraftChanged) -> None:
+        event.stop()
+        if event.key:
+            await self.service.set_draft(event.key, event.draft)
+
+    @on(Composer.Notice)
+    def _composer_notice(self, event: Composer.Notice) -> None:
+        event.stop()
+        self.say(event.text, "warning")
+
+    @on(Composer.SlashCommand)
+    async def _slash(self, event: Composer.SlashCommand) -> None:
+        event.stop()
+        action = actions.by_slash(event.name)
+        if action is not None:
+            await self.app.run_table_action(action, event.argument)
+
+    @on(Composer.StopRequested)
+    async def _stop_requested(self, event: Composer.StopRequested) -> None:
+        event.stop()
+        await self.action_interrupt()
+
+    async def action_interrupt(self) -> None:
+        """Ctrl+C: copy what is selected, else stop the answer. It never quits."""
+        if selected := self.get_selected_text():
+            self.copy(selected, "The selection")
+            self.clear_selection()
+        elif not await self._stopped():
+            self.say(f"Nothing runs. {self.app.key_of('quit')} quits.")
+
+    @on(Composer.QuitRequested)
+    async def _quit_requested(self, event: Composer.QuitRequested) -> None:
+        event.stop()
+        await self.app.action_quit()
+
+    async def _stopped(self) -> bool:
+        if self.current is None or self.current.id not in self.service.streaming():
+            return False
+        await self.service.stop(self.current.id)
+        return True
