@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kvchat.prompt.branching import Branch, asked, awaited, under_system, without_turn
+from kvchat.prompt.compacting import compaction, turns_of
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Role, State, chained, new_id, node, settled, system_message
 from kvchat.prompt.request import Parameters, chat_body, wires_of
@@ -25,7 +26,8 @@ TEXTS = st.text(max_size=40)
 
 
 class Conversations(RuleBasedStateMachine):
-    """New, send, edit, regenerate, fork, switch, delete, another system prompt, restart: on the core and a store."""
+    """New, send, edit, regenerate, fork, switch, delete, compact, another system prompt, restart: on the core and a
+    store."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -116,6 +118,15 @@ class Conversations(RuleBasedStateMachine):
         before = [n.wire for n in self.tree.path(self.record.head)]
         self.put(without_turn(self.tree, self.record.head, question.id))
         assert len(list(self.tree.path(self.record.head))) == len(before) - 2
+
+    @precondition(lambda self: len(self.tree.path(self.record.head)) > 3)
+    @rule(data=st.data(), summary=TEXTS)
+    def compact(self, data, summary):
+        old = self.tree.path(self.record.head)
+        keep = data.draw(st.integers(1, len(turns_of(old)) - 1))
+        self.put(compaction(self.tree, self.record.head, summary, keep, self.later().timestamp()))
+        new = self.tree.path(self.record.head)
+        assert (new[0], [n.wire for n in new[2:]]) == (old[0], [n.wire for n in old[len(old) - len(new) + 2:]])
 
     @rule(instructions=st.sampled_from(["Be brief.", "Be long."]))
     def other_system_prompt(self, instructions):

@@ -35,6 +35,14 @@ class TurnFigures:
     """The server's time for the predicted tokens."""
     context_size: int | None = None
     """Tokens that fit in the server's window for one conversation."""
+    predicted_cached: int | None = None
+    """What the twin of the server's cache said before the answer: compare with `cached_tokens`."""
+    cause: str | None = None
+    """Why there were avoidable tokens: a value of `Cause`. None where there is nothing to explain."""
+    evidence: str | None = None
+    """The cause in one sentence, with its evidence."""
+    remedy: str | None = None
+    """What helps against it, one sentence."""
 
     @property
     def evaluated_tokens(self) -> int | None:
@@ -157,6 +165,15 @@ def totals(turns: Iterable[TurnFigures], speed: float | None = None) -> Totals:
         predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
         seconds_saved=cached / speed if speed else None,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupTotals:
+    """What was read ahead."""
+
+    requests: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

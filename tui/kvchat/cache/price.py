@@ -1,4 +1,8 @@
-"""The price of an act before it is done: the tokens the server must read again, and about how long that takes."""
+"""The price of an act before it is done: the tokens the server must read again, and about how long that takes.
+
+The rule: a price counts what the act costs on a server that still holds the branch; what is not known is None.
+The words for an alternative are said only where it reads fewer tokens, or keeps warm what the act would lose.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,36 @@ from dataclasses import dataclass
 from typing import Literal
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.speed import SpeedFit
 
-Act = Literal["edit", "regenerate", "delete", "fork", "system", "template"]
+Act = Literal["edit", "regenerate", "delete", "fork", "system", "template", "model", "open", "attach"]
 
 WORTH_ASKING_TOKENS = 256
 WORTH_ASKING_SECONDS = 1.0
+CORRECTION = 48
+"""Tokens of a message that corrects what was said, with the template's tokens around it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Positions in the prompt that are read: from, to."""
+
+    start: int
+    end: int
+
+    @property
+    def tokens(self) -> int:
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A cheaper way to the same end."""
+
+    words: str
+    """What to do instead and why, in a few words."""
+    tokens: int
+    seconds: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +50,7 @@ class Price:
     tokens: int | None
     seconds: tuple[float, float] | None = None
     """From, to: a range until three turns have measured the server's speed."""
+    alternative: Alternative | None = None
 
     @property
     def worth_asking(self) -> bool:
@@ -31,32 +61,114 @@ class Price:
         return self.tokens >= WORTH_ASKING_TOKENS or longest >= WORTH_ASKING_SECONDS
 
 
-def price(tokens: int | None, speed: float | None, samples: int) -> Price:
-    """The price of reading `tokens` at `speed` tokens/s measured on `samples` turns."""
+def price(tokens: int | None, speed: SpeedFit | float | None, samples: int = 0, *, start: int = 0) -> Price:
+    """The price of reading `tokens` from position `start` on. `speed` may be flat: tokens/s measured on `samples`."""
     if tokens is None or not speed:
         return Price(tokens)
-    seconds = tokens / speed
-    return Price(tokens, (seconds, seconds) if samples >= 3 else (seconds * 0.7, seconds * 1.5))
+    fitted = speed if isinstance(speed, SpeedFit) else SpeedFit(1 / speed, samples=samples)
+    return Price(tokens, fitted.range(start, start + tokens))
+
+
+def price_of(
+    act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
+) -> Price:
+    """The price of `act` on the `turn`-th turn of a branch, with the cheapest alternative. See `reread`.
+
+    `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared
+    prefix cache)."""
+    span = reread(act, turns, turn)
+    if span is None:
+        return Price(None)
+    cheaper = alternatives(act, turns, turn, speed, spare=spare)
+    return Price(span.tokens, _seconds(span, speed), cheaper[0] if cheaper else None)
+
+
+def reread(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
+    """What `act` on the `turn`-th turn (0 is the first) makes the server read, as positions. None: not known.
+
+    `turns` are the figures of the branch's answers in order. What is read again is what stands behind the first
+    changed token; the answer that follows is not counted. Edit: the question, on the first turn with the system
+    prompt. Regenerate: nothing but the last token. Fork: nothing. Delete: the later turns, which move up. System
+    prompt and template: everything.
+    """
+    last = _end(turns, len(turns) - 1)
+    match act:
+        case "fork":
+            return Span(last or 0, last or 0)
+        case "regenerate":
+            figures = turns[turn] if 0 <= turn < len(turns) else None
+            prompt = max(1, figures.prompt_tokens or 1) if figures else 1
+            return Span(prompt - 1, prompt)
+        case "edit":
+            return _question(turns, turn)
+        case "delete":
+            here, asked = _end(turns, turn) if turn < len(turns) else 0, _question(turns, turn)
+            if last is None or here is None:
+                return None
+            start = asked.start if asked else 0
+            return Span(start, start + max(0, last - here))
+        case "open":
+            return None if last is None else Span(last, last)
+        case "attach":
+            return None
+        case "system" | "template" | "model":
+            return None if last is None else Span(0, last)
 
 
 def reread_tokens(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> int | None:
-    """Tokens of the branch that `act` on its `turn`-th turn (0 is the first) makes the server read again.
+    """Tokens of the branch that `act` on its `turn`-th turn makes the server read again. See `reread`."""
+    span = reread(act, turns, turn)
+    return span.tokens if span else None
 
-    `turns` are the figures of the branch's answers in order. Edit: the question. Regenerate: nothing but the last
-    token. Fork: nothing. Delete: the later turns. System prompt and template: everything.
-    """
-    ends = [figures.context_used if figures else None for figures in turns]
-    last = ends[-1] if ends else 0
-    match act:
-        case "fork":
-            return 0
-        case "regenerate":
-            return 1
-        case "edit":
-            figures = turns[turn] if turn < len(turns) else None
-            return figures.new_tokens if figures else None
-        case "delete":
-            here = ends[turn] if turn < len(ends) else 0
-            return None if last is None or here is None else max(0, last - here)
-        case "system" | "template":
-            return last
+
+def alternatives(
+    act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
+) -> tuple[Alternative, ...]:
+    """Ways that read fewer tokens than `act`, or lose less, the cheapest first. See `price_of`."""
+    span, last = reread(act, turns, turn), _end(turns, len(turns) - 1)
+    if span is None or last is None:
+        return ()
+    ways = [
+        Alternative(words, way.tokens, _seconds(way, speed))
+        for words, way in _ways(act, span, last, spare)
+        if way.tokens < span.tokens or (act == "edit" and way.tokens == span.tokens)
+    ]
+    return tuple(sorted(ways, key=lambda way: way.tokens))
+
+
+def _ways(act: Act, span: Span, last: int, spare: bool) -> list[tuple[str, Span]]:
+    """The alternatives that make sense at all, with what they read."""
+    appended = Span(last, last + CORRECTION)
+    if act == "template":
+        return [("leave it here and set it for new conversations: nothing is read again", Span(last, last))]
+    if act == "system":
+        return [("say it in your next message instead: the prefix stays warm", appended)]
+    if act == "delete":
+        return [("append a correction, such as “disregard that”: the prefix stays warm", appended)]
+    if act == "edit":
+        ways = [("append a correction instead: the prefix stays warm", appended)]
+        if spare and last - span.end >= WORTH_ASKING_TOKENS:
+            ways.append(("fork instead: the branch you leave stays warm", span))
+        return ways
+    return []
+
+
+def _seconds(span: Span, speed: SpeedFit | None) -> tuple[float, float] | None:
+    return speed.range(span.start, span.end) if speed else None
+
+
+def _end(turns: Sequence[TurnFigures | None], turn: int) -> int | None:
+    """Tokens of the branch up to the end of a turn's answer; 0 before the first."""
+    if turn < 0:
+        return 0
+    figures = turns[turn] if turn < len(turns) else None
+    return figures.context_used if figures else None
+
+
+def _question(turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
+    """Where a turn's question stands in its prompt."""
+    figures = turns[turn] if 0 <= turn < len(turns) else None
+    if figures is None or figures.new_tokens is None:
+        return None
+    prompt = figures.prompt_tokens if figures.prompt_tokens is not None else figures.new_tokens
+    return Span(prompt - figures.new_tokens, prompt)

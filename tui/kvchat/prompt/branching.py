@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.context import SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node
 from kvchat.prompt.stamp import EVERY, last_stamp, stamp_due, time_block
 from kvchat.prompt.tree import Tree
@@ -51,6 +51,11 @@ def grafted(parent: Node, twig: Node) -> Node:
                    state=state)
 
 
+def with_block(parent: Node, question: Node, block: ContextBlock, created: float) -> Node:
+    """A copy of `question` below `parent` with one more block of context in front of its own."""
+    return node(parent, replace(question.message, blocks=(block, *question.message.blocks)), created)
+
+
 def _regrown(parent: Node, twigs: Sequence[Node]) -> Branch:
     nodes = []
     for twig in twigs:
@@ -60,8 +65,8 @@ def _regrown(parent: Node, twigs: Sequence[Node]) -> Branch:
 
 
 def without_turn(tree: Tree, head: str, id: str) -> Branch:
-    """The branch to `head` without the turn that the message `id` belongs to. Raises ValueError for the system
-    message or a message that is not on the branch."""
+    """The branch to `head` without the turn that the message `id` belongs to. A summary of earlier turns in front of
+    it goes to the next question. Raises ValueError for the system message or a message that is not on the branch."""
     question, _ = tree.turn_of(id)
     path = tree.path(head)
     ids = [n.id for n in path]
@@ -69,7 +74,12 @@ def without_turn(tree: Tree, head: str, id: str) -> Branch:
         raise ValueError("the message is not on this branch")
     at = ids.index(question.id)
     after = next((i for i in range(at + 1, len(path)) if path[i].role is Role.USER), len(path))
-    return _regrown(path[at - 1], path[after:])
+    summary = next((b for b in path[at].message.blocks if b.kind == SUMMARY), None)
+    if summary is None or after == len(path):
+        return _regrown(path[at - 1], path[after:])
+    first = with_block(path[at - 1], path[after], summary, path[after].created)
+    rest = _regrown(first, path[after + 1:])
+    return Branch((first, *rest.nodes), rest.head)
 
 
 def under_system(tree: Tree, head: str, system: Message, created: float) -> Branch:

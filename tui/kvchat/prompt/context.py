@@ -19,6 +19,8 @@ POLICY = (
 
 TIME = "time"
 """The `kind` of the time stamp, kvchat's own one-line block."""
+SUMMARY = "summary"
+"""The `kind` of the block that stands for earlier turns."""
 
 # Tags that chat templates of the common model families turn into control tokens.
 _CONTROL = re.compile(
@@ -38,7 +40,7 @@ class ContextBlock:
     """One block of context in a user message."""
 
     kind: str
-    """What it is: `time`, `paste`, `file`, `memory`, `passage`."""
+    """What it is: `time`, `paste`, `file`, `memory`, `passage`, `summary`."""
     source: str
     """Where it comes from, in words for the person: a path, a title; for `time` the instant in ISO 8601."""
     text: str

@@ -55,6 +55,18 @@ class SearchHit:
 
 
 @dataclass(frozen=True, slots=True)
+class SentRequest:
+    """The evidence of what was sent for an answer."""
+
+    body_sha256: str
+    server: str
+    """The server's base URL."""
+    kind: str
+    build: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True)
 class SavedPrompt:
     """A system prompt in the library."""
 

@@ -1,0 +1,119 @@
+"""The price of an act: where it reads, how long that takes, and what would be cheaper."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.price import CORRECTION, Price, Span, alternatives, price, price_of, reread, reread_tokens
+from kvchat.cache.speed import SpeedFit
+
+SPEED = SpeedFit(3e-3, 3e-7, samples=3)
+ACTS = ["edit", "regenerate", "delete", "fork", "system", "template"]
+
+
+def turn(prompt, new, predicted=100):
+    return TurnFigures(prompt, prompt - new, predicted, new)
+
+
+# Three turns: questions of 1000 (with the system prompt), 400 and 50 tokens, answers of 100.
+TURNS = [turn(1000, 1000), turn(1500, 400), turn(1650, 50)]
+
+
+@pytest.mark.parametrize(("act", "at", "span"), [
+    ("edit", 0, Span(0, 1000)),
+    ("edit", 1, Span(1100, 1500)),
+    ("edit", 2, Span(1600, 1650)),
+    ("regenerate", 1, Span(1499, 1500)),
+    ("fork", 1, Span(1750, 1750)),
+    ("delete", 0, Span(0, 650)),
+    ("delete", 1, Span(1100, 1250)),
+    ("delete", 2, Span(1600, 1600)),
+    ("system", 0, Span(0, 1750)),
+    ("template", 2, Span(0, 1750)),
+])
+def test_what_an_act_reads_again_stands_behind_the_first_changed_token(act, at, span):
+    assert reread(act, TURNS, at) == span
+    assert reread_tokens(act, TURNS, at) == span.tokens
+
+
+@pytest.mark.parametrize("act", ["edit", "delete", "system", "template"])
+def test_what_the_server_did_not_report_has_no_price(act):
+    unknown = [None, None]
+    assert reread(act, unknown, 0) is None
+    assert price_of(act, unknown, 0, SPEED) == Price(None)
+    assert alternatives(act, unknown, 0, SPEED) == ()
+
+
+def test_a_conversation_without_turns_costs_nothing():
+    assert price_of("system", [], 0, SPEED).tokens == 0
+    assert price_of("delete", [], 0).tokens == 0
+    assert price_of("edit", [], 0).tokens is None
+
+
+def test_the_same_tokens_take_longer_further_on():
+    early, late = price(1000, SPEED), price(1000, SPEED, start=10_000)
+    assert early.seconds == (SPEED.seconds(0, 1000),) * 2
+    assert late.seconds[0] > 1.9 * early.seconds[0]
+    assert price_of("edit", TURNS, 1, SPEED).seconds == (SPEED.seconds(1100, 1500),) * 2
+
+
+def test_few_samples_make_a_range_and_none_no_time_at_all():
+    assert price(1000, SpeedFit(0.002, samples=2)).seconds == (1.4, 3.0)
+    assert price(1000, 500.0, 1) == price(1000, SpeedFit(0.002, samples=1))
+    assert price(1000, None).seconds is None
+    assert price_of("system", TURNS, 0).seconds is None
+
+
+def test_a_large_price_is_asked_about():
+    assert price_of("system", TURNS, 0).worth_asking
+    assert price_of("edit", TURNS, 1, SPEED).worth_asking
+    assert not price_of("edit", TURNS, 2, SPEED).worth_asking
+    assert not price_of("regenerate", TURNS, 2, SPEED).worth_asking
+
+
+def test_a_correction_is_offered_for_a_long_edit():
+    cheaper = price_of("edit", TURNS, 1, SPEED).alternative
+    assert "correction" in cheaper.words
+    assert cheaper.tokens == CORRECTION
+    assert cheaper.seconds == (SPEED.seconds(1750, 1750 + CORRECTION),) * 2
+
+
+def test_a_fork_is_offered_where_the_branch_that_is_left_stays_warm():
+    long = [turn(1000, 1000), turn(1130, 30), turn(4000, 2770)]
+    offered = alternatives("edit", long, 1, SPEED, spare=True)
+    assert [way.words.split()[0] for way in offered] == ["fork"]
+    assert offered[0].tokens == 30
+    assert alternatives("edit", long, 1, SPEED) == ()
+    assert alternatives("edit", long, 2, SPEED, spare=True)[0].tokens == CORRECTION
+
+
+@pytest.mark.parametrize(("act", "tokens", "words"), [
+    ("delete", CORRECTION, "disregard"),
+    ("system", CORRECTION, "message"),
+    ("template", 0, "new conversations"),
+])
+def test_each_costly_act_has_a_cheaper_way(act, tokens, words):
+    cheaper = price_of(act, TURNS, 0, SPEED).alternative
+    assert (cheaper.tokens, words in cheaper.words) == (tokens, True)
+
+
+@pytest.mark.parametrize("act", ["regenerate", "fork"])
+def test_what_is_free_has_no_alternative(act):
+    assert price_of(act, TURNS, 1, SPEED, spare=True).alternative is None
+
+
+FIGURES = st.one_of(st.none(), st.builds(
+    lambda prompt, new, predicted: TurnFigures(prompt, 0, predicted, new if new is None else min(new, prompt)),
+    st.integers(1, 9000), st.one_of(st.none(), st.integers(0, 9000)), st.one_of(st.none(), st.integers(0, 900))))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(ACTS), st.lists(FIGURES, max_size=6), st.integers(0, 7), st.booleans())
+def test_an_alternative_never_reads_more_than_the_act(act, turns, at, spare):
+    found = price_of(act, turns, at, SPEED, spare=spare)
+    if found.tokens is not None:
+        assert found.tokens >= 0
+        assert found.seconds[0] >= 0
+    if found.alternative:
+        assert found.alternative.tokens <= found.tokens

@@ -1,0 +1,72 @@
+"""One turn under examination: its evidence with the figures that are needed again and again, and a suspicion.
+
+The rule: a finding's tokens are the turn's avoidable tokens, its seconds what the evidence says they took.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kvchat.cache.cause import Cause, Divergence, Finding
+from kvchat.cache.evidence import Evidence
+from kvchat.cache.parting import Parting
+
+_TITLE = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Suspicion:
+    """A cause that the evidence points to."""
+
+    finding: Finding
+    convincing: bool = True
+    """False: it is named only if nothing later in the order is convincing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Evidence whose figures are all known."""
+
+    e: Evidence
+    prompt: int
+    cached: int
+    new: int
+    avoidable: int
+    parted: Parting
+
+    @property
+    def old(self) -> int:
+        """Tokens that were there before this turn."""
+        return self.prompt - self.new
+
+    @property
+    def kind(self) -> str:
+        return self.e.now.server.kind or (self.e.before.sent.server.kind if self.e.before else "")
+
+    @property
+    def read(self) -> str:
+        return f"{self.avoidable:,} tokens were read again"
+
+    def explains(self, common: int | None) -> bool:
+        """Whether prompts that part at token `common` explain at least half of what was read again."""
+        return common is None or max(0, common - self.cached) * 2 <= self.avoidable
+
+    def finding(self, cause: Cause, sentence: str, remedy: str = "", where: Divergence | None = None) -> Finding:
+        return Finding(cause, self.avoidable, self.e.seconds, sentence, remedy, where)
+
+    def suspect(
+        self, cause: Cause, sentence: str, remedy: str = "", where: Divergence | None = None, *,
+        convincing: bool = True,
+    ) -> Suspicion:
+        return Suspicion(self.finding(cause, sentence, remedy, where), convincing)
+
+
+def shortened(text: str, length: int = _TITLE) -> str:
+    """One line of at most `length` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def model_name(model: str) -> str:
+    """A model's name without its folders, short."""
+    return shortened(model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model, 28)

@@ -1,0 +1,90 @@
+"""Why a turn had avoidable tokens, decided from evidence in a fixed order.
+
+The order: the server is gone (other model, slept, restarted, loaded, other server); it does not report; caching was
+off; what was sent differs (cut, shifted, our bytes, reasoning dropped, template, re-tokenised); a remainder smaller
+than one block; kvchat's own side request; another program; lost states (parked and not looked up, cache memory full,
+slot taken); what the model's cache cannot do (checkpoints); a server that never reuses anything; unknown.
+
+The rule: the first cause in this order that explains at least half of the tokens is named; one that explains less, or
+is only likely, is named when no later one is better. The server's acts are told as the server's, never as the
+person's. A figure that was not reported is never taken for 0: `Finding.tokens` is 0 only where the finding is that
+nothing was reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kvchat.cache import sent_causes, server_causes, state_causes
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.case import Case, Suspicion
+from kvchat.cache.cause import Cause, Finding
+from kvchat.cache.evidence import Evidence
+from kvchat.cache.parting import NO_PARTING, parting
+
+_ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
+    server_causes.server_gone,
+    server_causes.caching_off,
+    sent_causes.cut,
+    sent_causes.shifted,
+    sent_causes.our_bytes,
+    sent_causes.reasoning,
+    sent_causes.template,
+    sent_causes.retokenised,
+    state_causes.blocks,
+    state_causes.own_request,
+    state_causes.other_client,
+    state_causes.not_looked_up,
+    state_causes.cache_full,
+    state_causes.slot_taken,
+    state_causes.checkpoint,
+    server_causes.never_reuses,
+)
+
+
+def explain(evidence: Evidence) -> Finding | None:
+    """Why this turn had avoidable tokens. None: a first read, up to `NOISE` tokens, or figures that are not known.
+
+    A server that reports no cached tokens gives a finding of 0 tokens, for the inspector, where the person can make it
+    report them or where it is known to have lost what it held.
+    """
+    figures = evidence.figures
+    prompt, cached, new = figures.prompt_tokens, figures.cached_tokens, figures.new_tokens
+    if prompt is None or new is None or figures.first_read:
+        return None
+    if cached is None:
+        return server_causes.unreported(Case(evidence, prompt, 0, new, 0, NO_PARTING))
+    avoidable = figures.avoidable_tokens or 0
+    if avoidable <= NOISE:
+        return None
+    return _decided(Case(evidence, prompt, cached, new, avoidable, parting(evidence)))
+
+
+def silent_loss(evidence: Evidence) -> Finding | None:
+    """The prompt was cut or the window shifted without a word, however few tokens that cost. None: not seen."""
+    figures = evidence.figures
+    case = Case(evidence, figures.prompt_tokens or 0, figures.cached_tokens or 0, figures.new_tokens or 0,
+                figures.avoidable_tokens or 0, NO_PARTING)
+    found = sent_causes.cut(case) or sent_causes.shifted(case)
+    return found.finding if found else None
+
+
+def _decided(case: Case) -> Finding:
+    likely: Finding | None = None
+    for cause in _ORDER:
+        suspicion = cause(case)
+        if suspicion is not None and suspicion.convincing:
+            return suspicion.finding
+        likely = likely or (suspicion.finding if suspicion else None)
+    return likely or _unknown(case)
+
+
+def _unknown(case: Case) -> Finding:
+    prediction, common = case.e.prediction, case.parted.common
+    if prediction is not None and prediction.cached > case.cached + NOISE:
+        sentence = f"{case.cached:,} tokens were reused where {prediction.cached:,} were expected; why is not known."
+    elif case.parted.exact and common is not None and common > case.cached + NOISE:
+        sentence = f"{case.read}, though the first {common:,} are the same; why is not known."
+    else:
+        sentence = f"{case.read}; why is not known."
+    return case.finding(Cause.UNKNOWN, sentence, "", case.parted.where)

@@ -1,0 +1,154 @@
+"""What is known about a turn when its avoidable tokens are to be explained. Values only.
+
+The rule: every field but the figures may be missing, and a missing one says nothing: it is never taken for
+"no" or for 0. Whoever fills it in puts down only what a server said or the client did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.price import Act
+from kvchat.cache.shape import Shape
+from kvchat.cache.tokens import Tokens
+from kvchat.cache.twin import Prediction
+
+Change = Act | Literal["tools", "compact"]
+"""An act of the person that changes what is sent; each was priced before it was done."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """Who answers. Empty: not known."""
+
+    base_url: str = ""
+    kind: str = ""
+    """`llama.cpp`, `vllm`, `sglang`, `ollama`, `openai` ...; its case does not matter."""
+    build: str = ""
+    model: str = ""
+    embedded: bool = False
+    """The built-in engine: its address changes at every start."""
+
+
+NOBODY = ServerIdentity()
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request as it went out."""
+
+    server: ServerIdentity = NOBODY
+    wires: tuple[bytes, ...] = ()
+    """The wire bytes of its messages; empty: not known."""
+    options: bytes | None = None
+    """The chat template's options as canonical JSON; None: not known."""
+    tools: bytes | None = None
+    """The tools as canonical JSON; None: not known."""
+    rendered: str = ""
+    """The prompt as the server's template writes it; empty: not known."""
+    tokens: Tokens | None = None
+    """The same as token ids."""
+    caches: bool = True
+    """False where `cache_prompt` was switched off."""
+    adapters: str | None = None
+    """The LoRA adapters asked for, in canonical form; None: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class LastRead:
+    """The last request on this branch, a turn or a warm-up of it, and what it left in the server."""
+
+    sent: Sent = field(default_factory=Sent)
+    prompt_tokens: int | None = None
+    predicted_tokens: int | None = None
+    sampled: Tokens | None = None
+    """The ids of the predicted tokens."""
+    reply: str = ""
+    """The answer's text exactly as received."""
+    reasoning: str = ""
+    """The answer's reasoning exactly as received."""
+    slot: int | None = None
+    """The slot it ran in."""
+    slot_tokens: int | None = None
+    """Tokens in that slot right after the answer, as the server counts them."""
+
+    @property
+    def left(self) -> int | None:
+        """Tokens that a server holds after it: the last sampled token is never decoded."""
+        if self.prompt_tokens is None or self.predicted_tokens is None:
+            return None
+        return self.prompt_tokens + max(0, self.predicted_tokens - 1)
+
+    @property
+    def held(self) -> Tokens | None:
+        """What the server holds after it, as far as the ids are known."""
+        if self.sent.tokens is None or self.sampled is None:
+            return self.sent.tokens
+        return self.sent.tokens + self.sampled.first(len(self.sampled) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnUse:
+    """A request of kvchat's that was not on this branch, sent since the last read."""
+
+    kind: Literal["side", "warm-up", "conversation"]
+    name: str = ""
+    """What the side request was for (`memory`), or the conversation's title, raw."""
+    slot: int | None = None
+    kept: int | None = None
+    """Tokens of this branch that its slot still held afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Foreign:
+    """A sign that another program used the model since the last read."""
+
+    slot: int | None = None
+    """The slot it was seen in; None where only the server's totals grew."""
+    tokens: int = 0
+    """Tokens of it that the slot holds, or that the totals grew by beyond what was sent from here; 0: not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything known about one turn."""
+
+    figures: TurnFigures
+    seconds: float | None = None
+    """What reading the avoidable tokens took, from the server's measured speed at their position."""
+    now: Sent = field(default_factory=Sent)
+    before: LastRead | None = None
+
+    restarted: bool = False
+    """The server's process or its counters began anew since the last read."""
+    slept: bool = False
+    """It was seen asleep, or its slots were gone after a known time to sleep."""
+    loading_seen: bool = False
+    """It answered "loading" before this answer."""
+
+    changed_by: Change | None = None
+    """The person's act on this branch since the last read."""
+    changed_message: int | None = None
+    """The index among the messages of the one it was done to; 0 is the system message."""
+    counted: int | None = None
+    """How many tokens this prompt has by the client's own count, where that was made."""
+    drops_reasoning: bool | None = None
+    """Whether the chat template was seen to leave out earlier reasoning."""
+    can_keep_reasoning: bool | None = None
+    """Whether the template has a switch for keeping it (`preserve_reasoning`)."""
+
+    prediction: Prediction | None = None
+    """The twin's, made before the request was sent."""
+    uses: tuple[OwnUse, ...] = ()
+    """In the order in which they were sent."""
+    foreign: Foreign | None = None
+    evicted: int | None = None
+    """Tokens of this branch that must have been pushed out for want of room, by the twin or the trie."""
+
+    shape: Shape | None = None
+    block: int = 1
+    """Tokens of one block, where a server caches whole blocks only (vLLM: 16)."""
+    turns_without_reuse: int = 0
+    """Turns in a row on this server, with this one, that had something to reuse and were reported to reuse nothing."""

@@ -1,0 +1,85 @@
+"""The cache as the inspector and `kvchat cache` show it: values only, made by the conversation service."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from kvchat.cache.accounting import Totals, TurnFigures, WarmupTotals
+from kvchat.cache.cause import Finding
+from kvchat.cache.plan import Plan
+from kvchat.cache.speed import SpeedFit
+from kvchat.cache.warmth import Warmth
+
+
+@dataclass(frozen=True, slots=True)
+class MessageCells:
+    """One message of the branch: its tokens, and what the last request did with them. None: not known."""
+
+    node: str
+    role: str
+    text: str
+    """Its first words, raw."""
+    tokens: int | None = None
+    reused: int | None = None
+    new: int | None = None
+    avoidable: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeldState:
+    """Something the server's cache holds, as the twin knows it."""
+
+    where: str
+    """`slot 0`, `parked`."""
+    owner: str
+    """The title of the conversation, raw; empty: not one of ours."""
+    tokens: int
+    since: float | None = None
+    """When it was last used, seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnReport:
+    """A turn of the branch. `figures` has the server's figures and the twin's prediction."""
+
+    question: str
+    figures: TurnFigures | None
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """Sums over a conversation or a week."""
+
+    totals: Totals = field(default_factory=Totals)
+    misses: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """By cause: how many turns, how many avoidable tokens."""
+    warmup: WarmupTotals = field(default_factory=WarmupTotals)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheReport:
+    """All that is known of the cache, seen from one conversation."""
+
+    conversation: str
+    title: str
+    warmth: Warmth
+    messages: tuple[MessageCells, ...] = ()
+    turns: tuple[TurnReport, ...] = ()
+    states: tuple[HeldState, ...] = ()
+    exact: bool = False
+    """Whether the twin works on the server's own token ids; otherwise lengths are estimates."""
+    predictions: int = 0
+    """Requests whose cached tokens were predicted on this server."""
+    exact_predictions: int = 0
+    """Of these, how many were what the server reported."""
+    plan: Plan | None = None
+    """The plan of the last request."""
+    speed: SpeedFit | None = None
+    rules: str = ""
+    """The server's cache rules as they are known, one sentence."""
+    here: Ledger = field(default_factory=Ledger)
+    week: Ledger = field(default_factory=Ledger)
+    warnings: tuple[str, ...] = ()
+    """What the prefix linter says about the system prompt."""

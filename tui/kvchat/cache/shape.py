@@ -1,0 +1,62 @@
+"""What kind of cache a server has: the constants that its rules depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Rewind(StrEnum):
+    """How far back in a conversation the model's cache can go without a checkpoint."""
+
+    ANYWHERE = "anywhere"
+    """Dense attention."""
+    WINDOW = "window"
+    """Sliding-window attention: within the window."""
+    NOWHERE = "nowhere"
+    """Recurrent or hybrid: not at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A llama.cpp server's cache. The thresholds change between builds; those here are of b11549."""
+
+    slots: int = 1
+    unified: bool = False
+    """One KV cache for all slots: idle slots are emptied when another one is used."""
+    ram_bytes: int | None = 8192 << 20
+    """Room for parked states in the host's memory (`--cache-ram`): 0 is none, None unlimited."""
+    token_bytes: float = 0.0
+    """Bytes of a parked state per token; 0: not known, nothing is pushed out for size."""
+    state_bytes: int = 0
+    """Bytes of a parked state that do not grow with its length: the sliding window, the recurrent state."""
+    checkpoint_bytes: int = 0
+    """Bytes of one checkpoint."""
+    context: int = 0
+    """Tokens of the whole KV cache, all slots together: the limit of all parked states when `ram_bytes` is None.
+    0: not known."""
+    parks_idle: bool = True
+    """Idle slots are parked when another one is used (`--cache-idle-slots`)."""
+    similarity: float = 0.1
+    """A slot is chosen by its common prefix when that is more than this share of the prompt."""
+    keep: float = 0.5
+    """A slot of which less than this share would survive is parked first, and parked states are looked up."""
+    overlap: float = 0.25
+    """A parked state is taken when at least this share of it is of use."""
+    rewind: Rewind = Rewind.ANYWHERE
+    window: int = 0
+    """Tokens of the sliding window."""
+    checkpoints: int = 32
+    """Checkpoints kept per slot, for models that cannot rewind (`--ctx-checkpoints`)."""
+    checkpoint_step: int = 8192
+    """Tokens between the checkpoints of earlier messages (`--checkpoint-min-step`)."""
+    batch: int = 2048
+    """Tokens of one prefill batch (`n_batch`)."""
+    micro_batch: int = 512
+    """Tokens of one computation (`n_ubatch`)."""
+
+    @property
+    def window_room(self) -> int:
+        """Tokens that the sliding-window layers hold per sequence; the oldest are overwritten beyond that."""
+        wanted = self.window * (self.slots if self.unified else 1) + self.micro_batch
+        return -(-wanted // 256) * 256

@@ -1,0 +1,138 @@
+"""The server's prefill speed, fitted from its own figures: reading slows down the more there is in the window.
+
+Reading the tokens from position a to b takes alpha * (b - a) + beta * (b² - a²) / 2 seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from kvchat.cache.accounting import SPEED_SAMPLE, TurnFigures
+
+_KEPT = 48
+"""Only so many of the newest samples are looked at."""
+_HALF_LIFE = 8
+"""A sample counts half as much when so many newer ones have come."""
+_OVERHEAD = 128
+"""A sample of so many tokens counts half: a short one says as much about overhead."""
+_NOISE = 0.15
+"""What the times of an idle machine scatter by, as a share."""
+_OUTLIER = 4.685 * _NOISE
+"""A time that is off by more than this (as a logarithm: twice as long) is left out (Tukey's biweight)."""
+_GROWTH = 7e-5
+"""The growth per position that is supposed until samples say otherwise: about 1 / (6 * width) of a transformer."""
+_GROWTHS = (0.0, *(1e-6 * 10 ** (step / 4) for step in range(21)))
+"""The growths that are tried, up to 0.1."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedSample:
+    """One prefill: from the cached tokens to the whole prompt."""
+
+    start: int
+    end: int
+    seconds: float
+
+    @property
+    def usable(self) -> bool:
+        """Whether it says more about speed than about overhead."""
+        return (self.start >= 0 and self.end - self.start >= SPEED_SAMPLE
+                and math.isfinite(self.seconds) and self.seconds > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedFit:
+    """Seconds per token at position 0 (`alpha`) and how they grow per token of position (`beta`)."""
+
+    alpha: float
+    beta: float = 0.0
+    samples: int = 0
+    """How many samples agree with it."""
+
+    def seconds(self, start: int, end: int) -> float:
+        """How long reading from `start` to `end` takes."""
+        return self.alpha * (end - start) + self.beta * (end * end - start * start) / 2
+
+    def speed(self, at: int) -> float:
+        """Tokens per second at a position."""
+        return 1 / (self.alpha + self.beta * at)
+
+    def range(self, start: int, end: int) -> tuple[float, float]:
+        """From, to: wide until three samples have been fitted, then one figure twice."""
+        seconds = self.seconds(start, end)
+        return (seconds, seconds) if self.samples >= 3 else (seconds * 0.7, seconds * 1.5)
+
+
+def samples_of(turns: Iterable[TurnFigures]) -> list[SpeedSample]:
+    """The prefills of turns whose server reported tokens and times, in their order."""
+    return [
+        SpeedSample(turn.cached_tokens, turn.prompt_tokens, turn.prompt_ms / 1000) for turn in turns
+        if turn.prompt_tokens is not None and turn.cached_tokens is not None and turn.prompt_ms
+        and turn.prompt_tokens > turn.cached_tokens
+    ]
+
+
+def fit(samples: Iterable[SpeedSample]) -> SpeedFit | None:
+    """The speed that explains the samples (oldest first) best; None without a usable one.
+
+    Robust: a time that does not agree with the others is left out. Newer and larger samples count more. One or two
+    samples give `alpha` alone."""
+    usable = [sample for sample in samples if sample.usable][-_KEPT:]
+    if not usable:
+        return None
+    weights = [_weight(sample, age) for age, sample in zip(reversed(range(len(usable))), usable, strict=True)]
+    growths = _GROWTHS if len(usable) >= 3 else (0.0,)
+    _, growth, level = min(_misfit(growth, usable, weights) for growth in growths)
+    if growth > 0:
+        finer = [growth * 10 ** (step / 16) for step in range(-3, 4)]
+        _, growth, level = min(_misfit(growth, usable, weights) for growth in finer)
+    agreeing = sum(abs(each - level) < _OUTLIER for each in _levels(growth, usable))
+    alpha = math.exp(level)
+    return SpeedFit(alpha, alpha * growth, agreeing)
+
+
+def _weight(sample: SpeedSample, age: int) -> float:
+    tokens = sample.end - sample.start
+    return float(tokens / (tokens + _OVERHEAD) * 0.5 ** (age / _HALF_LIFE))
+
+
+def _levels(growth: float, samples: Iterable[SpeedSample]) -> list[float]:
+    """The logarithm of alpha that each sample alone would give."""
+    unit = SpeedFit(1.0, growth)
+    return [math.log(sample.seconds / unit.seconds(sample.start, sample.end)) for sample in samples]
+
+
+def _misfit(growth: float, samples: Sequence[SpeedSample], weights: Sequence[float]) -> tuple[float, float, float]:
+    """How badly the samples fit with this growth (`beta / alpha`), the growth, and the logarithm of the best alpha."""
+    levels = _levels(growth, samples)
+    level = _centre(levels, weights)
+    misfit = sum(weight * _loss(each - level) for each, weight in zip(levels, weights, strict=True))
+    return misfit + math.log1p((growth / _GROWTH - 1) ** 2), growth, level
+
+
+def _loss(error: float) -> float:
+    """Twice Tukey's biweight loss in units of the noise: like the square for small errors, constant for outliers."""
+    share = min(1.0, (error / _OUTLIER) ** 2)
+    return (_OUTLIER / _NOISE) ** 2 / 3 * (1 - (1 - share) ** 3)
+
+
+def _centre(values: Sequence[float], weights: Sequence[float]) -> float:
+    """A robust mean: the weighted median, then a few steps that leave out what is far from it."""
+    centre = _lower_median(values, weights)
+    for _ in range(3):
+        near = [(1 - min(1.0, ((value - centre) / _OUTLIER) ** 2)) ** 2 * weight
+                for value, weight in zip(values, weights, strict=True)]
+        centre = sum(value * weight for value, weight in zip(values, near, strict=True)) / sum(near)
+    return centre
+
+
+def _lower_median(values: Sequence[float], weights: Sequence[float]) -> float:
+    """The weighted median, the lower one of two: a busy machine only ever makes a time longer."""
+    half, passed = sum(weights) / 2, 0.0
+    for value, weight in sorted(zip(values, weights, strict=True)):
+        passed += weight
+        if passed >= half - 1e-12:
+            return value
+    raise AssertionError("the weights have no half")

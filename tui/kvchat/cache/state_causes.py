@@ -1,0 +1,124 @@
+"""Causes that lie in what the server held: states taken, lost or not looked up, and what its cache cannot do.
+
+The rule: a request is named as the taker of a slot only where it ran in that slot, or where slots are not known and
+nothing better explains the turn.
+"""
+
+from __future__ import annotations
+
+from kvchat.cache import remedies
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.case import Case, Suspicion, shortened
+from kvchat.cache.cause import Cause
+from kvchat.cache.evidence import OwnUse
+
+
+def blocks(case: Case) -> Suspicion | None:
+    block, limit = case.e.block, case.old
+    if case.parted.exact and case.parted.common is not None:
+        limit = min(limit, case.parted.common)
+    if block <= 1 or case.cached % block or not 0 <= limit - case.cached <= block:
+        return None
+    return case.suspect(Cause.BLOCKS, f"The server keeps whole blocks of {block:,} tokens: {case.read}.")
+
+
+def _taker(case: Case) -> tuple[OwnUse, bool] | None:
+    """The first own request that took this branch's slot, and whether that is certain."""
+    slot = case.e.before.slot if case.e.before else None
+    for use in case.e.uses:
+        if use.kept is not None and use.kept > case.cached + NOISE:
+            continue
+        known = use.slot is not None and slot is not None
+        if not known or use.slot == slot:
+            return use, known or use.kept is not None
+    return None
+
+
+def own_request(case: Case) -> Suspicion | None:
+    taker = _taker(case)
+    if taker is None or taker[0].kind == "conversation":
+        return None
+    use, sure = taker
+    what = "reading ahead for another chat" if use.kind == "warm-up" else (
+        f"{shortened(use.name)} request" if use.name else "side request")
+    return case.suspect(Cause.OWN_REQUEST, f"kvchat's own {what} took this conversation's slot: {case.read}.",
+                        remedies.more_slots(case.kind, case.e.shape), convincing=sure)
+
+
+def other_client(case: Case) -> Suspicion | None:
+    foreign, prediction = case.e.foreign, case.e.prediction
+    if foreign is None:
+        return None
+    said, tokens = "Another program used the model", foreign.tokens
+    if foreign.slot is not None:
+        seen = f"slot {foreign.slot} holds {f'{tokens:,} tokens that are' if tokens else 'text that is'} not ours"
+    elif tokens:
+        seen = f"the server read {tokens:,} tokens that were not sent from here"
+    else:
+        seen = case.read
+    elsewhere = (foreign.slot is not None and case.e.before is not None and case.e.before.slot is not None
+                 and case.e.before.slot != foreign.slot and not (case.e.shape is not None and case.e.shape.unified))
+    foreseen = (foreign.slot is None and prediction is not None
+                and abs(prediction.cached - case.cached) <= NOISE)
+    return case.suspect(Cause.OTHER_CLIENT, f"{said}: {seen}.", remedies.more_slots(case.kind, case.e.shape),
+                        convincing=not elsewhere and not foreseen)
+
+
+def not_looked_up(case: Case) -> Suspicion | None:
+    prediction = case.e.prediction
+    if prediction is None or prediction.best_where is None or prediction.best_where.kind != "parked":
+        return None
+    if prediction.best <= max(case.cached, prediction.common) + NOISE:
+        return None
+    return case.suspect(
+        Cause.NOT_LOOKED_UP,
+        f"{prediction.best:,} tokens were parked in the server's memory; it did not look them up.",
+        "Keep the settings cache.detour and cache.salt on: both make the server look.")
+
+
+def cache_full(case: Case) -> Suspicion | None:
+    gone = case.e.evicted
+    if not gone:
+        return None
+    return case.suspect(
+        Cause.CACHE_FULL, f"The server ran out of cache memory and dropped {gone:,} tokens of this conversation.",
+        remedies.more_cache(case.kind, case.e.shape), convincing=gone * 2 >= case.avoidable)
+
+
+def slot_taken(case: Case) -> Suspicion | None:
+    remedy = remedies.more_slots(case.kind, case.e.shape)
+    taker, prediction = _taker(case), case.e.prediction
+    if taker is not None and taker[0].kind == "conversation":
+        name = f"“{shortened(taker[0].name)}”" if taker[0].name.strip() else "Another conversation"
+        return case.suspect(Cause.SLOT_TAKEN, f"{name} took this conversation's slot: {case.read}.", remedy,
+                            convincing=taker[1])
+    where = prediction.best_where if prediction is not None else None
+    if (prediction is None or where is None or where.kind != "slot" or where.index == prediction.slot
+            or prediction.best <= max(case.cached, prediction.common) + NOISE):
+        return None
+    return case.suspect(
+        Cause.SLOT_TAKEN,
+        f"Slot {where.index} held {prediction.best:,} tokens of this, but slot {prediction.slot} answered.",
+        "Remove id_slot from the parameters." if prediction.chosen_by == "pinned" else remedy)
+
+
+def checkpoint(case: Case) -> Suspicion | None:
+    shape, prediction, before = case.e.shape, case.e.prediction, case.e.before
+    if shape is None or shape.rewind == "anywhere":
+        return None
+    foreseen = (prediction is not None and abs(prediction.cached - case.cached) <= NOISE
+                and prediction.common > case.cached + NOISE)
+    common = case.parted.common
+    left = before.left if before is not None else None
+    counted = (case.parted.exact and common is not None and common > case.cached + NOISE
+               and (left is None or common < left - 1))
+    start = before.prompt_tokens if before is not None else None
+    usual = start is not None and case.cached > 0 and abs(start - 4 - case.cached) <= 1
+    back = case.e.changed_by in ("edit", "regenerate", "delete", "fork")
+    if not (foreseen or counted or usual or back):
+        return None
+    wanted = prediction.common if foreseen and prediction is not None else common if counted else left
+    aim = f", not to {wanted:,}" if wanted is not None and not back else ""
+    return case.suspect(
+        Cause.CHECKPOINT, f"This model can only go back to token {case.cached:,}{aim}: {case.read}.",
+        remedies.checkpoints(shape), case.parted.where, convincing=foreseen or counted or usual)

@@ -1,0 +1,267 @@
+"""The twin of llama.cpp's cache: the same slots and parked states, kept in step with what is sent.
+
+It says before a request how many of its tokens the server will reuse. The rule: it follows the server's own
+decisions (slot choice, parking, look-up, rewinding) and knows nothing but token ids, so that a wrong prediction means
+that something else used the server. Pure: no I/O, no clock. Requests are served one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kvchat.cache.held import Held
+from kvchat.cache.parking import better, park, ratio, trimmed
+from kvchat.cache.prediction import Mismatch, Place, Prediction
+from kvchat.cache.rewind import Checkpoint, Memory, overwritten, read, resume, saved
+from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.tokens import Tokens
+
+__all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Place", "Prediction", "Twin"]
+
+STOPPED_LATE = 64
+"""Tokens that a server may have written after the client stopped reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request on its way in a slot, or the last one there when it was stopped."""
+
+    prompt: Tokens
+    owner: str
+    at: float
+    start: int
+    """Cached tokens."""
+    before: Memory
+    """The slot's memory when reading began."""
+    users: Sequence[int]
+    number: int
+
+
+class Twin:
+    """The slots and parked states of one server."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.forget()
+
+    def forget(self) -> None:
+        """The server was started anew: nothing is held."""
+        self._slots: list[Held | None] = [None] * self.shape.slots
+        self._parked: list[Held] = []
+        self._used: list[int] = [0] * self.shape.slots
+        """When each slot was released last, on the clock."""
+        self._clock = 0
+        """Counts what is begun and ended."""
+        self._busy: dict[int, _Request] = {}
+        self._stopped: dict[int, _Request] = {}
+        """The last request of a slot, where the client stopped it."""
+
+    @property
+    def slots(self) -> Sequence[Held | None]:
+        """What each slot holds; None: nothing."""
+        return tuple(self._slots)
+
+    @property
+    def parked(self) -> Sequence[Held]:
+        """The parked states, the oldest first."""
+        return tuple(self._parked)
+
+    def copy(self) -> Twin:
+        """The same state in another object, to try something out."""
+        twin = Twin(self.shape)
+        twin._slots, twin._parked, twin._used = list(self._slots), list(self._parked), list(self._used)
+        twin._clock, twin._busy, twin._stopped = self._clock, dict(self._busy), dict(self._stopped)
+        return twin
+
+    def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = ()) -> Prediction:
+        """What `begin` would return; changes nothing."""
+        return self.copy().begin(prompt, "", 0.0, slot, users)
+
+    def begin(
+        self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (),
+    ) -> Prediction:
+        """The request is sent. `slot` pins it. `users` are the tokens at which user messages begin, in order: chat
+        requests only. Raises ValueError for an empty prompt, which the server does not read at all."""
+        if not prompt:
+            raise ValueError("A prompt needs at least one token.")
+        best, where = self._best(prompt)
+        index, chosen_by, look_up = self._choose(prompt, slot)
+        old = self._slots[index]
+        taken = look_up and self._look_up(index, prompt)
+        state = self._slots[index]
+        common = state.tokens.common(prompt) if state else 0
+        memory, length = (state.memory, len(state.tokens)) if state else (Memory(), 0)
+        cached, memory = resume(memory, length, common, len(prompt), self.shape)
+        self._clock += 1
+        request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock)
+        self._busy[index] = request
+        self._stopped.pop(index, None)
+        self._keep(index, request, len(prompt))
+        self._clear_idle(index)
+        source: Literal["slot", "parked", "nothing"] = "nothing" if not common else "parked" if taken else "slot"
+        lost = old if old and not self._survives(old, prompt) else None
+        return Prediction(cached, index, source, common, best, where, chosen_by, lost)
+
+    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False) -> None:
+        """The request in `slot` is done. `sampled` are all sampled tokens: the last one is never decoded.
+
+        `stopped`: the client stopped it, so that the server may have written some more."""
+        slot %= self.shape.slots
+        request, held = self._release(slot), self._slots[slot]
+        if request is None or held is None:
+            return
+        tokens = request.prompt + sampled.first(len(sampled) - 1)
+        first = overwritten(held.memory.first, len(tokens), self.shape)
+        self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first))
+        self._share_window(slot)
+        if stopped:
+            self._stopped[slot] = request
+
+    def cut(self, slot: int, processed: int) -> None:
+        """The request in `slot` was cancelled when `processed` tokens of its prompt, cached ones included, were in."""
+        slot %= self.shape.slots
+        request = self._release(slot)
+        if request is not None:
+            self._stopped[slot] = request
+            self._keep(slot, request, max(processed, request.start))
+
+    def restored(self, slot: int, held: Held) -> None:
+        """A slot file was restored into `slot`."""
+        self.cleared(slot)
+        self._slots[slot % self.shape.slots] = replace(held, memory=saved(held.memory, len(held.tokens), self.shape))
+
+    def cleared(self, slot: int) -> None:
+        """`slot` was emptied."""
+        slot %= self.shape.slots
+        self._slots[slot] = None
+        self._busy.pop(slot, None)
+        self._stopped.pop(slot, None)
+
+    def observe(self, counts: Sequence[int]) -> list[Mismatch]:
+        """Compare with the tokens that the server reports per idle slot (`n_prompt_tokens`).
+
+        A slot with another count was used by another client: what it held is parked where the server parks, for it
+        does when an unrelated prompt comes; else it is lost. After a stopped request a different count is normal."""
+        found = []
+        for slot, count in enumerate(counts[: self.shape.slots]):
+            held = self._slots[slot]
+            if slot in self._busy or count == (len(held.tokens) if held else 0):
+                continue
+            if self._settled(slot, count):
+                self._stopped.pop(slot)
+                continue
+            found.append(Mismatch(slot, held, count))
+            if held is not None:
+                self._parked = park(self._parked, held, self.shape)
+            self.cleared(slot)
+            if count:
+                self._slots[slot] = Held(Tokens.unknown(count))
+        return found
+
+    def _settled(self, slot: int, count: int) -> bool:
+        """Whether `count` is what a stopped request left behind; the slot is then set to it."""
+        request, held = self._stopped.get(slot), self._slots[slot]
+        if request is None or count < request.start:
+            return False
+        if count <= len(request.prompt):
+            self._keep(slot, request, count)
+        elif held is None:
+            return False
+        elif count <= len(held.tokens):
+            self._slots[slot] = replace(held, tokens=held.tokens.first(count))
+        elif len(held.tokens) >= len(request.prompt) and count <= len(held.tokens) + STOPPED_LATE:
+            self._slots[slot] = replace(held, tokens=held.tokens + Tokens.unknown(count - len(held.tokens)))
+        else:
+            return False
+        return True
+
+    def _best(self, prompt: Tokens) -> tuple[int, Place | None]:
+        """The longest common prefix with anything held, and where that is."""
+        best, where = 0, None
+        for index, held in enumerate(self._slots):
+            if held is not None and (common := held.tokens.common(prompt)) > best:
+                best, where = common, Place("slot", index)
+        for index, held in enumerate(self._parked):
+            if (common := held.tokens.common(prompt)) > best:
+                best, where = common, Place("parked", index)
+        return best, where
+
+    def _choose(
+        self, prompt: Tokens, pinned: int | None,
+    ) -> tuple[int, Literal["prefix", "least recent", "pinned"], bool]:
+        """The slot, why it is that one, and whether parked states are looked up.
+
+        A number beyond the last slot means one of them, too, but its state then counts as useless: it is parked, and
+        a better parked state is looked up."""
+        free = [slot for slot in range(self.shape.slots) if slot not in self._busy] or range(self.shape.slots)
+        chosen, most = None if pinned is None else pinned % self.shape.slots, 0.0
+        for slot in free if pinned is None else [pinned]:
+            held = self._slots[slot] if slot < self.shape.slots else None
+            share = ratio(held.tokens.common(prompt), len(prompt)) if held else 0.0
+            if share > most and share > ratio(self.shape.similarity, 1):
+                chosen, most = slot, share
+        if chosen is None:
+            return min(free, key=lambda slot: (self._used[slot], -slot)), "least recent", True
+        held = self._slots[chosen]
+        loses = held is not None and ratio(ratio(most * len(prompt), 1), len(held.tokens)) < self.shape.keep
+        return chosen, "prefix" if pinned is None else "pinned", loses
+
+    def _look_up(self, slot: int, prompt: Tokens) -> bool:
+        """Park what `slot` holds and take the better parked state, if there is one: whether there was."""
+        if self.shape.ram_bytes == 0:
+            return False
+        held = self._slots[slot]
+        if held is not None:
+            self._parked = park(self._parked, held, self.shape)
+        index = better(self._parked, held, prompt, self.shape)
+        if index is not None:
+            taken = self._parked.pop(index)
+            self._slots[slot] = replace(taken, memory=saved(taken.memory, len(taken.tokens), self.shape))
+        self._parked = trimmed(self._parked, self.shape)
+        return index is not None
+
+    def _clear_idle(self, chosen: int) -> None:
+        """Park the other slots' states; with one KV cache for all they are emptied, too."""
+        if not self.shape.parks_idle or self.shape.ram_bytes == 0:
+            return
+        for slot, held in enumerate(self._slots):
+            if slot == chosen or slot in self._busy or held is None:
+                continue
+            self._parked = trimmed(park(self._parked, held, self.shape), self.shape)
+            if self.shape.unified:
+                self.cleared(slot)
+
+    def _survives(self, held: Held, prompt: Tokens) -> bool:
+        """Whether all of a replaced state is still somewhere."""
+        return prompt.starts_with(held.tokens) or any(p.tokens.starts_with(held.tokens) for p in self._parked)
+
+    def _release(self, slot: int) -> _Request | None:
+        """The request that ran in `slot`, which is free from now on."""
+        self._clock += 1
+        self._used[slot] = self._clock
+        return self._busy.pop(slot, None)
+
+    def _keep(self, slot: int, request: _Request, processed: int) -> None:
+        """Let `slot` hold the first `processed` tokens of a request's prompt."""
+        memory = read(request.before, request.start, len(request.prompt), processed, request.users, request.number,
+                      self.shape)
+        held = Held(request.prompt.first(processed), request.owner, request.at, memory)
+        self._slots[slot] = held if processed else None
+        self._share_window(slot)
+
+    def _share_window(self, slot: int) -> None:
+        """With one cache for all, what `slot` reads overwrites the others' old positions, of the oldest use first."""
+        if self.shape.rewind is not Rewind.WINDOW or not self.shape.unified:
+            return
+        filled = sum(len(held.tokens) - held.memory.first for held in self._slots if held)
+        over = filled - self.shape.window_room
+        for other in sorted(range(self.shape.slots), key=lambda other: (other == slot, self._used[other])):
+            held = self._slots[other]
+            if over <= 0 or held is None:
+                continue
+            spare = max(0, len(held.tokens) - self.shape.window - held.memory.first)
+            taken = min(over, spare)
+            over -= taken
+            self._slots[other] = replace(held, memory=replace(held.memory, first=held.memory.first + taken))

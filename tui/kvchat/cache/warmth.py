@@ -1,0 +1,31 @@
+"""How warm a conversation is: what the server still holds of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Heat(StrEnum):
+    WARM = "warm"
+    """In a slot: the next turn reads only what is new."""
+    PARKED = "parked"
+    """In the server's memory or partly in a slot: some of it is read again, or a look-up is needed."""
+    COLD = "cold"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Warmth:
+    """What the server holds of a conversation or a branch. None: not known."""
+
+    heat: Heat = Heat.UNKNOWN
+    held: int | None = None
+    """Tokens of it that the server holds."""
+    reread: int | None = None
+    """Tokens that the next turn would read again."""
+    since: float | None = None
+    """When the server last used it, seconds since the epoch."""
+
+
+UNKNOWN = Warmth()
