@@ -42,6 +42,11 @@ class Visit:
     def json(self) -> Any:
         return json.loads(self.body)
 
+    @property
+    def is_chat(self) -> bool:
+        """Whether an answer is asked for: the calls that follow a llama.cpp server's cache are not known here."""
+        return self.method == "POST" and not self.path.endswith(("/apply-template", "/tokenize"))
+
     async def send(self, data: bytes) -> None:
         self.writer.write(data)
         await self.writer.drain()
@@ -214,7 +219,7 @@ class ToyServer:
     @property
     def chats(self) -> list[Visit]:
         """The chat requests so far."""
-        return [visit for visit in self.visits if visit.method == "POST"]
+        return [visit for visit in self.visits if visit.is_chat]
 
     @property
     def posts(self) -> int:
@@ -283,7 +288,7 @@ class ToyServer:
         return Visit(method, path, headers, body, head, writer)
 
     def _answer_to(self, visit: Visit) -> Answer:
-        if visit.method == "POST":
+        if visit.is_chat:
             return self._chat.pop(0) if len(self._chat) > 1 else self._chat[0]
         return self._routes.get(visit.path, error(404, "File Not Found", "not_found_error"))
 

@@ -189,7 +189,7 @@ def test_an_upgrade_makes_a_backup_first_and_happens_whole_or_not_at_all(folder,
     monkeypatch.setattr(schema, "MIGRATIONS", [*schema.MIGRATIONS, fails])
     with pytest.raises(StoreError):
         Store.open(folder)
-    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+    monkeypatch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:-1])
     store = Store.open(folder)
     assert store.conversation(talk.id).title == "Talk"
     assert store._db.rows("SELECT name FROM sqlite_master WHERE name = 'half'") == []
@@ -199,7 +199,7 @@ def test_an_upgrade_makes_a_backup_first_and_happens_whole_or_not_at_all(folder,
     assert store._db.rows("SELECT * FROM more") == [] and store.tree(talk.id)
     store.close()
     old = sqlite3.connect(backups(folder)[0])
-    assert old.execute("PRAGMA user_version").fetchone() == (1,)
+    assert old.execute("PRAGMA user_version").fetchone() == (len(schema.MIGRATIONS) - 1,)
     assert old.execute("SELECT title FROM conversation").fetchall() == [("Talk",)]
     old.close()
 

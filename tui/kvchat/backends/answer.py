@@ -106,7 +106,7 @@ class ChatAnswer:
             self._emit(TextDelta(text))
 
     def _figures(self, chunk: Mapping[str, object]) -> None:
-        progress = _progress(figures_at(chunk, "prompt_progress"))
+        progress = progress_of(figures_at(chunk, "prompt_progress"))
         if progress is not None:
             self.moves += 1
             self._emit(Progressed(progress))
@@ -157,7 +157,7 @@ def _message_of(value: object) -> str:
         return ""
 
 
-def _progress(found: Mapping[str, object]) -> PromptProgress | None:
+def progress_of(found: Mapping[str, object]) -> PromptProgress | None:
     total, cached, processed = (count_at(found, key) for key in ("total", "cache", "processed"))
     if total is None or cached is None or processed is None:
         return None

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 
@@ -89,6 +90,9 @@ class ChatTurn:
     parameters: Parameters = field(default_factory=Parameters)
     template_options: Mapping[str, object] = field(default_factory=dict)
     """`chat_template_kwargs`, frozen with the conversation."""
+    slot: int | None = None
+    """The slot to pin this request to (llama.cpp). A wrong one loses what is cached, so only where the slots are
+    known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +152,27 @@ StreamEvent = Waiting | Progressed | TextDelta | ReasoningDelta | Reported
 Emit = Callable[[StreamEvent], None]
 
 
+@dataclass(frozen=True, slots=True)
+class SlotCount:
+    """What a server says of a slot. Nothing is known of what the tokens are."""
+
+    tokens: int
+    """Tokens in its cache; 0 when it was never used or was emptied."""
+    task: int | None = None
+    """The number of its last task; None when it never had one. It only grows while the server lives."""
+    busy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How a prompt was read without asking for an answer."""
+
+    prompt_tokens: int
+    cached_tokens: int | None
+    slot: int | None
+    """The slot that holds it now; None when not told."""
+
+
 class Backend(Protocol):
     """A server spoken to in its dialect."""
 
@@ -170,3 +195,24 @@ class Backend(Protocol):
         """Whether the server answers a health check."""
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class CacheAccess(Protocol):
+    """A backend that lets its cache be followed: it gives token ids and tells of its slots. Each call raises
+    BackendError when the server does not do it after all; each is quick, and none changes what is cached but
+    `read_ahead`."""
+
+    async def prompt_text(self, turn: ChatTurn) -> str:
+        """The prompt that the chat template makes of `turn`, as text."""
+
+    async def tokens_of(self, text: str) -> Tokens:
+        """The token ids of a rendered prompt, or of a prefix of one."""
+
+    async def slot_counts(self) -> list[SlotCount]:
+        """What each slot holds. It wakes a sleeping server."""
+
+    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                         slot: int | None = None) -> ReadAhead:
+        """Read `prompt` into the cache, and nothing more. Cancelled: the connection is closed first; what was
+        read stays in the cache."""

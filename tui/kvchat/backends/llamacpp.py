@@ -8,10 +8,12 @@ from dataclasses import replace
 from typing import Literal
 
 from kvchat.backends import errors
-from kvchat.backends.base import MODELS_PATH, HttpBackend
+from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.cache_calls import CacheCalls, specials_of
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
 from kvchat.backends.models import models_in
 from kvchat.backends.payload import PayloadError, as_object, count_at, object_at, text_at
+from kvchat.backends.slot_files import NO_ANSWER, SlotFile, slot_file_of
 from kvchat.backends.transport import Exchange, Head
 from kvchat.prompt.wire import canonical, whole_characters
 
@@ -24,7 +26,7 @@ def is_llamacpp(head: Head) -> bool:
     return head.headers.get("server", "").strip().lower().startswith("llama.cpp")
 
 
-class LlamaCppBackend(HttpBackend):
+class LlamaCppBackend(CacheCalls):
     kind = "llama.cpp"
     health_path = "/health"
 
@@ -33,6 +35,7 @@ class LlamaCppBackend(HttpBackend):
         _, props = await self.get_json(PROPS_PATH)
         _, listing = await self.get_json(MODELS_PATH)
         try:
+            self._specials = specials_of(as_object(props, "properties"))
             self._info = self._described(as_object(props, "properties"), listing)
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
@@ -56,10 +59,11 @@ class LlamaCppBackend(HttpBackend):
             preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,
         )
 
-    async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> bool:
-        """Save the KV cache of a slot to a file in the server's own folder, or restore it; whether that worked.
+    async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
+        """Save the KV cache of a slot to a file in the server's own folder, or restore it; true if that worked.
 
-        A restore that fails leaves the slot empty. `seconds`: how long to wait.
+        A restore that fails leaves the slot empty, and a truncated file ends the server: check a file before.
+        A busy slot is waited for. `seconds`: how long to wait.
         """
         try:
             async with asyncio.timeout(seconds), Exchange(
@@ -67,10 +71,9 @@ class LlamaCppBackend(HttpBackend):
                 body=canonical({"filename": file}),
             ) as exchange:
                 head = await exchange.head()
-                await exchange.start_of_body()
-                return head.status == 200
+                return slot_file_of(head.status, await exchange.start_of_body())
         except (TimeoutError, BackendError):
-            return False
+            return NO_ANSWER
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         fields: dict[str, object] = {}
@@ -84,6 +87,8 @@ class LlamaCppBackend(HttpBackend):
         if local:
             fields |= {"cache_prompt": True, "return_progress": True, "timings_per_token": True,
                        "sse_ping_interval": PING_S}
+            if turn.slot is not None:
+                fields["id_slot"] = turn.slot
         fields["stream_options"] = {"include_usage": True}
         if turn.template_options:
             fields["chat_template_kwargs"] = dict(turn.template_options)

@@ -73,7 +73,7 @@ def _variables() -> Iterator[tuple[str, Option]]:
 def _flat(values: Mapping[str, object]) -> Iterator[tuple[Key, object]]:
     """Every setting of the file with its key; sections are opened."""
     for name, value in values.items():
-        if name in ("server", "engine", "parameters") and isinstance(value, Mapping):
+        if name in ("server", "engine", "cache", "parameters") and isinstance(value, Mapping):
             yield from (((name, inner), item) for inner, item in value.items())
         else:
             yield (name,), value
@@ -125,7 +125,7 @@ def _unknown(key: Key, value: object) -> str:
     if len(key) == 1 and isinstance(value, Mapping):
         near = _nearest(key[0], [section for section in SECTIONS if "." not in section])
         return f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else "; it is not used")
-    if key[0] in ("server", "engine", "parameters") and len(key) == 1:
+    if key[0] in ("server", "engine", "cache", "parameters") and len(key) == 1:
         return f"{name} must be a section: [{name}] on a line of its own, its settings below"
     if key[-1].lower() in _KEY_NAMES:
         return (f"kvchat keeps no keys in files: remove {name}, put the key in an environment variable and its name in "

@@ -87,6 +87,21 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class CacheSettings:
+    """How the server's cache is looked after."""
+
+    warm_up: bool = flag(
+        True, "Read a conversation ahead while you look at it or type, so that the answer starts at once.")
+    warm_up_on_battery: bool = flag(False, "Read ahead on battery power too.")
+    detour: bool = flag(
+        True, "Send a tiny request in between where that makes the server find a conversation it has parked.")
+    salt: bool = flag(
+        True, "Begin a new conversation's system prompt with a short tag where the server would otherwise put all "
+              "conversations into one slot, and that costs more than reading the system prompt once.")
+    compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a run."""
 
@@ -109,6 +124,7 @@ class Settings:
     notify: bool = flag(True, "Ring the terminal's bell when an answer ends while the window is not looked at.")
     server: ServerSettings = field(default_factory=ServerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
+    cache: CacheSettings = field(default_factory=CacheSettings)
     parameters: Parameters = field(default_factory=Parameters)
     """Sampling parameters of new conversations."""
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -118,6 +134,7 @@ class Settings:
 SECTIONS = {
     "server": "The model server. Options of the command line and KVCHAT_ variables come before these.",
     "engine": "The built-in engine, used when no server answers.",
+    "cache": "How the server's cache is looked after.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
     "parameters.extra": "Further fields to send with each request, as they are.",
     "keys": "Keys of actions; several are separated by commas. The help (F1) has the names and the defaults.",
@@ -142,8 +159,7 @@ def _options() -> tuple[Option, ...]:
     defaults = Settings()
     found = [Option("", item.name, item.default, item.metadata["spec"])
              for item in fields(Settings) if "spec" in item.metadata]
-    for section in (defaults.server, defaults.engine):
-        name = "server" if isinstance(section, ServerSettings) else "engine"
+    for name, section in (("server", defaults.server), ("engine", defaults.engine), ("cache", defaults.cache)):
         found += [Option(name, item.name, item.default, item.metadata["spec"]) for item in fields(section)]
     found += [Option("parameters", name, getattr(defaults.parameters, name), spec)
               for name, spec in _PARAMETERS.items()]

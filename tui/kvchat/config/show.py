@@ -28,7 +28,7 @@ def described(settings: Settings) -> str:
     """Every setting with its words; those that differ from their defaults are active, the others comments.
     Passwords in addresses are left out."""
     parts = []
-    for section in ("", "server", "engine", "parameters", "keys"):
+    for section in ("", "server", "engine", "cache", "parameters", "keys"):
         if section:
             parts.append(f"{_comment(SECTIONS[section])}[{section}]\n")
         if section == "keys":

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Sequence
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.prompt.conversation import Conversation
+from kvchat.cache.accounting import TurnFigures, WarmupTotals
+from kvchat.cache.speed import SpeedSample
+from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Node, State, settled
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import index
@@ -123,6 +124,30 @@ class Messages:
                 " body_sha256 = excluded.body_sha256, server = excluded.server, kind = excluded.kind,"
                 " build = excluded.build, model = excluded.model",
                 (body_sha256, *map(whole_characters, (server, kind, build, model)), node))
+
+    def request_of(self, node: str) -> SentRequest | None:
+        row = self._db.row("SELECT body_sha256, server, kind, build, model FROM request WHERE node = ?", (node,))
+        return SentRequest(*row) if row else None
+
+    def record_warmup(self, conversation: str, created: float, server: str, model: str, read: SpeedSample) -> None:
+        with self._db.write() as connection:
+            connection.execute(
+                "INSERT INTO warmup(conversation, created, server, model, cached, evaluated, seconds)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (conversation, created, whole_characters(server), whole_characters(model), read.start,
+                 read.end - read.start, read.seconds))
+
+    def warmups(self, since: float, conversation: str | None) -> WarmupTotals:
+        row = self._db.row(
+            "SELECT count(*), coalesce(sum(evaluated), 0), coalesce(sum(seconds), 0) FROM warmup"
+            " WHERE created >= ? AND (? IS NULL OR conversation = ?)", (since, conversation, conversation))
+        return WarmupTotals(int(row[0]), int(row[1]), float(row[2]))
+
+    def warmup_samples(self, server: str, model: str, limit: int) -> list[SpeedSample]:
+        rows = self._db.rows(
+            "SELECT cached, evaluated, seconds FROM warmup WHERE server = ? AND model = ? ORDER BY seq DESC LIMIT ?",
+            (server, model, limit))
+        return [SpeedSample(int(row[0]), int(row[0]) + int(row[1]), float(row[2])) for row in rows]
 
     def figures(self, since: float) -> list[TurnFigures]:
         rows = self._db.rows(

@@ -15,7 +15,7 @@ MAGIC = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6B766368
 """`kvch`: marks a SQLite file as kvchat's."""
 
-TABLES = frozenset({"conversation", "node", "delta", "request", "draft", "prompt", "setting"})
+TABLES = frozenset({"conversation", "node", "delta", "request", "draft", "prompt", "setting", "warmup"})
 
 
 def _first(db: sqlite3.Connection) -> None:
@@ -84,7 +84,20 @@ def _first(db: sqlite3.Connection) -> None:
         db.execute(statement)
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first]
+def _warmup(db: sqlite3.Connection) -> None:
+    """What was read ahead, so that it is counted in a line of its own."""
+    db.execute("""CREATE TABLE warmup(
+        seq INTEGER PRIMARY KEY,
+        conversation TEXT NOT NULL,
+        created REAL NOT NULL,
+        server TEXT NOT NULL,
+        model TEXT NOT NULL,
+        cached INTEGER NOT NULL,
+        evaluated INTEGER NOT NULL,
+        seconds REAL NOT NULL)""")
+
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 

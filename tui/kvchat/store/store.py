@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from kvchat.cache.accounting import TurnFigures
-from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit
+from kvchat.cache.accounting import TurnFigures, WarmupTotals
+from kvchat.cache.speed import SpeedSample
+from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store import backup, opening
@@ -114,6 +115,22 @@ class Store:
                        model: str = "") -> None:
         """Keep the evidence of what was sent for an answer: the body's hash, and to which server and model."""
         self._messages.record_request(node, body_sha256, server, kind, build, model)
+
+    def request_of(self, node: str) -> SentRequest | None:
+        """What was sent for an answer, and where to; None when nothing was."""
+        return self._messages.request_of(node)
+
+    def record_warmup(self, conversation: str, created: float, server: str, model: str, read: SpeedSample) -> None:
+        """Keep what reading ahead cost."""
+        self._messages.record_warmup(conversation, created, server, model, read)
+
+    def warmup_samples(self, server: str, model: str, limit: int = 20) -> list[SpeedSample]:
+        """How long the last warm-ups of this model on this server took, newest first."""
+        return self._messages.warmup_samples(server, model, limit)
+
+    def warmups(self, since: float = 0.0, conversation: str | None = None) -> WarmupTotals:
+        """What was read ahead since then (seconds since the epoch), in all or in one conversation."""
+        return self._messages.warmups(since, conversation)
 
     def sent_texts(self, id: str) -> list[str]:
         """The person's messages in the conversation, newest first, each once."""

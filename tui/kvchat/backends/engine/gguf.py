@@ -35,6 +35,11 @@ _FILE_TYPES = {
 _QUANTISATION = re.compile(
     r"[-_.](?:UD[-_])?([IT]?Q[1-8](?:_[A-Z0-9]+)*|BF16|F16|F32|FP16|MXFP4|NVFP4)(?:[-_.]MOE)?$", re.IGNORECASE
 )
+_WINDOWED = ("gemma2", "gemma3", "gemma4", "gpt-oss", "cohere2", "llama4", "exaone4", "olmo3", "olmo2", "smallthinker",
+             "plamo3", "afmoe", "mimo2", "step35")
+"""Architectures that llama.cpp runs with a sliding window."""
+_STATES = ("ssm", "shortconv", "wkv", "kda")
+"""Groups of facts that a model with recurrent layers has."""
 _EMBEDDERS = ("bert", "t5encoder", "gemma-embedding")
 
 
@@ -63,6 +68,10 @@ class GgufHeader:
     """The number of parameters in words, such as `8B`."""
     pooling: int = 0
     """More than 0: the model makes embeddings."""
+    sliding_window: int = 0
+    """Tokens that most layers look back at; 0: all of them look back at everything."""
+    recurrent: bool = False
+    """Whether some layers keep a running state, which cannot go back."""
     part: int = 0
     parts: int = 1
     complete: bool = True
@@ -224,6 +233,9 @@ def _header(path: Path, version: int, tensors: int, values: Mapping[str, object]
         quantisation=quantisation_of(path.stem) or _FILE_TYPES.get(-1 if file_type is None else file_type % 1024, ""),
         size_label=text("general.size_label"),
         pooling=number(f"{architecture}.pooling_type") or 0,
+        sliding_window=(number(f"{architecture}.attention.sliding_window") or 0)
+        if architecture.startswith(_WINDOWED) else 0,
+        recurrent=any(key.startswith(tuple(f"{architecture}.{part}." for part in _STATES)) for key in values),
         part=number("split.no") or 0,
         parts=number("split.count") or 1,
         complete=complete,

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvchat.backends.engine.gguf import GgufHeader
+from kvchat.cache.shape import Rewind, Shape
 
 DEFAULT_CONTEXT = 8192
 """Tokens per conversation unless the model was trained for fewer or the person asks for more."""
@@ -53,6 +54,18 @@ class EngineOptions:
             "cache_ram": default_cache_ram() if self.cache_ram is None else self.cache_ram,
             "api_key": api_key,
         }
+
+
+    def shape(self, header: GgufHeader) -> Shape:
+        """The cache of an engine with these options, as `child.parameters` sets it up."""
+        cache_ram = default_cache_ram() if self.cache_ram is None else self.cache_ram
+        rewind = Rewind.NOWHERE if header.recurrent else Rewind.WINDOW if header.sliding_window else Rewind.ANYWHERE
+        return Shape(
+            slots=max(1, self.slots), ram_bytes=None if cache_ram == -1 else
+            Shape().ram_bytes if cache_ram < 0 else cache_ram << 20,
+            rewind=rewind, window=header.sliding_window, batch=max(1, self.batch_size),
+            micro_batch=min(Shape().micro_batch, max(1, self.batch_size)),
+        )
 
 
 def context_for(wanted: int, trained: int | None) -> int:

@@ -1,90 +1,236 @@
-"""KV snapshots of the embedded engine: what its slots hold at the end is there again at the next start.
+"""KV snapshots: what a server's slots held, in files of a folder.
 
-The rule: a snapshot belongs to one model file and one shape of the cache; any other is not looked at. It holds what
-was said, so it is as private as the conversations, and it is written whole or not at all.
+The rule: no file is given to a server before it was found whole and of the server's own kind. The server takes a
+flipped bit for the conversation, ends on a file that is cut short, and empties the slot on any other failure.
+
+Each snapshot is two files of one random name: the server writes `.bin`, then `.json` says what is in it. Without
+the second the first counts for nothing, so a process killed in between leaves a leftover and no half snapshot, and
+several processes can share a folder. A snapshot holds what was said: the files are private, and bounded.
 """
 
 from __future__ import annotations
 
-import asyncio
-import hashlib
+import math
 import os
+import re
 import shutil
+import threading
+import time
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 
-from kvchat.backends.engine.options import EngineOptions
-from kvchat.backends.llamacpp import LlamaCppBackend
+from kvchat import paths
+from kvchat.backends.engine.cache_kind import CacheKind
+from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, read_card, token_ids
+from kvchat.cache.tokens import Tokens
 
-SAVE_SECONDS = 20.0
-RESTORE_SECONDS = 60.0
+MOST = 24
+MOST_BYTES = 4 << 30
 LEAST_FREE = 2 << 30
 """Bytes that stay free on the disk."""
-MOST_MODELS = 4
-"""Models whose snapshots are kept."""
+MOST_BRANCHES = 3
+"""Snapshots of one conversation."""
+LEFTOVER_SECONDS = 600.0
+"""A file that belongs to no snapshot may be one that is being written, for so long."""
+
+_OURS = re.compile(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?|[0-9a-f]{20}-\d+\.(bin|\d+\.tmp)")
+"""The second form is the one of earlier versions: by model and slot."""
+_READ_AGAIN = "the conversation is read by the server instead."
 
 
-def _key(options: EngineOptions, context_size: int | None) -> str:
-    """The name of a model file and a shape of the cache."""
-    stat = options.model.stat()
-    text = f"{options.model.resolve()} {stat.st_size} {stat.st_mtime_ns} {context_size} {options.slots}"
-    return hashlib.sha256(text.encode()).hexdigest()[:20]
+class SnapshotError(Exception):
+    """A snapshot that cannot be saved or used: one sentence."""
 
 
-async def restore(backend: LlamaCppBackend, options: EngineOptions) -> int:
-    """Fill the slots from the snapshots of this model; how many were filled. A snapshot that fails is removed."""
-    if options.snapshots is None:
-        return 0
-    key, filled = _key(options, backend.info.context_size), 0
-    for slot in range(options.slots):
-        path = options.snapshots / f"{key}-{slot}.bin"
-        if await asyncio.to_thread(path.is_file):
-            if await backend.slot_file("restore", slot, path.name, RESTORE_SECONDS):
-                filled += 1
-            else:
-                await asyncio.to_thread(path.unlink, missing_ok=True)
-    return filled
+class SnapshotShelf:
+    """The snapshots in a folder. Every method but the properties works on the disk: call it in a thread."""
+
+    def __init__(self, folder: Path, *, most: int = MOST, most_bytes: int = MOST_BYTES,
+                 least_free: int = LEAST_FREE) -> None:
+        self.folder = folder
+        self._most = most
+        self._most_bytes = most_bytes
+        self._least_free = least_free
+        self._lock = threading.RLock()
+        self._snapshots: tuple[Snapshot, ...] = ()
+
+    @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """Those known, used last first. Another process may have added or removed some since `load`."""
+        return self._snapshots
+
+    def load(self) -> None:
+        """Read the folder anew, making it where it is missing, and clear away what is of no use. Raises
+        PathError and OSError."""
+        with self._lock:
+            paths.folder(self.folder)
+            self.folder.chmod(0o700)
+            cards = list(self.folder.glob("kvchat-*.json"))  # first: a file that is there before its card is not missed
+            found, names = [], {path.stem for path in self.folder.glob("kvchat-*.bin")}
+            for card in cards:
+                snapshot = read_card(card)
+                if snapshot is not None and snapshot.name in names:
+                    found.append(snapshot)
+                elif STEM.fullmatch(card.stem):
+                    card.unlink(missing_ok=True)
+            self._hold(found)
+            self._clear({snapshot.name for snapshot in found})
+            self._trim()
+
+    def fresh(self) -> str:
+        """The name of a file for the server to write: no other will ever have it."""
+        return f"kvchat-{os.urandom(8).hex()}"
+
+    def make_room(self, needed: int) -> None:
+        """Drop old snapshots until `needed` more bytes fit. Raises SnapshotError when they cannot."""
+        with self._lock:
+            if needed > self._most_bytes:
+                raise SnapshotError(f"The snapshot would take {_size(needed)}; all of them may take "
+                                    f"{_size(self._most_bytes)}. It was not saved.")
+            self._trim(needed)
+            if self._free() - needed < self._least_free:
+                raise SnapshotError(f"No snapshot is saved: less than {_size(self._least_free)} would stay free on "
+                                    "the disk.")
+
+    def keep(self, snapshot: Snapshot) -> Snapshot:
+        """Add the file that the server has written, as `snapshot` describes it but for checksum and times; it
+        replaces the snapshots of the conversation that it goes on from. Raises SnapshotError, PathError, OSError."""
+        file = self.folder / snapshot.file
+        size = file.stat().st_size if file.is_file() else -1
+        if size != snapshot.size:
+            raise SnapshotError(f"The server wrote {max(0, size):,} of {snapshot.size:,} bytes of a snapshot into "
+                                f"{self.folder}: it was not kept.")
+        file.chmod(0o600)
+        now = time.time()
+        snapshot = replace(snapshot, checksum=checksum(file), saved=now, used=now)
+        with self._lock:
+            self._write(snapshot)
+            own = [other for other in self._snapshots if other.conversation == snapshot.conversation
+                   and other.kind == snapshot.kind]
+            stale = [other for other in own if _replaces(snapshot, other)]
+            branches = [other for other in own if other.conversation and other not in stale]
+            for other in (*stale, *branches[MOST_BRANCHES - 1:]):
+                self._remove(other)
+            self._hold([*self._snapshots, snapshot])
+            self._trim()
+            if snapshot not in self._snapshots:
+                raise SnapshotError("The snapshot is too large to be kept.")
+        return snapshot
+
+    def touch(self, snapshot: Snapshot, slot: int) -> Snapshot:
+        """Note that it was used just now, in this slot. Raises PathError."""
+        fresh = replace(snapshot, used=time.time(), slot=slot)
+        with self._lock:
+            if all(other.name != snapshot.name for other in self._snapshots):
+                return snapshot
+            self._write(fresh)
+            self._hold([other for other in self._snapshots if other.name != snapshot.name] + [fresh])
+        return fresh
+
+    def check(self, snapshot: Snapshot, kind: CacheKind) -> str:
+        """Why it must not be given to a server of this kind: one sentence; empty when it may. What is damaged is
+        removed, what belongs to another server stays."""
+        if difference := snapshot.kind.difference(kind):
+            return f"The snapshot of this conversation cannot be used: {difference}; {_READ_AGAIN}"
+        file = self.folder / snapshot.file
+        try:
+            size = file.stat().st_size
+            damage = f"it is cut short or has grown ({size:,} of {snapshot.size:,} bytes)" \
+                if size != snapshot.size else "it is damaged" if checksum(file) != snapshot.checksum else ""
+        except FileNotFoundError:
+            damage = "it is no longer there"
+        except OSError as error:
+            return f"The snapshot of this conversation cannot be read ({paths.reason(error)}); {_READ_AGAIN}"
+        if not damage:
+            return ""
+        self.drop(snapshot)
+        return f"The snapshot of this conversation is refused: {damage}; {_READ_AGAIN}"
+
+    def token_ids(self, snapshot: Snapshot) -> Tokens | None:
+        """The tokens in the snapshot; None when its file's form is not the known one."""
+        return token_ids(self.folder / snapshot.file, snapshot.tokens)
+
+    def drop(self, *snapshots: Snapshot) -> None:
+        """Remove these. A file that cannot be removed now is left for `load`."""
+        with self._lock:
+            for snapshot in snapshots:
+                self._remove(snapshot)
+
+    def discard(self, name: str) -> None:
+        """Remove a file that the server wrote and nobody kept."""
+        _unlink(self.folder / f"{name}.bin")
+
+    def tidy(self) -> None:
+        """Keep the bounds and clear leftovers away. Raises PathError and OSError."""
+        if self.folder.is_dir():
+            self.load()
+
+    def remove(self, conversations: Collection[str]) -> None:
+        """Remove the snapshots of these conversations, and those of which it is not known whose they are: also
+        the ones that another process has saved meanwhile. Raises PathError and OSError."""
+        with self._lock:
+            self.tidy()
+            self.drop(*(s for s in self._snapshots if not s.conversation or s.conversation in conversations))
+
+    def _hold(self, snapshots: Iterable[Snapshot]) -> None:
+        self._snapshots = tuple(sorted(snapshots, key=lambda snapshot: (snapshot.used, snapshot.name), reverse=True))
+
+    def _write(self, snapshot: Snapshot) -> None:
+        paths.write_private(self.folder / snapshot.card, snapshot.as_json())
+
+    def _remove(self, snapshot: Snapshot) -> None:
+        _unlink(self.folder / snapshot.card)
+        _unlink(self.folder / snapshot.file)
+        self._hold(other for other in self._snapshots if other.name != snapshot.name)
+
+    def _trim(self, needed: int = 0) -> None:
+        """Drop the oldest until number, bytes and free disk are within bounds; none for a disk that is full of
+        other things."""
+        spare = len(self._snapshots) - self._most + bool(needed)
+        for snapshot in self._snapshots[::-1][:max(0, spare)]:
+            self._remove(snapshot)
+        while self._snapshots and self._bytes() + needed > self._most_bytes:
+            self._remove(self._snapshots[-1])
+        if self._free() + self._bytes() - needed < self._least_free:
+            return
+        while self._snapshots and self._free() - needed < self._least_free:
+            self._remove(self._snapshots[-1])
+
+    def _bytes(self) -> int:
+        return sum(snapshot.size for snapshot in self._snapshots)
+
+    def _free(self) -> int:
+        return shutil.disk_usage(self.folder).free
+
+    def _clear(self, known: Collection[str]) -> None:
+        """Remove leftovers of snapshots that were never finished, and the files of earlier versions."""
+        before = time.time() - LEFTOVER_SECONDS
+        for path in self.folder.iterdir():
+            if _OURS.fullmatch(path.name) and path.stem not in known and _changed(path) < before:
+                _unlink(path)
 
 
-async def save(backend: LlamaCppBackend, options: EngineOptions) -> None:
-    """Write what the slots hold, and drop the snapshots of the models not used for longest."""
-    folder = options.snapshots
-    if folder is None or await asyncio.to_thread(_free, folder) < LEAST_FREE:
-        return
-    key = _key(options, backend.info.context_size)
-    for slot in range(options.slots):
-        final, fresh = folder / f"{key}-{slot}.bin", folder / f"{key}-{slot}.{os.getpid()}.tmp"
-        saved = await backend.slot_file("save", slot, fresh.name, SAVE_SECONDS)
-        await asyncio.to_thread(_keep if saved else _drop, fresh, final)
-    await asyncio.to_thread(_tidy, folder)
+def _replaces(new: Snapshot, old: Snapshot) -> bool:
+    """Whether nothing is in `old`, of the same conversation, that is not in `new`."""
+    if not new.conversation:
+        return new.slot == old.slot
+    return old.digest in new.path or not new.path
 
 
-def _free(folder: Path) -> int:
+def _changed(path: Path) -> float:
     try:
-        return shutil.disk_usage(folder).free
+        return path.stat().st_mtime
     except OSError:
-        return 0
+        return math.inf
 
 
-def _keep(fresh: Path, final: Path) -> None:
+def _unlink(path: Path) -> None:
     try:
-        fresh.chmod(0o600)
-        fresh.replace(final)
+        path.unlink(missing_ok=True)
     except OSError:
-        _drop(fresh, final)
+        pass
 
 
-def _drop(fresh: Path, _final: Path) -> None:
-    fresh.unlink(missing_ok=True)
-
-
-def _tidy(folder: Path) -> None:
-    """Keep the snapshots of the `MOST_MODELS` models used last."""
-    try:
-        files = sorted(folder.glob("*.bin"), key=lambda path: path.stat().st_mtime, reverse=True)
-    except OSError:
-        return
-    kept: dict[str, None] = {}
-    for path in files:
-        kept.setdefault(path.name.rpartition("-")[0])
-        if list(kept).index(path.name.rpartition("-")[0]) >= MOST_MODELS:
-            path.unlink(missing_ok=True)
+def _size(count: int) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"

@@ -1,0 +1,139 @@
+"""How llama.cpp's cache is followed: the prompt a template makes, its token ids, what the slots hold, reading ahead.
+
+The rule: these calls go beside the chat, never before it, and a server that does not know one of them is as good as
+before: whoever calls is told by a BackendError.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+from kvchat.backends import errors
+from kvchat.backends.answer import progress_of
+from kvchat.backends.base import HttpBackend
+from kvchat.backends.decoder import Decoder, StreamDone
+from kvchat.backends.dialect import ChatTurn, ReadAhead, SlotCount
+from kvchat.backends.payload import (
+    PayloadError,
+    as_object,
+    count_at,
+    figures_at,
+    is_object,
+    list_at,
+    parsed,
+    text_at,
+)
+from kvchat.backends.pieces import PieceTokens
+from kvchat.backends.sse import MIB, TooLargeError
+from kvchat.backends.transport import Exchange
+from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.tokens import Tokens
+from kvchat.prompt.request import chat_body
+from kvchat.prompt.wire import canonical
+
+CALL_S = 20.0
+TEXT_LIMIT = 32 * MIB
+JSON = {"content-type": "application/json"}
+T = TypeVar("T")
+
+
+class CacheCalls(HttpBackend):
+    """The calls of `CacheAccess` on a llama.cpp server."""
+
+    _pieces: PieceTokens | None = None
+    _specials: Sequence[str] = ()
+    """The texts of the model's special tokens that are known."""
+
+    async def prompt_text(self, turn: ChatTurn) -> str:
+        head: dict[str, object] = {"model": turn.model} if turn.model else {}
+        if turn.template_options:
+            head["chat_template_kwargs"] = dict(turn.template_options)
+        found = await self.post_json("/apply-template", chat_body(head, turn.wires, {}))
+        return self._checked(lambda: text_at(found, "prompt") or "")
+
+    async def tokens_of(self, text: str) -> Tokens:
+        if self._pieces is None:
+            self._pieces = PieceTokens(self._tokenize, self._specials)
+        return await self._pieces.tokens(text)
+
+    async def _tokenize(self, text: str, is_start: bool) -> list[int]:
+        found = await self.post_json("/tokenize", canonical(
+            {"content": text, "add_special": is_start, "parse_special": True}))
+        return self._checked(lambda: _ids(list_at(found, "tokens")))
+
+    async def slot_counts(self) -> list[SlotCount]:
+        _, found = await self.get_json("/slots")
+        if not isinstance(found, list):
+            raise errors.protocol(self.url, "slots that are not a list")
+        return [SlotCount(count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"),
+                          slot.get("is_processing") is True) for slot in found if is_object(slot)]
+
+    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                         slot: int | None = None) -> ReadAhead:
+        fields: dict[str, object] = {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True, "stream": True,
+                                     "return_progress": True, "temperature": 0}
+        if slot is not None:
+            fields["id_slot"] = slot
+        last: PromptProgress | None = None
+        final: Mapping[str, object] = {}
+        async with Exchange(self._endpoint, "POST", "/completion", headers=JSON, body=canonical(fields)) as exchange:
+            head = await exchange.head()
+            if head.status != 200:
+                raise await self._refusal(exchange, head)
+            decoder = Decoder(head.content_type)
+            try:
+                while (chunk := await exchange.chunk()) is not None:
+                    for item in decoder.feed(chunk):
+                        if isinstance(item, StreamDone):
+                            continue
+                        part = as_object(item.value, "a part of an answer")
+                        if (error := errors.error_in(part)) is not None:
+                            raise errors.of_stream(self.url, *error)
+                        if (progress := progress_of(figures_at(part, "prompt_progress"))) is not None:
+                            last = progress
+                            progressed(progress)
+                        if part.get("stop") is True:
+                            final = part
+            except (PayloadError, TooLargeError) as error:
+                raise errors.protocol(self.url, str(error)) from None
+        cached = count_at(figures_at(final, "timings"), "cache_n")
+        if cached is None and last is not None:
+            cached = last.cached
+        return ReadAhead(len(prompt), cached, count_at(final, "id_slot"))
+
+    async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
+        """The JSON object that a quick POST answers with. Raises BackendError."""
+        try:
+            async with asyncio.timeout(CALL_S), Exchange(self._endpoint, "POST", path, headers=JSON,
+                                                         body=body) as exchange:
+                head = await exchange.head()
+                if head.status != 200:
+                    raise await self._refusal(exchange, head)
+                text = (await exchange.start_of_body(TEXT_LIMIT)).decode("utf-8", "replace")
+        except TimeoutError:
+            raise errors.no_answer(self.url, CALL_S) from None
+        return self._checked(lambda: as_object(parsed(text), "an answer"))
+
+    def _checked(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except PayloadError as error:
+            raise errors.protocol(self.url, str(error)) from None
+
+
+def specials_of(props: Mapping[str, object]) -> tuple[str, ...]:
+    """The texts of the special tokens that `/props` names."""
+    try:
+        found = (text_at(props, "bos_token"), text_at(props, "eos_token"))
+    except PayloadError:
+        return ()
+    return tuple(dict.fromkeys(text for text in found if text))
+
+
+def _ids(values: Sequence[object]) -> list[int]:
+    ids = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if len(ids) != len(values):
+        raise PayloadError("tokens that are not numbers")
+    return ids

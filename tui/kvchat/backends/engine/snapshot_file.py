@@ -1,0 +1,116 @@
+"""One snapshot: the file that a server wrote, and the card that says what is in it.
+
+The rule: both are read without trust. A card of another form is no snapshot; a file is compared to the last byte.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import struct
+import zlib
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+
+from kvchat.backends.engine.cache_kind import CacheKind
+from kvchat.cache.tokens import Tokens
+
+STEM = re.compile(r"kvchat-[0-9a-f]{16}")
+"""The name that both files have."""
+_MOST_CARD_BYTES = 1 << 20
+_CHUNK = 4 << 20
+_MAGIC, _VERSION = 0x67677371, 4
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A saved slot. Times are seconds since the epoch."""
+
+    name: str
+    conversation: str
+    """Its id; empty: whatever was in the slot."""
+    digest: str
+    """The digest of the last message in it, hex."""
+    path: tuple[str, ...]
+    """The digests from the first message to the last one in it; empty when only the last one is known."""
+    slot: int
+    tokens: int
+    size: int
+    """Bytes of the file."""
+    checksum: int
+    """CRC-32 of the whole file: it reads gigabytes per second, and against malice the folder's mode protects."""
+    model: str
+    shape: str
+    build: str
+    saved: float
+    used: float
+
+    @property
+    def file(self) -> str:
+        """The file's name in the folder of slots."""
+        return f"{self.name}.bin"
+
+    @property
+    def card(self) -> str:
+        """The name of the file that describes it."""
+        return f"{self.name}.json"
+
+    def as_json(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @property
+    def kind(self) -> CacheKind:
+        return CacheKind(self.model, self.shape, self.build)
+
+    def shared(self, digests: Iterable[str]) -> int:
+        """How many messages of a conversation's path, root first, are in it."""
+        if not self.path:
+            return next((count for count, other in enumerate(digests, 1) if other == self.digest and other), 0)
+        count = 0
+        for own, other in zip(self.path, digests, strict=False):
+            if own != other:
+                break
+            count += 1
+        return count
+
+
+def read_card(card: Path) -> Snapshot | None:
+    """The snapshot that a file describes; None for anything that is not of the right form."""
+    try:
+        if card.stat().st_size > _MOST_CARD_BYTES:
+            return None
+        value = json.loads(card.read_bytes())
+        found = Snapshot(**{field.name: value[field.name] for field in fields(Snapshot)})
+        found = replace(found, path=tuple(found.path))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return None
+    words = (found.name, found.conversation, found.digest, *found.path, found.model, found.shape, found.build)
+    counts = (found.slot, found.tokens, found.size, found.checksum)
+    right = (all(isinstance(word, str) for word in words) and all(type(count) is int and count >= 0 for count in counts)
+             and all(isinstance(moment, float) and math.isfinite(moment) for moment in (found.saved, found.used))
+             and found.name == card.stem and bool(STEM.fullmatch(found.name)))
+    return found if right else None
+
+
+def checksum(file: Path) -> int:
+    """CRC-32 of the whole file. Raises OSError."""
+    found = 0
+    buffer = bytearray(_CHUNK)
+    with file.open("rb", buffering=0) as source:
+        while count := source.readinto(buffer):
+            found = zlib.crc32(memoryview(buffer)[:count], found)
+    return found
+
+
+def token_ids(file: Path, count: int) -> Tokens | None:
+    """The `count` tokens in a file that llama.cpp wrote; None when its form is not the known one."""
+    try:
+        with file.open("rb") as source:
+            head = source.read(24 + 4 * count)
+        if struct.unpack_from("<II4xiii", head) != (_MAGIC, _VERSION, -1, 1, count):
+            return None
+        return Tokens(struct.unpack_from(f"<{count}i", head, 24))
+    except (OSError, struct.error):
+        return None
