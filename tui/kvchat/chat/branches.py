@@ -5,10 +5,12 @@ The rule: nothing that was said is rewritten; every act gives a branch, and the 
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 from kvchat.cache.accounting import measured_speed
-from kvchat.cache.price import Act, Price, price, reread_tokens
+from kvchat.cache.price import Act, Price, Span, alternatives, price, reread
+from kvchat.cache.warmth import Heat
 from kvchat.chat.events import (
     ConversationChanged,
 )
@@ -16,8 +18,12 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.talking import Talking
 from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
 from kvchat.prompt.context import TIME, ContextBlock
-from kvchat.prompt.message import Node, Role, State, new_id, system_message
+from kvchat.prompt.message import Node, Role, State, new_id, system_message, tag_of
 
+BYTES_PER_TOKEN = 4.0
+"""Of a conversation's wire bytes, until they were counted."""
+PRICE_S = 1.0
+"""A price waits no longer than this for the server's tokens."""
 FORK = "↳ "
 """In front of a fork's title, so that it is told apart in a narrow list."""
 
@@ -29,8 +35,7 @@ class Branches(Talking):
         """Ask a question differently: a sibling of it, answered anew. The old branch stays."""
         conversation = await self._free(id)
         question, _ = conversation.tree.turn_of(node_id)
-        kept = [b for b in question.message.blocks if b.kind != TIME and (b.kind != "paste" or _chip(b) in text)]
-        branch = self._asked(conversation, question.parent, text, kept)
+        branch = self._asked(conversation, question.parent, text, _kept(question, text))
         self._remember(conversation)
         await self._grow(conversation, branch)
 
@@ -113,16 +118,88 @@ class Branches(Talking):
                 conversation.tree.put(new)
         await self._update(conversation, head=branch.head)
 
-    def price(self, id: str, act: Act, node_id: str | None = None) -> Price:
-        """What `act` would make the server read again."""
+    def price(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
+        """What `act` would make the server read before it answers. `text` is what is to be attached, or the
+        new instructions."""
         conversation = self._open[id]
         path = conversation.path()
-        answers = [n for n in path if n.role is Role.ASSISTANT]
+        turns = [n.figures for n in path if n.role is Role.ASSISTANT]
+        speed = self.speed_fit()
+        if act == "attach":
+            size = sum(len(n.wire) for n in path)
+            used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
+            per_token = size / used if used else BYTES_PER_TOKEN
+            return price(round(len(text.encode()) / per_token), speed, start=used or 0)
         turn = max(0, sum(n.role is Role.USER for n in path) - 1)
         if node_id is not None and any(n.id == node_id for n in path):
             turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1
-        samples = conversation.figures()
-        return price(reread_tokens(act, [n.figures for n in answers], turn), self.prefill_speed(id), len(samples))
+        span = reread(act, turns, turn)
+        if span is None:
+            return Price(None)
+        start = span.start
+        if act != "model":  # what stands before the act is read too, as far as the server does not hold it
+            warmth = self.warmth(id)
+            if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.reread is not None:
+                start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.reread)
+        if act == "system" and text:
+            span = Span(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
+        cheaper = alternatives(act, turns, turn, speed, spare=self._has_room())
+        return replace(price(span.end - start, speed, start=start), alternative=cheaper[0] if cheaper else None)
+
+    async def exact_price(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
+        """As `price`, counted on the server's own tokens where it gives them. `text`: the new question of an edit, or
+        the new instructions."""
+        estimate, following, conversation = self.price(id, act, node_id, text), self._following, self._open[id]
+        path = self._path_after(conversation, act, node_id, text)
+        if following is None or path is None:
+            return estimate
+        asks = path[-1].role is Role.USER
+        turn = self._turn_after(conversation, path)
+        try:
+            async with asyncio.timeout(PRICE_S):
+                tokens = await (following.prompt(turn) if asks else following.prefix(turn))
+                now = await following.prefix(self._turn_after(conversation, conversation.path()))
+        except TimeoutError:
+            return estimate
+        if not tokens:
+            return estimate
+        cached = following.twin.best.predict(tokens).cached
+        start, end = cached, len(tokens)
+        used = next((n.figures.context_used for n in reversed(conversation.path()) if n.figures), None)
+        if not asks and now is not None and used is not None:
+            end = max(start, end - (len(now) - used) - 1)  # the next question's own beginning is not the act's
+        speed = self.speed_fit()
+        return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
+
+    def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
+                    text: str) -> list[Node] | None:
+        """The branch that the server would read after an act; None where it cannot be told before."""
+        tree, head = conversation.tree, conversation.record.head or ""
+        if act == "open":
+            return conversation.path()
+        if act == "system" and text:
+            branch = under_system(tree, head, system_message(text, tag_of(conversation.path()[0].text)), 0.0)
+            return list(branch.nodes)
+        if node_id is None or node_id not in tree:
+            return None
+        if act == "fork":
+            return tree.path(node_id)
+        question, _ = tree.turn_of(node_id)
+        if act == "regenerate":
+            return tree.path(question.id)
+        if act == "edit" and text:
+            branch = self._asked(conversation, question.parent, text, _kept(question, text))
+            return [*tree.path(question.parent), branch.nodes[0]]
+        if act == "delete":
+            branch = without_turn(tree, head, node_id)
+            first = branch.nodes[0].parent if branch.nodes else branch.head
+            return [*tree.path(first), *branch.nodes]
+        return None
+
+    def _has_room(self) -> bool:
+        """Whether the server can hold the branch that is left beside a new one."""
+        twin = self._twin()
+        return twin is not None and (twin.shape.slots > 1 or twin.shape.ram_bytes != 0)
 
     def prefill_speed(self, id: str) -> float | None:
         """The server's prefill speed in tokens/s as measured in this conversation, else on this server lately."""
@@ -134,11 +211,18 @@ class Branches(Talking):
     async def set_instructions(self, id: str, instructions: str) -> None:
         """Another system prompt: a new branch below a new system message. The old branch stays."""
         conversation = await self._free(id)
-        message = system_message(instructions)
-        if conversation.path()[0].text == message.text:
+        before = conversation.path()[0].text
+        message = system_message(instructions, tag_of(before))
+        if before == message.text:
             return
         branch = under_system(conversation.tree, conversation.record.head or "", message, self._clock().timestamp())
         await self._move(conversation, branch)
+
+
+def _kept(question: Node, text: str) -> list[ContextBlock]:
+    """The blocks of a question that stay when its text becomes `text`."""
+    return [block for block in question.message.blocks
+            if block.kind != TIME and (block.kind != "paste" or _chip(block) in text)]
 
 
 def _chip(block: ContextBlock) -> str:

@@ -18,6 +18,9 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
+from kvchat.cache.held import Held
+from kvchat.cache.shape import Shape
+from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ConfigError, Settings, api_key
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
@@ -47,11 +50,13 @@ class Connector:
     def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None) -> None:
         self._settings = settings
         self._changed = changed
-        self._snapshots = snapshot_folder
+        self.snapshots = Snapshots(snapshot_folder if settings.engine.snapshots else None)
+        self._snapshot_folder = snapshot_folder if settings.engine.snapshots else None
         self._backend: Backend | None = None
         self._engine: Engine | None = None
         self._options: EngineOptions | None = None
         self._log = ""
+        self._shape: Shape | None = None
         self._connecting: asyncio.Task[Backend] | None = None
         self.connection = Connection()
         self.base_url = settings.server.base_url
@@ -60,6 +65,15 @@ class Connector:
     @property
     def info(self) -> ServerInfo | None:
         return self._backend.info if self._backend is not None else None
+
+    def cache_shape(self) -> Shape | None:
+        """The cache of the embedded engine in use; None with another server."""
+        return self._shape if self._engine is not None else None
+
+    def refilled(self) -> list[tuple[int, Held]]:
+        """The slots that were restored when the engine was started, where their tokens are known."""
+        return [(done.slot, Held(done.ids, done.conversation, done.snapshot.saved))
+                for done in self.snapshots.refilled if done.ids is not None]
 
     def prefer(self, last: str) -> None:
         """Begin with this address or model file, unless the settings or the command line name one."""
@@ -157,18 +171,17 @@ class Connector:
         )
 
     async def _started(self, model: Path) -> Backend:
-        from kvchat.backends.engine import snapshots
+        from kvchat.backends.engine.gguf import read_header
         from kvchat.backends.engine.options import EngineOptions
         from kvchat.backends.engine.process import Engine, EngineError
         from kvchat.backends.identify import connect
-        from kvchat.backends.llamacpp import LlamaCppBackend
 
         self._say(Connection("starting", f"Starting the embedded engine with {model.name} …"))
         options = self._settings.engine
         self._engine = self._engine or Engine(self._engine_ended)
         self._options = EngineOptions(
             model=model, context_size=options.context_size, slots=options.slots, threads=options.threads,
-            batch_size=options.batch_size, snapshots=self._snapshots if options.snapshots else None,
+            batch_size=options.batch_size, snapshots=self._snapshot_folder,
         )
         try:
             endpoint = await self._engine.start(self._options)
@@ -176,8 +189,9 @@ class Connector:
             self._log = "\n".join(error.log)
             raise BackendError(Trouble.SERVER_ERROR, error.sentence) from error
         backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
-        if isinstance(backend, LlamaCppBackend):
-            await snapshots.restore(backend, self._options)
+        self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
+        await self.snapshots.use(backend, self._options)
+        await self.snapshots.refill(backend)
         return backend
 
     def _engine_ended(self, exit: EngineExit) -> None:
@@ -206,11 +220,9 @@ class Connector:
             self._connecting = None
         backend, self._backend = self._backend, None
         if self._engine is not None:
-            from kvchat.backends.engine import snapshots
-            from kvchat.backends.llamacpp import LlamaCppBackend
-
-            if isinstance(backend, LlamaCppBackend) and self._options and self.connection.phase == "ready":
-                await snapshots.save(backend, self._options)
+            if backend is not None and self.connection.phase == "ready":
+                await self.snapshots.save_on_quit(backend)
+            self.snapshots.leave()
             await self._engine.stop()
             self._engine = None
         if backend is not None:

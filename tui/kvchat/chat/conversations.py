@@ -6,17 +6,19 @@ The rule: an open conversation is loaded once and shared; every change to its re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
+from kvchat.backends.dialect import ServerInfo
 from kvchat.chat.answering import Answering
 from kvchat.chat.connection import Connector
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     ConversationChanged,
     ConversationsChanged,
+    Noticed,
     ServerChanged,
     ServiceEvent,
     StorageChanged,
@@ -26,7 +28,16 @@ from kvchat.chat.lane import Lane
 from kvchat.chat.live import OpenConversation
 from kvchat.config import Settings
 from kvchat.prompt.conversation import NEW_TITLE, Conversation
-from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, new_id, node, system_message
+from kvchat.prompt.message import (
+    DEFAULT_INSTRUCTIONS,
+    Message,
+    Node,
+    instructions_of,
+    new_id,
+    new_tag,
+    node,
+    system_message,
+)
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreError
 
@@ -67,6 +78,7 @@ class ConversationList:
         self._list: list[Conversation] | None = None
         self._seen_version = store.data_version()
         self._looked_at = ""
+        self._beside: set[asyncio.Task[None]] = set()
 
     # -- listening ------------------------------------------------------------------------------------------------
 
@@ -110,13 +122,19 @@ class ConversationList:
         for known in self.conversations() if reuse else ():
             if known.turns == 0 and known.id not in self._answering and not self._store.draft(known.id):
                 conversation = await self.open(known.id)
-                if conversation.tree[known.head or ""].text == message.text:
+                if instructions_of(conversation.tree[known.head or ""].text) == instructions_of(message.text):
                     return conversation
+        if await self._wants_tag(message):
+            message = system_message(instructions, new_tag())
         now = self._clock().timestamp()
         root = node(None, message, now)
         record = Conversation(id=new_id(), head=root.id, created=now, updated=now,
                               parameters=self.settings.parameters)
         return await self._create(record, root)
+
+    async def _wants_tag(self, system: Message) -> bool:
+        """Whether a new conversation with this system message should begin with a tag of its own."""
+        return False
 
     async def _create(self, record: Conversation, root: Node) -> OpenConversation:
         record = await self._keeper.call(lambda: self._store.create(record, root))
@@ -154,6 +172,10 @@ class ConversationList:
         title = " ".join(whole_characters(title).split()) or NEW_TITLE
         await self._update(await self._opened(id), title=title[:200])
 
+    async def delete(self, id: str) -> None:
+        """Move the conversation to the trash; `restore` brings it back."""
+        await self._update(await self._opened(id), trashed=self._clock().timestamp())
+
     async def restore(self, id: str) -> None:
         await self._update(await self._opened(id), trashed=None)
 
@@ -173,3 +195,31 @@ class ConversationList:
         await self._keeper.write(lambda: self._store.update(record))
         self._list_changed()
         self._tell(ConversationChanged(record.id))
+
+    # -- what is done beside -------------------------------------------------------------------------------------------
+
+    def _in_background(self, work: Coroutine[object, object, None]) -> None:
+        """Do `work` in a task of its own; a failure to write is told."""
+        task = asyncio.create_task(self._told(work))
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def _told(self, work: Coroutine[object, object, None]) -> None:
+        try:
+            await work
+        except StoreError as error:
+            self._tell(Noticed(str(error), "warning"))
+
+    # -- leaving this machine -----------------------------------------------------------------------------------------
+
+    def may_send_to(self, server: ServerInfo) -> bool:
+        """Whether the server is on this machine, or the person agreed to send to it."""
+        return server.host_class == "loopback" or bool(self._store.setting(_agreement(server)))
+
+    async def allow_sending_to(self, server: ServerInfo) -> None:
+        """The person agrees that conversations go to this server. Kept over restarts."""
+        await self._keeper.write(lambda: self._store.set_setting(_agreement(server), "yes"))
+
+
+def _agreement(server: ServerInfo) -> str:
+    return f"allowed {server.host_class} {server.base_url}"

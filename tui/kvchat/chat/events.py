@@ -43,8 +43,21 @@ class AnswerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class CompactionChanged:
+    """The compaction of a conversation began, came further (at most every 30 ms) or ended: read `compacting`."""
+
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerChanged:
     """The server was identified, lost, starting or changed: read `service.server` and `service.connection`."""
+
+
+@dataclass(frozen=True, slots=True)
+class WarmthChanged:
+    """What the server holds of some conversation may have changed, or how far one is read ahead: read
+    `service.warmth`, `service.warming` and `service.warmup_progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,5 +77,5 @@ class Noticed:
 
 ServiceEvent = (
     ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
-    | ServerChanged | StorageChanged | Noticed
+    | CompactionChanged | ServerChanged | WarmthChanged | StorageChanged | Noticed
 )

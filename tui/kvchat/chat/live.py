@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from kvchat.backends.dialect import Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
@@ -41,6 +42,8 @@ class OpenConversation:
     tree: Tree
     draft: str = ""
     live: LiveAnswer | None = None
+    stamped: datetime | None = None
+    """The time of the stamp that was read ahead for the next question; it is used while it is not too old."""
 
     @property
     def id(self) -> str:

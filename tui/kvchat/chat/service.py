@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import BackendError, ServerInfo
 from kvchat.cache.accounting import Totals, totals
-from kvchat.chat.branches import Branches
+from kvchat.chat.compaction import Compaction
 from kvchat.chat.connection import Connection
 from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.events import Noticed
@@ -31,7 +31,7 @@ QUIT_SECONDS = 2.0
 TRASH_DAYS = 30
 
 
-class ChatService(Branches):
+class ChatService(Compaction):
     """Conversations on a store, talking through a connector. All methods belong to one event loop."""
 
     # -- options --------------------------------------------------------------------------------------------------
@@ -147,6 +147,7 @@ class ChatService(Branches):
         try:
             await self._keeper.call(lambda: self._store.purge_trash(before))
             await self._keeper.call(self._store.backup_if_due)
+            await self._connector.snapshots.tidy()
         except StoreError as error:
             self._tell(Noticed(str(error), "warning"))
 
@@ -154,8 +155,12 @@ class ChatService(Branches):
         """Stop what runs, keep what came, write what waits, end the engine."""
         for answering, _ in self._answering.values():
             answering.stop()
+        if self.compacting is not None:
+            await self.stop(self.compacting.conversation)
         if tasks := {task for _, task in self._answering.values()}:
             await asyncio.wait(tasks, timeout=QUIT_SECONDS)
+        await self._rest_now()
+        await self._note_states()
         await self._connector.aclose()
         await self._keeper.aclose()
         self._store.close()

@@ -10,10 +10,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
 from kvchat.chat.answering import Answering
-from kvchat.chat.conversations import ConversationList
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     AnswerEnded,
@@ -22,7 +22,9 @@ from kvchat.chat.events import (
     ConversationChanged,
     Noticed,
 )
+from kvchat.chat.following import FollowedTurn
 from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.reading import Reading
 from kvchat.display import one_line
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.context import ContextBlock
@@ -32,8 +34,12 @@ from kvchat.prompt.request import Parameters, body_sha256, wires_of
 from kvchat.store import StoreError
 
 
-class Talking(ConversationList):
+class Talking(Reading):
     """Questions and running answers."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._followed: dict[str, FollowedTurn] = {}
 
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
                    parameters: Parameters | None = None) -> None:
@@ -45,7 +51,11 @@ class Talking(ConversationList):
     def _asked(self, conversation: OpenConversation, head: str | None, text: str,
                blocks: Sequence[ContextBlock]) -> Branch:
         every = timedelta(minutes=self.settings.time_stamp_minutes) if self.settings.time_stamp else None
-        return asked(conversation.tree, head or "", text, blocks, self._clock(), every)
+        now, stamped = self._clock(), conversation.stamped
+        conversation.stamped = None
+        if blocks and every is not None and stamped is not None and now - stamped < every:
+            now = stamped  # these very bytes were read ahead
+        return asked(conversation.tree, head or "", text, blocks, now, every)
 
     async def _free(self, id: str) -> OpenConversation:
         if id in self._answering:
@@ -105,13 +115,22 @@ class Talking(ConversationList):
             record = conversation.record
             turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info),
                             parameters or record.parameters, record.template_options)
+            if live:
+                live.sent_at = time.monotonic()
+            following = await self._follow(backend)
+            followed = await following.before(turn, path) if following else None
+            if following and followed:
+                turn = replace(turn, slot=await self._planned(backend, following, followed))
+                self._followed[record.id] = followed
             sha = body_sha256(backend.body(turn))
             answer = live.node if live else ""
             info = backend.info
             await self._keeper.write(lambda: self._store.record_request(
                 answer, body_sha256=sha, server=info.base_url, kind=info.kind, build=info.build, model=turn.model))
-            if live:
-                live.sent_at = time.monotonic()
+            if following and followed:
+                following.sent(followed, turn.slot)
+            elif self._shared:
+                self._shared.sent(path, record.id, self._clock().timestamp())
             return await backend.chat(turn, emit)
 
     def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
@@ -136,6 +155,8 @@ class Talking(ConversationList):
             return info.context_size if info else None
 
         answer = await answering.run(context_size)
+        followed = self._followed.pop(conversation.id, None)
+        answer = replace(answer, figures=await self._explained(followed, answer.figures))
         used = answer.figures.context_used if answer.figures else None
         record = replace(
             conversation.record, updated=max(conversation.record.updated, self._clock().timestamp()),
@@ -150,6 +171,7 @@ class Talking(ConversationList):
             self._tell(Noticed(str(error), "error"))
         conversation.live = None
         del self._answering[conversation.id]
+        self._left(conversation, followed, answer)
         self._list_changed()
         self._tell(AnswerEnded(conversation.id, answer.id))
         self._tell(ConversationChanged(conversation.id))
@@ -167,18 +189,7 @@ class Talking(ConversationList):
         if running is not None:
             await asyncio.wait({running[1]})
 
-    def may_send_to(self, server: ServerInfo) -> bool:
-        """Whether the server is on this machine, or the person agreed to send to it."""
-        return server.host_class == "loopback" or bool(self._store.setting(_agreement(server)))
-
-    async def allow_sending_to(self, server: ServerInfo) -> None:
-        """The person agrees that conversations go to this server. Kept over restarts."""
-        await self._keeper.write(lambda: self._store.set_setting(_agreement(server), "yes"))
-
     async def delete(self, id: str) -> None:
         """Move the conversation to the trash; `restore` brings it back."""
         await self.stop(id)
-        await self._update(await self._opened(id), trashed=self._clock().timestamp())
-
-def _agreement(server: ServerInfo) -> str:
-    return f"allowed {server.host_class} {server.base_url}"
+        await super().delete(id)

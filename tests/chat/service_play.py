@@ -1,0 +1,140 @@
+"""The service on a real server with a tiny model: turns whose answers are the same every time, and what they cost."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from kvchat.cache.accounting import PromptProgress, TurnFigures
+from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.following import Following
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.prompt.message import Role
+from kvchat.prompt.request import Parameters
+from kvchat.store import Store
+from tiny_models import WINDOW
+from tiny_server import tiny_server
+
+WORDS = ("the", "sea", "is", "wide", "and", "old", "boats", "drift", "under", "a", "pale", "moon", "while", "rain")
+REWINDS = {"sliding": Rewind.WINDOW, "hybrid": Rewind.NOWHERE}
+
+
+def shape_of(kind: str, *, slots: int = 1, unified: bool = False, ram: int = 8192, batch: int = 64) -> Shape:
+    """The cache of a tiny server of this kind."""
+    rewind = REWINDS.get(kind, Rewind.ANYWHERE)
+    return Shape(slots=slots, unified=unified, ram_bytes=ram << 20, rewind=rewind, batch=batch, micro_batch=batch,
+                 window=WINDOW if rewind is Rewind.WINDOW else 0)
+
+
+@asynccontextmanager
+async def serving(model: Path, shape: Shape, context: int = 8192) -> AsyncIterator[str]:
+    """A tiny server whose cache has this shape; `context` tokens in all."""
+    server = tiny_server(
+        model, n_parallel=shape.slots, kv_unified=shape.unified, n_ctx=context, n_batch=shape.batch,
+        n_ubatch=shape.micro_batch, cache_ram_mib=(shape.ram_bytes or 0) >> 20)
+    url = await asyncio.to_thread(server.__enter__)
+    try:
+        yield url
+    finally:
+        await asyncio.to_thread(server.__exit__, None, None, None)
+
+
+@dataclass(slots=True)
+class Ahead:
+    """One request that reads ahead."""
+
+    prompt: Tokens
+    slot: int | None
+    cached: int
+    """Tokens of it that the twin expected to be reused."""
+    read: int = 0
+    """Tokens that were in when it was last heard of."""
+    done: bool = False
+
+
+@dataclass(slots=True)
+class Play:
+    """A service, and the turns that were played on it."""
+
+    service: ChatService
+    ahead: list[Ahead] = field(default_factory=list)
+    turns: list[TurnFigures] = field(default_factory=list)
+
+    @property
+    def following(self) -> Following:
+        assert self.service._following is not None
+        return self.service._following
+
+    async def begin(self) -> None:
+        """Connect; every answer is then made of the same word, so that conversations are the same in every run."""
+        await self.service.connect()
+        backend = await self.service._connector.ready()
+        following = await self.service._follow(backend)
+        assert following is not None
+        (word,) = list(await following.access.tokens_of(" the"))
+        self.service.settings = replace(self.service.settings, parameters=Parameters(
+            temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}))
+        real = following.access.read_ahead
+
+        async def recorded(prompt: Tokens, progressed, slot: int | None = None):  # type: ignore[no-untyped-def]
+            self.ahead.append(this := Ahead(prompt, slot, following.twin.best.slots and 0))
+
+            def heard(progress: PromptProgress) -> None:
+                this.cached, this.read = progress.cached, progress.processed
+                progressed(progress)
+
+            found = await real(prompt, heard, slot)
+            this.cached, this.read, this.done = found.cached_tokens or 0, len(prompt), True
+            return found
+
+        following.access.read_ahead = recorded  # type: ignore[method-assign]
+
+    async def say(self, id: str, text: str) -> TurnFigures:
+        await self.service.send(id, text)
+        return await self.answered(id)
+
+    async def answered(self, id: str) -> TurnFigures:
+        """The figures of the answer on its way."""
+        await self.service.wait(id)
+        await self.following.settled()
+        figures = self.service.get(id).path()[-1].figures  # type: ignore[union-attr]
+        assert figures is not None, self.service.get(id).path()[-1]  # type: ignore[union-attr]
+        self.turns.append(figures)
+        return figures
+
+    def questions(self, id: str) -> list[str]:
+        """The ids of the questions on the branch in use."""
+        conversation = self.service.get(id)
+        assert conversation is not None
+        return [node.id for node in conversation.path() if node.role is Role.USER]
+
+    @property
+    def spent(self) -> int:
+        """Tokens read in all: by turns, and ahead of them."""
+        return sum(f.evaluated_tokens or 0 for f in self.turns) + self.service._store.warmups().evaluated
+
+
+@asynccontextmanager
+async def playing(url: str, folder: Path, shape: Shape | None = None, *, ahead: bool = False) -> AsyncIterator[Play]:
+    """A service on the server at `url`; where its `shape` is given, it is known as the embedded engine's is."""
+    service = ChatService(Store.open(folder), changed(Settings(), "server.base_url", url))
+    if shape is not None:
+        service._connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+    service.reads_ahead = ahead
+    play = Play(service)
+    try:
+        await play.begin()
+        yield play
+    finally:
+        await service.aclose()
+
+
+def text(chance: random.Random, words: Sequence[int]) -> str:
+    """Some words, as many as one of `words`."""
+    return " ".join(chance.choice(WORDS) for _ in range(chance.choice(words)))

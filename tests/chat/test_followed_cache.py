@@ -1,0 +1,152 @@
+"""The service on a real llama.cpp server with a tiny model: what is predicted, priced, warm and told is what happens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine_fixture import small_model
+from kvchat.cache.warmth import Heat
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.prompt.request import Parameters
+from kvchat.store import Store
+from tiny_models import tiny_models
+from tiny_server import tiny_server
+
+WORDS = "The lamp turned over the sea while the keeper wrote the log of the night. "
+Maker = Callable[..., ChatService]
+closed: list[ChatService] = []
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models(tmp_path_factory.mktemp("models"), small_model(), ("dense",))["dense"]
+
+
+@pytest.fixture(params=[1, 2])
+def server(request: pytest.FixtureRequest, dense: Path) -> Iterator[str]:
+    with tiny_server(dense, n_parallel=request.param, n_ctx=4096 * request.param, kv_unified=False) as url:
+        yield url
+
+
+@pytest.fixture
+async def make(tmp_path: Path) -> AsyncIterator[Maker]:
+    made: list[ChatService] = []
+    closed.clear()
+
+    def make(url: str, **cache: bool) -> ChatService:
+        settings = changed(Settings(), "server.base_url", url)
+        word = httpx.post(f"{url}/tokenize", json={"content": " sea"}).json()["tokens"]
+        settings = replace(settings, parameters=Parameters(
+            temperature=0.0, max_tokens=12, extra={"logit_bias": [[word[0], 100]]}),
+                           cache=replace(settings.cache, **cache))  # type: ignore[arg-type]
+        service = ChatService(Store.open(tmp_path / "data"), settings)
+        made.append(service)
+        return service
+
+    yield make
+    for service in made:
+        if service not in closed:
+            await service.aclose()
+
+
+async def say(service: ChatService, id: str, text: str):
+    await service.send(id, text)
+    await service.wait(id)
+    await service._following.settled()  # type: ignore[union-attr]
+    conversation = service.get(id)
+    assert conversation is not None
+    figures = conversation.path()[-1].figures
+    assert figures is not None
+    return figures
+
+
+async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str) -> None:
+    service = make(server)
+    conversation = await service.create(WORDS * 20)
+    for turn in range(5):
+        await say(service, conversation.id, f"Question {turn}: {WORDS * (turn + 1)}")
+    third = [n for n in conversation.path() if n.role.value == "user"][2]
+    price = await service.exact_price(conversation.id, "delete", third.id)
+    await service.delete_turn(conversation.id, third.id)
+    figures = await say(service, conversation.id, "And now?")
+    before = await say(service, conversation.id, "And then?")
+    assert price.tokens is not None and before.new_tokens is not None
+    assert abs(figures.evaluated_tokens - before.new_tokens - price.tokens) <= 1
+    last = conversation.path()[-1]
+    assert (await service.exact_price(conversation.id, "regenerate", last.id)).tokens == 1
+    await service.regenerate(conversation.id, last.id)
+    await service.wait(conversation.id)
+    assert conversation.path()[-1].figures.evaluated_tokens == 1
+    instructions = "Be brief, and different from the first word on."
+    question = conversation.path()[-2]
+    price = await service.exact_price(conversation.id, "edit", question.id, WORDS * 3)
+    await service.edit(conversation.id, question.id, WORDS * 3)
+    await service.wait(conversation.id)
+    await service._following.settled()
+    assert conversation.path()[-1].figures.evaluated_tokens == price.tokens
+    everything = (await service.exact_price(conversation.id, "system", text=instructions)).tokens
+    await service.set_instructions(conversation.id, instructions)
+    figures = await say(service, conversation.id, "Again?")
+    assert figures.cached_tokens <= 8 and everything is not None
+    assert abs(everything + before.new_tokens - figures.evaluated_tokens) <= 2
+
+
+async def test_every_turn_is_predicted(make: Maker, server: str) -> None:
+    service = make(server)
+    one, two = await service.create(WORDS * 10), await service.create(WORDS * 10 + "!", reuse=False)
+    for turn in range(6):
+        for conversation in (one, two) if turn % 2 else (two, one):
+            figures = await say(service, conversation.id, f"Question {turn}: {WORDS}")
+            assert figures.predicted_cached == figures.cached_tokens
+    report = await service.cache_report(one.id)
+    assert (report.exact_predictions, report.predictions) == (12, 12)
+    assert {state.owner for state in report.states} >= {one.record.title}
+
+
+async def test_the_marks_say_what_is_held(make: Maker, server: str) -> None:
+    service = make(server)
+    one = await service.create(WORDS * 10)
+    assert service.warmth(one.id).heat is Heat.UNKNOWN
+    figures = await say(service, one.id, WORDS)
+    found = service.warmth(one.id)
+    assert found.heat is Heat.WARM and figures.prompt_tokens <= found.held < figures.context_used
+
+
+async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(make: Maker, server: str) -> None:
+    first = make(server)
+    one = await first.create(WORDS * 10)
+    await say(first, one.id, WORDS)
+    await first.aclose()
+    closed.append(first)
+    second = make(server)
+    await second.open(one.id)
+    await second._follow(await second._connector.ready())
+    await second._rest_now()
+    assert second.warmth(one.id).heat is Heat.WARM
+    figures = await say(second, one.id, "More?")
+    assert figures.predicted_cached == figures.cached_tokens and figures.avoidable_tokens <= 1
+
+
+async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Maker, dense: Path) -> None:
+    with tiny_server(dense, n_parallel=2, n_ctx=8192, kv_unified=False, cache_ram_mib=0) as url:
+        service = make(url)
+        one = await service.create(WORDS * 6)
+        for _ in range(3):
+            await say(service, one.id, WORDS * 10)
+        two = await service.create(WORDS * 6, reuse=False)
+        roots = [conversation.path()[0].text for conversation in (one, two)]
+        assert roots[0].startswith("The lamp") and roots[1].startswith("[kv-")
+        assert [c.instructions for c in (one, two)] == [(WORDS * 6).strip()] * 2
+        await say(service, two.id, "Hello")
+        assert (await say(service, one.id, "Back?")).avoidable_tokens <= 1
+        plain = make(url, salt=False)
+        await plain.open(one.id)
+        await say(plain, one.id, "Still?")
+        three = await plain.create(WORDS * 6, reuse=False)
+        assert three.path()[0].text == roots[0]

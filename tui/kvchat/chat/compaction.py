@@ -1,0 +1,297 @@
+"""Compacting a conversation when its window fills up: a summary is asked for, and a new branch begins with it.
+
+The rule: the request for the summary is the conversation's own messages and one instruction more, so the server reads
+hardly anything for it; its answer is no part of the conversation. Until the summary is there nothing has changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from kvchat.backends.dialect import ChatTurn, Emit, Ended, Waiting
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.cut import cut_notice
+from kvchat.chat.answering import Answering, previous_figures
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import CompactionChanged, Noticed
+from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.reporting import Reporting
+from kvchat.numbers import count, counted, duration
+from kvchat.prompt.branching import awaited
+from kvchat.prompt.compacting import (
+    BYTES_PER_TOKEN,
+    INSTRUCTION_TOKENS,
+    CompactionPlan,
+    compaction,
+    planned,
+    request_path,
+    turn_sizes,
+    usable,
+)
+from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.request import wires_of
+
+TEMPERATURE = 0.3
+"""A summary keeps to the facts; 0 makes small models repeat themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionPrice:
+    """What a compaction would do and take, before it is done."""
+
+    plan: CompactionPlan
+    window: int | None
+    """Tokens that fit; None: not known."""
+    summary_seconds: float | None = None
+    """To read the instruction and write the summary, at most; None until the speeds are measured."""
+    read_seconds: float | None = None
+    """To read the new branch once, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did."""
+
+    before: int
+    """Tokens of the branch that was left."""
+    after: int
+    """Tokens of the new branch: of the old one what it keeps, and the summary as the server counted it."""
+    spent: TurnFigures
+    """The figures of the request for the summary."""
+
+
+@dataclass(slots=True)
+class RunningCompaction:
+    """A summary while it is written."""
+
+    conversation: str
+    path: Sequence[Node]
+    """What is sent: the branch, and the instruction."""
+    live: LiveAnswer
+    """Its text so far, and the server's figures."""
+    answering: Answering
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class Compaction(Reporting):
+    """When to compact, for what price, and doing it."""
+
+    compacting: RunningCompaction | None = None
+    """The compaction that runs: one at a time."""
+
+    # -- when
+
+    def context_used(self, conversation: OpenConversation) -> int | None:
+        """Tokens of the branch in use: as the server reported them after its last answer, else as they were known."""
+        figures = next((n.figures for n in reversed(conversation.path()) if n.figures is not None), None)
+        used = figures.context_used if figures else None
+        return conversation.record.context_used if used is None else used
+
+    def window_share(self, conversation: OpenConversation) -> float | None:
+        """How full the window is, from 0 to 1; None when that is not known."""
+        used, size = self.context_used(conversation), self._window()
+        return used / size if used is not None and size and conversation.record.turns else None
+
+    def compaction_due(self, conversation: OpenConversation) -> bool:
+        """Whether the window is so full that compacting is to be offered."""
+        share = self.window_share(conversation)
+        return share is not None and share >= self.settings.cache.compact_at / 100
+
+    def compaction_price(self, id: str) -> CompactionPrice:
+        """What compacting would do and take. Raises ChatError when there is nothing to compact."""
+        conversation = self._open[id]
+        path = conversation.path()
+        sizes = turn_sizes(path)
+        if len(sizes) < 2:
+            raise ChatError("There is nothing to compact yet: a summary takes the place of the older turns, and the "
+                            "last one stays.")
+        used = self.context_used(conversation) or sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
+        window = self._window()
+        plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
+        if plan is None:
+            raise ChatError("The first turn alone fills the window, so there is no room to summarise it. Begin a new "
+                            "conversation, or give the server a larger window.")
+        reading, writing = self.prefill_speed(id), _decode_speed(conversation.figures())
+        return CompactionPrice(
+            plan, window,
+            INSTRUCTION_TOKENS / reading + plan.max_tokens / writing if reading and writing else None,
+            plan.after / reading if reading else None)
+
+    def _window(self) -> int | None:
+        return self._connector.info.context_size if self._connector.info else None
+
+    # -- doing it
+
+    async def compact(self, id: str) -> Compacted | None:
+        """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
+        has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
+        conversation = await self._free(id)
+        if self.compacting is not None:
+            raise ChatError("Another conversation is being compacted. Wait until that is done.")
+        plan = self.compaction_price(id).plan
+        running = self.compacting = self._begun(conversation, plan)
+        self._tell(CompactionChanged(id))
+        try:
+            summary = await _carried_out(running.answering, self._window)
+            await self._note(conversation, running.path, summary)
+            done = None
+            if summary.state is not State.CANCELLED:
+                done = await self._put_in_place(conversation, plan, summary)
+        finally:
+            self.compacting = None
+            self._followed.pop(id, None)
+            running.ended.set()
+            self._tell(CompactionChanged(id))
+        self._tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
+        if done and self._looked_at == id:
+            self._warm_soon(id, 0.0)
+        return done
+
+    def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
+        path = request_path(conversation.path(), plan, self._clock().timestamp())
+        answer = awaited(path[-1], self._clock())
+        live = LiveAnswer(answer.id, time.monotonic())
+
+        async def chat(emit: Emit) -> Ended:
+            return await self._ask_for_summary(conversation, plan, path, live, emit)
+
+        async def checkpoint(text: str, reasoning: str) -> None:
+            """Nothing of it is stored."""
+
+        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint,
+                              changed=lambda: self._tell(CompactionChanged(conversation.id)))
+        return RunningCompaction(conversation.id, path, live, answering)
+
+    async def _ask_for_summary(self, conversation: OpenConversation, plan: CompactionPlan, path: Sequence[Node],
+                               live: LiveAnswer, emit: Emit) -> Ended:
+        """Wait for the lane and the server, then send the one request."""
+        record = conversation.record
+        if self._lane.holder:
+            emit(Waiting("lane", 0.0))
+        async with self._lane.chat(record.id):
+            emit(Waiting("connecting", 0.0))
+            backend = await self._connector.ready()
+            if self.asks_before_leaving and not self.may_send_to(backend.info):
+                return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
+                                          "send to it. Nothing was sent.")
+            parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
+            turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info), parameters,
+                            record.template_options)
+            live.sent_at = time.monotonic()
+            following = await self._follow(backend)
+            if following is not None:
+                followed = self._followed[record.id] = await following.before(turn, path)
+                turn = replace(turn, slot=await self._planned(backend, following, followed))
+                following.sent(followed, turn.slot)
+            return await backend.chat(turn, emit)
+
+    async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
+        """What the request for the summary left in the server's cache."""
+        following, followed = self._following, self._followed.pop(conversation.id, None)
+        if following is not None and followed is not None:
+            await following.ended(followed, answer.figures)
+            following.left(followed, answer, self._turn_after(conversation, [*path, answer]))
+
+    async def _put_in_place(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Compacted:
+        """Go on with the summary. Raises ChatError when it cannot be used."""
+        if answer.state in (State.ERROR, State.INTERRUPTED):
+            raise ChatError(f"No summary came, so nothing was changed. {answer.note}")
+        summary = usable(answer.text, answer.state)
+        if not summary:
+            why = "the model was still thinking when it had to end" if answer.message.reasoning or answer.text else (
+                "the answer held no text")
+            raise ChatError(f"No summary came ({why}), so nothing was changed. Another try may do better.")
+        spent = answer.figures or TurnFigures()
+        length = spent.predicted_tokens
+        if length is None or answer.message.reasoning or len(summary) < len(answer.text) // 2:
+            length = len(summary.encode()) // BYTES_PER_TOKEN
+        if length >= plan.replaced:
+            raise ChatError(f"The summary has {counted(length, 'token')}, and the turns it is to replace have "
+                            f"{count(plan.replaced)}. That makes no room, so nothing was changed.")
+        await self._move(conversation, compaction(
+            conversation.tree, conversation.record.head or "", summary, plan.keep, self._clock().timestamp()))
+        after = plan.after_with(length)
+        await self._update(conversation, context_used=after)
+        return Compacted(plan.before, after, spent)
+
+    # -- while it runs the conversation is as busy as with an answer
+
+    def streaming(self) -> frozenset[str]:
+        """The conversations whose answer or summary is running or waiting."""
+        busy = super().streaming()
+        return busy | {self.compacting.conversation} if self.compacting is not None else busy
+
+    async def _free(self, id: str) -> OpenConversation:
+        if self._compacting(id):
+            raise ChatError("This conversation is being compacted. Stop that first (Esc), or wait for it.")
+        return await super()._free(id)
+
+    async def stop(self, id: str) -> None:
+        if running := self._compacting(id):
+            running.answering.stop()
+            await running.ended.wait()
+        await super().stop(id)
+
+    async def wait(self, id: str) -> None:
+        if running := self._compacting(id):
+            await running.ended.wait()
+        await super().wait(id)
+
+    def _compacting(self, id: str) -> RunningCompaction | None:
+        running = self.compacting
+        return running if running is not None and running.conversation == id else None
+
+    # -- what the server does without a word
+
+    async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
+        await super()._answer(conversation, answering)
+        info = self._connector.info
+        path = conversation.tree.path(answering.answer.id)
+        if sentence := dropped_text(path, hidden_reasoning=info is None or info.host_class == "cloud"):
+            self._tell(Noticed(sentence, "error"))
+
+
+def dropped_text(path: Sequence[Node], *, hidden_reasoning: bool) -> str | None:
+    """The sentence for a branch from whose last request the server dropped old text; None when nothing speaks for
+    that. `hidden_reasoning`: the server may keep a model's reasoning to itself."""
+    *before, now = path
+    if now.figures is None:
+        return None
+    answers = [node for node in before if node.role is Role.ASSISTANT]
+    same_model = not answers or not now.model or answers[-1].model == now.model
+    # Hardly any text has tokens of less than two bytes on average.
+    reasoning = None if hidden_reasoning else sum(len(node.message.reasoning.encode()) for node in answers) // 2
+    return cut_notice(previous_figures(before) if same_model else None, now.figures, reasoning)
+
+
+async def _carried_out(answering: Answering, window: Callable[[], int | None]) -> Node:
+    """The answer; whoever is cancelled while waiting for it has it closed first."""
+    work = asyncio.create_task(answering.run(window))
+    try:
+        await asyncio.wait({work})
+    except asyncio.CancelledError:
+        answering.stop()
+        await asyncio.wait({work})
+        raise
+    return work.result()
+
+
+def _decode_speed(turns: Sequence[TurnFigures]) -> float | None:
+    """Tokens per second written, over all turns that say how long they took."""
+    timed = [(t.predicted_tokens, t.predicted_ms) for t in turns if t.predicted_tokens and t.predicted_ms]
+    return sum(n for n, _ in timed) / sum(ms for _, ms in timed) * 1000 if timed else None
+
+
+def _told(done: Compacted) -> str:
+    """`Compacted: 7,120 → 1,240 tokens.` and what it took."""
+    read, wrote = done.spent.evaluated_tokens, done.spent.predicted_tokens
+    ms = (done.spent.prompt_ms or 0.0) + (done.spent.predicted_ms or 0.0)
+    spent = ""
+    if read is not None and wrote is not None:
+        spent = f" The summary cost {count(read)} tokens read and {count(wrote)} written"
+        spent += f", {duration(ms / 1000)}." if ms else "."
+    return (f"Compacted: {count(done.before)} → {count(done.after)} tokens.{spent} The earlier branch stays "
+            "(b shows branches).")

@@ -1,0 +1,189 @@
+"""Reading ahead: what a person is about to need is read into the server's cache while they read or type.
+
+The rule: only committed text, as a strict prefix of what will be sent; only while nothing else uses the server; ended
+at once by any real request. What it costs is counted in a line of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+from kvchat.backends.dialect import Backend, BackendError
+from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.plan import Option, Way
+from kvchat.cache.planner import WORTH
+from kvchat.cache.speed import SpeedSample
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.events import WarmthChanged
+from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.power import on_battery
+from kvchat.chat.restoring import Restoring
+from kvchat.prompt.context import ContextBlock, rendered
+from kvchat.prompt.message import Node, State
+from kvchat.prompt.stamp import last_stamp, stamp_due, time_block
+
+REST_S = 1.0
+"""How long a conversation is looked at before it is read ahead."""
+
+QUIT_S = 2.0
+
+log = logging.getLogger(__name__)
+
+
+class Reading(Restoring):
+    """Reading ahead of the person."""
+
+    reads_ahead = False
+    """Whether a person is there to read ahead for: the app sets it."""
+    warming = ""
+    """The conversation that is being read ahead; empty: none."""
+    warmup_progress: PromptProgress | None = None
+    _rest: asyncio.Task[None] | None = None
+    _blocks_ahead: dict[str, tuple[ContextBlock, ...]] | None = None
+
+    async def open(self, id: str) -> OpenConversation:
+        """The conversation, loaded. Opening it marks it as read, and it is read ahead when it is rested on. Raises
+        UnknownConversation."""
+        conversation = await super().open(id)
+        self._warm_soon(conversation.id)
+        return conversation
+
+    def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
+        """These blocks will stand in front of the next question: they are read ahead while it is typed."""
+        self._blocks_ahead = {id: tuple(blocks)} if blocks else None
+        self._warm_soon(id)
+
+    def _warm_soon(self, id: str, rest: float = REST_S) -> None:
+        """Read the conversation ahead when it has been looked at for `rest` seconds."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        if self.reads_ahead and self.settings.cache.warm_up:
+            self._rest = asyncio.create_task(self._warm_when_rested(id, rest))
+
+    async def _warm_when_rested(self, id: str, rest: float) -> None:
+        await asyncio.sleep(rest)
+        try:
+            await self._warm(id)
+        except BackendError as error:
+            log.info("reading ahead failed: %s", error.sentence)
+
+    async def _warm(self, id: str) -> None:
+        conversation = self._open.get(id)
+        if conversation is None or self._looked_at != id or id in self._answering:
+            return
+        if self.connection_phase != "ready" or not self._lane.is_free:
+            return
+        if not self.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
+            return
+        backend = await self._connector.ready()
+        if self.asks_before_leaving and not self.may_send_to(backend.info):
+            return
+        following = await self._follow(backend)
+        if following is None:
+            return
+        await following.settled()
+        path = conversation.path()
+        if not path or path[-1].state is State.STREAMING:
+            return
+        prefix = await following.prefix(self._turn_after(conversation, path), self._question_begun(conversation))
+        self._tell(WarmthChanged())
+        if not prefix:
+            return
+        chosen = self._way(following, path, prefix, idle=True).chosen
+        if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
+            await self._lane.in_spare_time(self._read_ahead(backend, following, id, path, prefix, chosen))
+
+    @property
+    def connection_phase(self) -> str:
+        return self._connector.connection.phase
+
+    def _question_begun(self, conversation: OpenConversation) -> str:
+        """How the next question's content begins, as far as that is settled: its blocks."""
+        blocks = (self._blocks_ahead or {}).get(conversation.id)
+        if not blocks:
+            return ""
+        path, now = conversation.path(), self._clock()
+        every = timedelta(minutes=self.settings.time_stamp_minutes)
+        if self.settings.time_stamp and stamp_due(now, last_stamp(path), every):
+            conversation.stamped = now
+            blocks = (time_block(now), *blocks)
+        return rendered(blocks, "")
+
+    async def _read_ahead(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
+                          chosen: Option) -> None:
+        """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
+        await self._prepared(backend, following, chosen, id, path, prefix)
+        slot = chosen.slot if chosen.way is Way.PIN else None
+        prediction = following.side_request("warm-up", id, prefix, slot)
+        read, started = prediction.cached, time.monotonic()
+        self.warming = id
+
+        def progressed(progress: PromptProgress) -> None:
+            nonlocal read
+            read, self.warmup_progress = progress.processed, progress
+            self._tell(WarmthChanged())
+
+        try:
+            done = await following.access.read_ahead(prefix, progressed, slot)
+            read = len(prefix)
+            following.twin.end(Tokens.unknown(1))
+            following.heads[id] = tuple(node.digest.hex() for node in path)
+            if done.cached_tokens is not None:
+                following.twin.reported(done.cached_tokens)
+        except (asyncio.CancelledError, BackendError):
+            following.twin.cut(read)
+            raise
+        finally:
+            self.warming, self.warmup_progress = "", None
+            cached = prediction.cached
+            if read > cached:
+                self._spent(id, following, SpeedSample(cached, read, time.monotonic() - started))
+            self._tell(WarmthChanged())
+        await following.look()
+
+    def _spent(self, id: str, following: Following, read: SpeedSample) -> None:
+        info, now = following.server, self._clock().timestamp()
+        self._in_background(self._keeper.write(
+            lambda: self._store.record_warmup(id, now, info.base_url, info.model, read)))
+
+    async def _rest_now(self) -> None:
+        """End what is done beside the conversations, and wait until what the last answer left is known."""
+        tasks = {task for task in (self._rest, self._saving) if task is not None}
+        for task in tasks:
+            task.cancel()
+        await self._lane.stop_spare()
+        if self._following is not None:
+            await self._following.settled(QUIT_S)
+        tasks |= self._beside
+        if tasks:
+            await asyncio.wait(tasks, timeout=QUIT_S)
+
+    async def _planned(self, backend: Backend, following: Following, followed: FollowedTurn) -> int | None:
+        """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
+        turn, path = followed.turn, followed.path[:-1]
+        prefix = following.known_prefix(replace(turn, wires=turn.wires[:-1]))
+        if prefix:
+            followed.plan = self._way(following, path, prefix)
+            await self._prepared(backend, following, followed.plan.chosen, turn.session_id, path, prefix)
+        return followed.plan.slot if followed.plan else None
+
+    def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
+        """An answer ended: note what it left in the cache, and read ahead what its settled form lacks there."""
+        following = self._following
+        if following is not None and followed is not None:
+            path = conversation.tree.path(answer.id)
+            following.left(followed, answer, self._turn_after(conversation, path))
+            self._in_background(self._learn(following))
+            self._save_soon()
+        elif self._shared is not None:
+            self._shared.answered(answer, self._clock().timestamp())
+        self._blocks_ahead = None
+        if self._looked_at == conversation.id:
+            self._warm_soon(conversation.id)

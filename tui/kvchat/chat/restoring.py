@@ -1,0 +1,150 @@
+"""Snapshots in their place: when a conversation's state is saved to disk, and when it is taken back.
+
+The rule: saving happens while nobody waits; restoring only where the model of the server's cache says that it is
+quicker than reading.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from kvchat.backends.dialect import Backend
+from kvchat.backends.engine.snapshot_file import Snapshot
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.held import Held as HeldState
+from kvchat.cache.plan import Option, Plan, Way
+from kvchat.cache.planner import Restorable, plan
+from kvchat.cache.shape import Rewind
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.caching import Caching
+from kvchat.chat.events import Noticed
+from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.snapshot_values import Held, Refused
+from kvchat.prompt.message import Node
+
+IDLE_S = 60.0
+"""How long nothing is asked before the conversation used last is saved."""
+WORTH_SAVING = 256
+"""Tokens that were read since the last save."""
+
+
+class Restoring(Caching):
+    """Saving and restoring the states of conversations."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._saving: asyncio.Task[None] | None = None
+        self._saved: dict[str, int] = {}
+        """Tokens in the last snapshot of a conversation."""
+        self._unchecked: dict[str, Snapshot] = {}
+        """Restored snapshots, by conversation, until a turn has shown that they work."""
+        self._connector.snapshots.held = self._held
+        self._connector.snapshots.notice = lambda sentence: self._tell(Noticed(sentence, "warning"))
+
+    # -- the way --------------------------------------------------------------------------------------------------
+
+    def _way(self, following: Following, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
+        """The cheapest way to have `prefix`, which `path` renders to, in the cache."""
+        self._note_plan(following, found := plan(
+            following.twin.best, prefix, detour=self.settings.cache.detour, idle=idle,
+            restorable=self._restorable(following, path)))
+        return found
+
+    def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
+        """The snapshot that is of most use for a branch."""
+        whole = following.twin.best.shape.rewind is not Rewind.ANYWHERE
+        return self._connector.snapshots.best_for(_digests(path), whole=whole)
+
+    def _restorable(self, following: Following, path: Sequence[Node]) -> Restorable | None:
+        snapshots = self._connector.snapshots
+        found = self._snapshot(following, path)
+        speed = self.speed_fit()
+        if found is None or speed is None:
+            return None
+        kept = found.tokens if found.shared(_digests(path)) == len(found.path) else 0
+        return Restorable(kept, int(snapshots.seconds(found) / speed.alpha)) if kept else None
+
+    def _note_plan(self, following: Following, found: Plan) -> None:
+        following.plan = found
+
+    async def _prepared(self, backend: Backend, following: Following, option: Option, id: str,
+                        path: Sequence[Node], prefix: Tokens) -> None:
+        """Carry out what comes before the request."""
+        if option.way is Way.DETOUR:
+            await self._detour(following)
+        elif option.way is Way.RESTORE and option.slot is not None:
+            await self._restore(backend, following, option.slot, id, path, prefix)
+
+    async def _restore(self, backend: Backend, following: Following, slot: int, id: str, path: Sequence[Node],
+                       prefix: Tokens) -> None:
+        snapshots = self._connector.snapshots
+        found = self._snapshot(following, path)
+        if found is None:
+            return
+        done = await snapshots.restore(backend, slot, found)
+        if isinstance(done, Refused):
+            if done.slot_emptied:
+                following.twin.cleared(slot)
+            return
+        held = done.ids if done.ids is not None else prefix.first(done.tokens)
+        following.twin.restored(slot, HeldState(held, id, self._clock().timestamp()))
+        following.heads[id] = found.path
+        self._unchecked[id] = found
+        self._saved[id] = found.tokens
+
+    async def _checked(self, followed: FollowedTurn, figures: TurnFigures) -> None:
+        """Judge a restored snapshot by the turn after it."""
+        found = self._unchecked.pop(followed.turn.session_id, None)
+        if found is not None and figures.cached_tokens is not None:
+            expected = followed.prediction.cached if followed.prediction else found.tokens
+            await self._connector.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
+
+    async def delete(self, id: str) -> None:
+        """Move the conversation to the trash; `restore` brings it back. Its snapshots are removed."""
+        await super().delete(id)
+        await self._connector.snapshots.forget([id])
+
+    # -- saving ---------------------------------------------------------------------------------------------------
+
+    def _held(self) -> list[Held]:
+        """What the slots hold of our conversations, for saving."""
+        following = self._following
+        if following is None:
+            return [Held(slot, "", "") for slot in range((self._connector.info and self._connector.info.slots) or 1)]
+        found = []
+        for slot, state in enumerate(following.twin.best.slots):
+            path = following.heads.get(state.owner, ()) if state is not None else ()
+            if state is not None and path and self._is_kept(state.owner):
+                found.append(Held(slot, state.owner, path[-1], len(state.tokens), path))
+        return found
+
+    def _is_kept(self, id: str) -> bool:
+        """Whether the conversation exists, outside the trash."""
+        return any(record.id == id for record in self.conversations())
+
+    def _save_soon(self) -> None:
+        """Save the conversation used last, when nothing has been asked for a while."""
+        if self._saving is not None:
+            self._saving.cancel()
+        self._saving = None
+        if not self._connector.snapshots.why_not:
+            self._saving = asyncio.create_task(self._save_when_idle())
+
+    async def _save_when_idle(self) -> None:
+        await asyncio.sleep(IDLE_S)
+        for held in self._held():
+            if held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
+                await self._lane.in_spare_time(self._save(held))
+
+    async def _save(self, held: Held) -> None:
+        backend = await self._connector.ready()
+        saved = await self._connector.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
+                                                     path=held.path)
+        if saved is not None:
+            self._saved[held.conversation] = saved.snapshot.tokens
+
+
+def _digests(path: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(node.digest.hex() for node in path)

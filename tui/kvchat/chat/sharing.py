@@ -1,0 +1,47 @@
+"""What is warm on a server that shares prefixes among all conversations and does not let its cache be followed.
+
+The rule: prompts are stood for by their messages' digests and estimated lengths, so what is told here is an estimate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kvchat.backends.dialect import ServerInfo
+from kvchat.cache.tokens import Tokens
+from kvchat.cache.trie import PrefixTrie, TrieRules, estimated
+from kvchat.cache.warmth import UNKNOWN, Warmth
+from kvchat.prompt.message import Node
+
+BYTES_PER_TOKEN = 4
+HELD_S = 300.0
+"""After so long without use such servers may have unloaded the model (Ollama: 5 min): what is held is unknown."""
+
+
+class SharedPrefixes:
+    """The prefixes that were sent to one server."""
+
+    def __init__(self, server: ServerInfo) -> None:
+        self.server = server
+        self._trie = PrefixTrie(TrieRules(exact=False))
+        self._last = 0.0
+
+    def sent(self, path: Sequence[Node], owner: str, at: float) -> None:
+        """A request with the messages of `path` was sent at `at` (seconds since the epoch)."""
+        self._trie.begin(_stand_in(path), owner, at)
+        self._last = at
+
+    def answered(self, answer: Node, at: float) -> None:
+        """It was answered."""
+        self._trie.end(_stand_in([answer]))
+        self._last = at
+
+    def warmth(self, path: Sequence[Node], owner: str, now: float) -> Warmth:
+        """What the server holds of a branch, as far as can be told."""
+        if now - self._last > HELD_S or len(path) < 2:
+            return UNKNOWN
+        return self._trie.warmth(_stand_in(path), owner)
+
+
+def _stand_in(path: Sequence[Node]) -> Tokens:
+    return estimated((node.digest, len(node.wire) // BYTES_PER_TOKEN + 1) for node in path)
