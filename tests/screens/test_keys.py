@@ -25,7 +25,7 @@ MODALS = {
     "list": "ConversationPicker", "search": "SearchScreen", "rename": "RenameScreen", "export": "ExportScreen",
     "tree": "BranchTreeScreen", "parameters": "ParametersScreen", "system": "SystemPromptScreen",
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "CommandPalette",
-    "help": "HelpScreen", "transcript.branches": "BranchTreeScreen",
+    "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
 }
 """The actions that open a screen, with its class."""
 
@@ -192,7 +192,7 @@ async def _edited(text: str, command: str = "") -> str:
 async def _(app: Driven, do: Do) -> None:
     for shown in (False, True):
         await do()
-        await app.until(lambda shown=shown: ("· older" in app.text) is shown)
+        await app.until(lambda shown=shown: (" older " in app.text) is shown)
         assert app.chat.sidebar.display is shown
 
 

@@ -22,6 +22,12 @@ from app_kit import Clock, Driven
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
+from cache_samples import a_report
+from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.price import Alternative, Price
+from kvchat.cache.report import CacheReport
+from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
+from kvchat.chat.events import WarmthChanged
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.paths import find
@@ -286,8 +292,44 @@ def test_the_search(studio: Studio) -> None:
     studio.picture(scene)
 
 
-def test_the_inspector(studio: Studio) -> None:
-    studio.picture(keys("f2", opens="InspectorScreen"), size=(120, 40))
+@pytest.mark.parametrize("view", ["turns", "messages", "sums"])
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_the_inspector(studio: Studio, size: tuple[int, int], view: str) -> None:
+    async def scene(app: Driven) -> None:
+        async def report(id: str) -> CacheReport:
+            return a_report(app.service.now().timestamp())
+
+        app.service.cache_report = report  # type: ignore[method-assign]
+        await keys("f2", opens="InspectorScreen")(app)
+        await app.until(lambda: "exact 41 of 43" in app.text)
+        await app.press(*{"turns": ["up"], "messages": ["tab"], "sums": ["shift+tab"]}[view])
+
+    studio.picture(scene, size=size)
+
+
+def test_what_an_edit_costs(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        app.service.price = lambda *_: Price(  # type: ignore[method-assign]
+            8120, (24.4, 52.3), Alternative("append a correction instead: the prefix stays warm", 48, (0.15, 0.3)))
+        await app.select(0)
+        await app.press("e")
+        await app.opens("ConfirmScreen")
+
+    studio.picture(scene)
+
+
+def test_marks_and_reading_ahead(studio: Studio) -> None:
+    async def scene(app: Driven) -> None:
+        now = app.service.now().timestamp()
+        kinds = (Warmth(Heat.WARM, 2119, 1, now - 250), Warmth(Heat.PARKED, 1930, 412, now), Warmth(Heat.COLD, 0, 8120))
+        known = dict(zip((c.id for c in app.service.conversations()), kinds, strict=False))
+        app.service.warmth = lambda id: known.get(id, UNKNOWN)  # type: ignore[method-assign]
+        app.chat.sidebar._ask_warmth = app.service.warmth
+        app.service.warming = app.conversation.id
+        app.service.warmup_progress = PromptProgress(4000, 600, 1804)
+        app.chat._on_service(WarmthChanged())
+
+    studio.picture(scene, size=(120, 40))
 
 
 def test_the_branches(studio: Studio) -> None:

@@ -21,9 +21,9 @@ def at(*when: int) -> float:
 
 
 @pytest.mark.parametrize(("number", "long", "short"), [
-    (0, "0", "0"), (412, "412", "412"), (999, "999", "999"), (1000, "1,000", "1.0 k"), (1234, "1,234", "1.2 k"),
-    (8120, "8,120", "8.1 k"), (9960, "9,960", "10 k"), (48_201, "48,201", "48 k"), (999_400, "999,400", "999 k"),
-    (999_600, "999,600", "1.0 M"), (3_100_000, "3,100,000", "3.1 M"), (None, "–", "–"),
+    (0, "0", "0"), (412, "412", "412"), (999, "999", "999"), (1000, "1,000", "1.0k"), (1234, "1,234", "1.2k"),
+    (8120, "8,120", "8.1k"), (9960, "9,960", "10k"), (48_201, "48,201", "48k"), (999_400, "999,400", "999k"),
+    (999_600, "999,600", "1.0M"), (3_100_000, "3,100,000", "3.1M"), (None, "–", "–"),
 ])
 def test_counts(number: int | None, long: str, short: str) -> None:
     assert (numbers.count(number), numbers.short_count(number)) == (long, short)
@@ -52,10 +52,18 @@ def test_time_spans(seconds: float | None, text: str) -> None:
     assert numbers.duration(seconds) == text
 
 
+@pytest.mark.parametrize(("seconds", "text"), [
+    (-5, "0 s"), (0, "0 s"), (12.9, "12 s"), (59.9, "59 s"), (60, "1 min"), (250, "4 min"), (3599, "59 min"),
+    (3600, "1 h"), (86_399, "23 h"), (200_000, "2 d"), (None, "–"), (float("nan"), "–"),
+])
+def test_ages_are_told_in_their_largest_unit(seconds: float | None, text: str) -> None:
+    assert numbers.age(seconds) == text
+
+
 @given(st.floats(0.01, 1e7))
 def test_no_time_span_shows_a_full_unit_as_its_part(seconds: float) -> None:
     text = numbers.duration(seconds)
-    assert not re.search(r"\b60 (s|min)\b|\b24 h\b", text)
+    assert not re.search(r"(?<![.\d])(60 (s|min)|24 h)\b", text)
     units = {"s": 1, "min": 60, "h": 3600, "d": 86400}
     told = sum(float(n.replace(",", "")) * units[unit] for n, unit in re.findall(r"([\d.,]+) (s|min|h|d)\b", text))
     smallest = units[text.rsplit(" ", 1)[1]]

@@ -11,7 +11,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.guard import ControlFilter
 from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
-from kvchat.ui.render.progress import duration, reading_row, unknown_reading_row, waiting_row
+from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span, text_of
 from kvchat.ui.widgets.transcript_pace import FRAME, REST, Pace
 
@@ -43,6 +43,16 @@ def test_context_is_summed_up_by_kind_and_source() -> None:
         "2 passages from 2 sources, 1 memory from tea")
 
 
+def test_a_summary_of_earlier_turns_is_called_what_it_is() -> None:
+    block = ContextBlock("summary", "summary of 14 earlier turns", "They counted nights.")
+    assert context_summary([block, ContextBlock("time", "t", "Monday")]) == "summary of 14 earlier turns, time"
+    item = TranscriptItem("n", Role.USER, "You", text="and now?", blocks=(block,))
+    folded, unfolded = ("\n".join(row.text for row in foot_rows(item, 80, Folds(context=context)))
+                        for context in (False, True))
+    assert "▸ context: summary of 14 earlier turns" in folded
+    assert unfolded.count("summary of 14 earlier turns") == 2 and "They counted nights." in unfolded
+
+
 def test_reasoning_streams_folded_with_a_count() -> None:
     item = TranscriptItem("n", Role.ASSISTANT, "M", reasoning="one two three", streaming=True, state=State.STREAMING)
     assert text_of(head_rows(item, 40, Folds()))[1] == "▸ thinking, 3 words"
@@ -55,7 +65,7 @@ def test_a_finished_message_ends_with_one_empty_row() -> None:
 
 def test_the_reading_row_tells_reused_new_speed_and_time_left() -> None:
     row = _text(reading_row(110, total=3812, cached=3764, processed=3795, speed=312, seconds_left=0.1, new_tokens=48))
-    assert row.endswith("3,764 reused · 31/48 new · 312 tok/s · 0.1 s left")
+    assert row.endswith("3,764 reused · 31/48 new · 312 tok/s · 0.10 s left")
     assert row.count("█") > 30 and 3 <= row.count("▒") <= 8 and "░" not in row
 
 
@@ -82,13 +92,8 @@ def test_progress_rows_fit_any_width() -> None:
 
 def test_what_is_unknown_is_shown_as_unknown() -> None:
     assert "progress unknown · 4.2 s · size unknown" in _text(unknown_reading_row(100, 4.2))
-    assert _text(waiting_row(80, "queued", 12, True)) == "◌ waiting for the server, alive · 12 s"
+    assert _text(waiting_row(80, "queued", 12, True)) == "◌ waiting for the server, alive · 12.0 s"
     assert "not checked yet" in _text(waiting_row(80, "loading", 3, None))
-
-
-def test_durations_read_as_a_person_says_them() -> None:
-    assert [duration(s) for s in (0.14, 9.94, 9.96, 59.4, 137, 3840)] == [
-        "0.1 s", "9.9 s", "10 s", "59 s", "2 min 17 s", "1 h 04 min"]
 
 
 def test_the_guard_makes_controls_visible_and_passes_clean_lines_on() -> None:

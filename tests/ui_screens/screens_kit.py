@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,7 +14,12 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+import cache_samples
+from cache_samples import figures as figures
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.report import CacheReport
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
@@ -97,12 +102,35 @@ def conversation(title: str, *, id: str = "", ago: float = 0, turns: int = 1, **
     return Conversation(id or title, None, T - ago, T - ago, title=title, turns=turns, **more)
 
 
+def a_report(**changes: Any) -> CacheReport:
+    return cache_samples.a_report(T, **changes)
+
+
 def opened(record: Conversation, tree: Tree, head: str) -> OpenConversation:
     return OpenConversation(replace(record, head=head), tree)
 
 
-def figures(prompt: int, cached: int, new: int, *, predicted: int = 20, ttft: float = 140) -> TurnFigures:
-    return TurnFigures(prompt, cached, predicted, new, ttft, max(1, prompt - cached) * 3, predicted * 17, 8192)
+class Source:
+    """The service, as far as the inspector asks it."""
+
+    def __init__(self, report: CacheReport | ChatError, server: Any) -> None:
+        self.report = report
+        self.server = server
+        self.asked: list[str] = []
+        self.listeners: list[Callable[[ServiceEvent], None]] = []
+
+    async def cache_report(self, id: str) -> CacheReport:
+        self.asked.append(id)
+        if isinstance(self.report, ChatError):
+            raise self.report
+        return self.report
+
+    def subscribe(self, listener: Callable[[ServiceEvent], None]) -> Callable[[], None]:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    def now(self) -> datetime:
+        return NOW
 
 
 @dataclass

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from screens_kit import NOW, Grower, figures, showing
 
+from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.tree import Tree
 from kvchat.ui.screens.branches import BranchTreeScreen
@@ -145,3 +146,17 @@ async def test_escape_closes() -> None:
     async with showing(BranchTreeScreen(g.tree, n["a2"].id, now=NOW)) as shown:
         await shown.press("escape")
         assert shown.answers == [None]
+
+
+async def test_the_end_of_each_branch_tells_how_warm_it_is_and_what_going_there_reads() -> None:
+    g, n = grown()
+    known = {n["a1x"].id: Warmth(Heat.COLD, 0, 8120), n["a2x"].id: Warmth(Heat.PARKED, 90, 412),
+             n["a2"].id: Warmth(Heat.WARM, 200, 1)}
+    screen = BranchTreeScreen(g.tree, n["a2"].id, now=NOW, warmth=lambda tip: known[tip])
+    async with showing(screen, size=(100, 30)) as shown:
+        assert "○ 8.1k" in shown.line("abandoned answer") and "◐ 412" in shown.line("a confused answer")
+        assert "●" in shown.line("  second answer")
+        assert not {"●", "◐", "○"} & set(shown.line("first answer"))
+    silent = BranchTreeScreen(g.tree, n["a2"].id, now=NOW, warmth=lambda _: Warmth())
+    async with showing(silent, size=(100, 30)) as shown:
+        assert not {"●", "◐", "○"} & set(shown.text)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from screens_kit import showing
 
-from kvchat.cache.price import Price, price
-from kvchat.ui.screens.confirm import ConfirmScreen, about, price_lines
+from kvchat.cache.price import Alternative, Price, price
+from kvchat.numbers import about
+from kvchat.ui.screens.confirm import ConfirmScreen, cheaper, price_lines
 
 
 def question() -> ConfirmScreen[str]:
@@ -62,6 +63,15 @@ async def test_the_price_is_on_the_screen() -> None:
 ])
 def test_a_price_is_one_honest_sentence(asked: Price, sentence: str) -> None:
     assert price_lines(asked) == [sentence]
+
+
+@pytest.mark.parametrize(("way", "words"), [
+    (Alternative("append a correction instead: the prefix stays warm", 48, (0.2, 0.2)),
+     "Append a correction instead (48 tokens, about 0.20 s)"),
+    (Alternative("say it in your next message", 1), "Say it in your next message (1 token)"),
+])
+def test_a_cheaper_way_is_offered_with_its_price(way: Alternative, words: str) -> None:
+    assert cheaper(way) == words
 
 
 @pytest.mark.parametrize(("seconds", "words"), [

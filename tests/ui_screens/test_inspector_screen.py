@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from screens_kit import Grower, Shown, conversation, figures, opened, showing
+from screens_kit import Grower, Shown, Source, T, a_report, conversation, figures, opened, showing
 
-from kvchat.cache.accounting import Totals, TurnFigures, totals
-from kvchat.chat.live import OpenConversation
-from kvchat.ui.screens.inspector import InspectorScreen, cells_of
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.report import CacheReport, MessageCells, TurnReport
+from kvchat.cache.speed import SpeedFit
+from kvchat.cache.warmth import Heat, Warmth
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import Noticed, WarmthChanged
+from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen
+from kvchat.ui.screens.inspector_turns import cells_of
 
 SERVER = SimpleNamespace(kind="llama.cpp", base_url="http://127.0.0.1:8080", host_class="loopback",
                          model="/models/SmolLM2-135M.gguf", context_size=8192, slots=4, build="b7130", embedded=False)
 SILENT = SimpleNamespace(kind="openai", base_url="http://box:1", host_class="lan", model="", context_size=None,
                          slots=None, build="", embedded=False)
+BARE = CacheReport("5e55" * 8, "lighthouse log", Warmth())
+SIZES = [(80, 24), (120, 40), (200, 60)]
 
 
-def talk_of(*costs: TurnFigures | None) -> OpenConversation:
+def inspector(report: CacheReport | ChatError | Source, server: object = SERVER) -> InspectorScreen:
     g = Grower()
-    at = g.system()
-    for i, cost in enumerate(costs):
-        at = g.answer(g.ask(at, f"question {i + 1}"), f"answer {i + 1}", cost=cost)
-    return opened(conversation("lighthouse log", id="5e55" * 8), g.tree, at.id)
+    root = g.system()
+    talk = opened(conversation("lighthouse log", id="5e55" * 8), g.tree, root.id)
+    return InspectorScreen(talk, report if isinstance(report, Source) else Source(report, server))
+
+
+def of_turns(*costs: TurnFigures | None) -> CacheReport:
+    return replace(BARE, turns=tuple(TurnReport(f"question {i + 1}", cost) for i, cost in enumerate(costs)))
 
 
 def turn_line(shown: Shown, number: int) -> str:
-    return next(line for line in shown.lines if line.strip(" │").startswith(f"{number} "))
+    return next(line for line in shown.lines if line.strip(" │▌").startswith(f"{number} "))
+
+
+# The turns.
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_each_turn_has_a_bar_and_its_numbers(size: tuple[int, int]) -> None:
-    talk = talk_of(figures(1848, 0, 1848, ttft=5280), figures(1916, 1868, 48), figures(2000, 613, 64))
-    async with showing(InspectorScreen(talk, server=SERVER), size=size) as shown:
+    report = of_turns(figures(1848, 0, 1848, ttft=5280), figures(1916, 1868, 48), figures(2000, 613, 64))
+    async with showing(inspector(report), size=size) as shown:
         first, second, third = (turn_line(shown, n) for n in (1, 2, 3))
         assert "▒▒▒" in first and "█" not in first
         assert first.split("▒")[-1].split()[:5] == ["0", "1,848", "0", "5.3", "s"]
@@ -42,48 +56,200 @@ async def test_each_turn_has_a_bar_and_its_numbers(size: tuple[int, int]) -> Non
         assert third.count("░") > third.count("█") > 0
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tuple[int, int]) -> None:
+    async with showing(inspector(a_report()), size=size) as shown:
+        assert "Turn 4: nothing was read again but 1 token at the edge of the reply." in shown.prose
+        await shown.press("up")
+        assert shown.cursor_line.strip(" │▌").startswith("3 ")
+        assert ("Turn 3: ░ 1,323 tokens read again (4.0 s): a title request of another client took the slot."
+                in shown.prose)
+        assert "→ Give the server one more slot, or turn that client's titles off." in shown.prose
+        assert "Predicted 1,936, server says 613." in shown.prose
+        await shown.press("home")
+        assert "Turn 1: a first read; there was nothing of this conversation to reuse." in shown.prose
+
+
+@pytest.mark.parametrize(("cost", "words"), [
+    (replace(figures(2000, 613, 64), evidence="the server was restarted at 09:15.", remedy="Keep it running."),
+     "(4.0 s): the server was restarted at 09:15. → Keep it running."),
+    (replace(figures(2000, 613, 64), cause="server restarted"), "(4.0 s): server restarted."),
+    (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
+     "1,323 tokens read again (4.0 s): the server restarted."),
+    (figures(2000, 613, 64), "1,323 tokens read again (4.0 s): the cause is not known."),
+    (figures(2000, 1936, 64), "Turn 2: nothing was read again."),
+    (TurnFigures(2000, 1936, 20, None), "Turn 2: how much was read again is unknown, for the turn before has no"),
+    (TurnFigures(ttft_ms=310), "Turn 2: how much was read again is not reported by this server."),
+    (None, "Turn 2: no figures; the answer did not end, or never reached a server."),
+])
+async def test_a_turn_without_a_finding_says_what_its_figures_say(cost: TurnFigures | None, words: str) -> None:
+    async with showing(inspector(of_turns(figures(1848, 0, 1848), cost))) as shown:
+        assert words in shown.prose
+
+
 async def test_what_the_server_does_not_report_is_unknown_and_never_zero() -> None:
-    talk = talk_of(TurnFigures(ttft_ms=310), None)
-    async with showing(InspectorScreen(talk, server=SILENT, week=Totals())) as shown:
+    report = of_turns(TurnFigures(ttft_ms=310), None)
+    async with showing(inspector(report, SILENT)) as shown:
         assert turn_line(shown, 1).split()[2:] == ["not", "reported", "–", "–", "–", "0.31", "s", "–", "–", "│"]
         assert "no figures" in turn_line(shown, 2)
-        assert "1 turn, not reported by this server" in shown.line("conversation   ")
-        assert "no turns yet" in shown.line("last 7 days")
-        assert "unknown tokens a conversation · unknown slots" in shown.text
-        assert "unknown" in shown.line("model")
-        assert "0 %" not in shown.text
-
-
-async def test_totals_server_session_and_prefix_are_shown() -> None:
-    talk = talk_of(figures(1848, 0, 1848), figures(1916, 1868, 48))
-    week = totals([figures(50_000, 48_201, 1_799)])
-    async with showing(InspectorScreen(talk, server=SERVER, week=week)) as shown:
-        here = shown.line("conversation   ").split()
-        assert here[2:9] == ["100", "%", "50", "%", "1,868", "0", "5.6"]
-        assert "48,201" in shown.line("last 7 days")
-        assert "llama.cpp · this machine · http://127.0.0.1:8080" in shown.text
-        assert "SmolLM2-135M · build b7130" in shown.text
-        assert "8,192 tokens a conversation · 4 slots" in shown.text
-        assert "5e55" * 8 in shown.line("session")
-        assert talk.path()[0].digest.hex()[:12] in shown.line("prefix")
-
-
-async def test_without_a_server_and_without_turns_there_is_a_word_for_each() -> None:
-    async with showing(InspectorScreen(talk_of())) as shown:
-        assert "not connected" in shown.line("server")
-        assert "Nothing has been asked yet." in shown.text
-        await shown.press("escape")
-        assert shown.answers == [None]
+        assert "· unknown" in shown.line("reuse by turn")
+        assert "the last request's figures are not known" in shown.text
+        assert "nothing predicted yet · ~ estimated" in shown.text
+        assert "0 %" not in shown.text and " 0 " not in shown.text
 
 
 async def test_a_long_conversation_begins_at_its_newest_turn_and_scrolls() -> None:
-    talk = talk_of(*(figures(2000 + i, 1990 + i, 10) for i in range(300)))
-    async with showing(InspectorScreen(talk, server=SERVER)) as shown:
-        assert turn_line(shown, 300)
+    report = of_turns(*(figures(2000 + i, 1990 + i, 10) for i in range(300)))
+    async with showing(inspector(report)) as shown:
+        assert turn_line(shown, 300) == shown.cursor_line
         await shown.press("home")
         assert turn_line(shown, 1) and " 300 " not in shown.text
         await shown.press("end")
         assert turn_line(shown, 300)
+
+
+# Above them.
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_newest_request_stands_above_everything(size: tuple[int, int]) -> None:
+    async with showing(inspector(a_report()), size=size) as shown:
+        top = shown.line("reuse by turn")
+        assert "● warm · 2,119 tokens · 4 min ago" in top and "▁█▃█  100 %" in top
+        bar = shown.line("2,019 reused · 81 new · 0 avoidable")
+        assert bar.count("█") > 20 and "▒▏" in bar and "░" not in bar
+        assert "predicted 2,019, server says 2,019 · exact 41 of 43" in shown.text
+
+
+@pytest.mark.parametrize(("warmth", "words"), [
+    (Warmth(Heat.PARKED, 1930, 412, T - 7500), "◐ parked · 1,930 tokens · 2 h ago · 412 to read"),
+    (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to read"),
+    (Warmth(), "· unknown"),
+])
+async def test_how_warm_the_conversation_is(warmth: Warmth, words: str) -> None:
+    async with showing(inspector(a_report(warmth=warmth))) as shown:
+        assert words in shown.line("▁█▃█  100 %")
+
+
+# The messages.
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_each_message_has_its_tokens_and_what_became_of_them(size: tuple[int, int]) -> None:
+    async with showing(inspector(a_report()), size=size) as shown:
+        await shown.press("tab")
+        for words, glyph, tokens in (("0 system", "█", "1,810"), ("you     How many", "█", "38"),
+                                     ("answer", "█", "171"), ("you     And", "▒", "81")):
+            line = shown.line(words)
+            assert glyph in line and f" {tokens} " in line and "░" not in line
+        assert "The last request begins with all the server held; nothing differs." in shown.prose
+        await shown.press("shift+tab")
+        assert turn_line(shown, 1)
+
+
+async def test_the_cursor_goes_to_where_the_prompts_part() -> None:
+    report = a_report()
+    async with showing(inspector(replace(report, turns=report.turns[:3]))) as shown:
+        await shown.press("tab")
+        assert "≠ 1 you" in shown.cursor_line
+        assert "The prompt parts here from what the server held, after 613 tokens." in shown.prose
+        assert "held “You are a title generator.” sent “How many nights did the lamp turn?”" in shown.prose
+        await shown.press("down")
+        assert "The prompt parts in message 1 from what the server held" in shown.prose
+
+
+async def test_lengths_that_are_estimates_are_marked_and_unknown_ones_have_no_bar() -> None:
+    cells = (MessageCells("s", "system", "Be brief.", 12), MessageCells("q", "user", "Why?"))
+    async with showing(inspector(a_report(exact=False, messages=cells))) as shown:
+        await shown.press("tab")
+        assert "~12" in shown.line("system") and "not known" in shown.line("system")
+        assert shown.line(" you ").rstrip(" │").endswith("–")
+        assert "predicted ~2,019, server says 2,019 · exact 41 of 43 · ~ estimated" in shown.text
+
+
+async def test_without_messages_there_is_a_word() -> None:
+    async with showing(inspector(BARE)) as shown:
+        assert "Nothing has been asked yet." in shown.text
+        await shown.press("tab")
+        assert "Which tokens belong to which message is not known yet." in shown.text
+
+
+# The sums and the server.
+
+
+@pytest.mark.parametrize("size", [(120, 40), (200, 60)])
+async def test_a_tall_screen_shows_the_sums_below_the_turns(size: tuple[int, int]) -> None:
+    async with showing(inspector(a_report()), size=size) as shown:
+        assert turn_line(shown, 4) and shown.line("misses")
+        assert shown.line("send as is") and shown.line("slot 1")
+
+
+async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None:
+    async with showing(inspector(a_report())) as shown:
+        assert "misses" not in shown.text
+        await shown.press("shift+tab")
+        seen = shown.prose
+        await shown.press("end")
+        seen += shown.prose
+    for words in (
+        "The system prompt has a clock in it", "77 % 57 % 4,500 1,324 13.5 s", "100 % 96 % 48,201",
+        "misses another client: 1 turn, 1,323 tokens",
+        "7 days server restarted: 2 turns, 3,100 tokens; another",
+        "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",
+        "send as is (81 tokens; pin to a slot 81; detour 113)", "350 tok/s at 0, 290 at 4k",
+        "slot 0 ● lighthouse log 2,119, idle 4 min", "slot 1 ● weather 2,101, idle 1 h",
+        "parked ◐ not one of ours 1,930", "rules A request goes to the slot",
+        "llama.cpp · this machine · http://127.0.0.1:8080", "SmolLM2-135M · build b7130",
+        "8,192 tokens a conversation · 4 slots", "5e55" * 8, "equal digest, equal system prompt",
+    ):
+        assert words in seen
+
+
+async def test_what_is_not_known_of_the_server_says_so() -> None:
+    async with showing(inspector(BARE, None), size=(120, 40)) as shown:
+        for name, words in (("planner", "no request yet"), ("speed", "not measured yet"), ("misses", "none"),
+                            ("slots  ", "what they hold is not known"), ("rules", "is not known"),
+                            ("server  ", "not connected"), ("conversation", "no turns yet")):
+            assert words in shown.line(f"  {name}")
+    async with showing(inspector(a_report(speed=SpeedFit(1 / 350, 0, 1)), SILENT), size=(200, 60)) as shown:
+        assert "350 tok/s at 0, 350 at 4k (rough: from 1 request)" in shown.text
+        assert "unknown tokens a conversation · unknown slots" in shown.text
+
+
+# Its life.
+
+
+async def test_it_looks_again_when_the_cache_changes_and_keeps_the_cursor() -> None:
+    source = Source(a_report(), SERVER)
+    async with showing(inspector(source)) as shown:
+        await shown.press("home", "down")
+        source.report = a_report(turns=(*a_report().turns, TurnReport("one more", figures(2300, 2120, 180))))
+        for listener in source.listeners:
+            listener(Noticed("nothing to do with it"))
+            listener(WarmthChanged())
+            listener(WarmthChanged())
+        await shown.pilot.pause(PATIENCE * 1.5)
+        assert len(source.asked) == 2
+        assert turn_line(shown, 5) and shown.cursor_line.strip(" │▌").startswith("2 ")
+        assert "2,120 reused · 180 new" in shown.text
+        await shown.press("escape")
+        assert shown.answers == [None] and source.listeners == []
+
+
+async def test_the_cursor_on_the_newest_turn_goes_along() -> None:
+    source = Source(of_turns(figures(1848, 0, 1848)), SERVER)
+    async with showing(inspector(source)) as shown:
+        source.report = of_turns(figures(1848, 0, 1848), figures(1916, 1868, 48))
+        source.listeners[0](WarmthChanged())
+        await shown.pilot.pause(PATIENCE * 1.5)
+        assert shown.cursor_line.strip(" │▌").startswith("2 ")
+
+
+async def test_a_conversation_that_cannot_be_read_is_a_sentence() -> None:
+    async with showing(inspector(ChatError("This conversation is gone."))) as shown:
+        assert "This conversation is gone." in shown.text
+        await shown.press("tab", "up", "down", "escape")
+        assert shown.answers == [None]
 
 
 @pytest.mark.parametrize(("cost", "cells"), [

@@ -74,7 +74,7 @@ async def test_delete_inside_the_filter_text_edits_the_text() -> None:
 
 
 async def test_a_row_tells_mark_title_turns_and_day() -> None:
-    async with showing(picker(marks={"a": "warm", "b": "partial"})) as shown:
+    async with showing(picker(mark={"a": "warm", "b": "parked", "c": "unknown", "d": "unknown"}.__getitem__)) as shown:
         first = shown.line("lighthouse log")
         assert first.index("●") < first.index("lighthouse log") < first.index("7 turns") < first.index("today 14:30")
         assert "◐ Rust lifetimes  new answer" in shown.text
@@ -84,7 +84,7 @@ async def test_a_row_tells_mark_title_turns_and_day() -> None:
 
 
 async def test_the_mark_under_the_mouse_is_told_in_words() -> None:
-    async with showing(picker(marks={"a": "warm"})) as shown:
+    async with showing(picker(mark=lambda id: "warm" if id == "a" else "unknown")) as shown:
         row = next(y for y, line in enumerate(shown.lines) if "lighthouse" in line)
         await shown.pilot.hover(offset=(20, row))
         assert "the server still holds it" in str(shown.app.screen.query_one(RowList).tooltip)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from screens_kit import HOSTILE, MARKUP, NOW, Grower, Host, conversation, figures, opened, showing
+from screens_kit import HOSTILE, MARKUP, NOW, Grower, Host, Source, a_report, conversation, figures, opened, showing
 from textual.screen import Screen
 
 from kvchat.cache.price import Price
+from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.display import clean
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.message import State
@@ -67,7 +69,13 @@ def inspector(texts: Sequence[str]) -> InspectorScreen:
     g, head = grown(texts)
     server = SimpleNamespace(kind=texts[0], base_url=texts[0], host_class=texts[0], model=texts[0], context_size=1,
                              slots=1, build=texts[0], embedded=False)
-    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), server=server)
+    cost = figures(2000, 613, 64)
+    report = a_report(
+        turns=tuple(TurnReport(text, replace(cost, evidence=text, remedy=text)) for text in texts),
+        messages=tuple(MessageCells("s", text, text, 12, 12, 0, 0) for text in texts),
+        states=tuple(HeldState(text, text, 10) for text in texts), rules=texts[0], warnings=texts,
+        here=Ledger(misses=dict.fromkeys(texts, (1, 10))))
+    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), Source(report, server))
 
 
 class Library:
@@ -111,6 +119,10 @@ async def test_no_control_character_reaches_the_screen(name: str) -> None:
             await shown.app.workers.wait_for_complete()
             await shown.press("down", "pagedown")
             check(shown.text)
+            if name == "inspector":
+                for _ in ("messages", "sums"):
+                    await shown.press("tab")
+                    check(shown.text)
             await shown.press("escape")
             assert shown.answers == [None]
 

@@ -10,6 +10,7 @@ from textual.app import App, ComposeResult
 from textual.message import Message
 from textual.widget import Widget
 
+from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.ui.themes import variable_defaults
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
@@ -77,8 +78,8 @@ def writing() -> Callable[..., tuple[Host, Composer]]:
 def listing() -> Callable[..., tuple[Host, Sidebar]]:
     """An app around a sidebar whose clock says `now`."""
 
-    def make(now: Callable[[], float]) -> tuple[Host, Sidebar]:
-        sidebar = Sidebar(clock=now)
+    def make(now: Callable[[], float], warmth: Callable[[str], Warmth] = lambda _: UNKNOWN) -> tuple[Host, Sidebar]:
+        sidebar = Sidebar(clock=now, warmth=warmth)
         return Host(sidebar), sidebar
 
     return make

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from textual.widget import Widget
 
 from kvchat.backends.dialect import HostClass, Reported, Waiting
+from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.chat.live import LiveAnswer
 from kvchat.ui.widgets.header_text import HOSTS, HeaderState, left, meter, model_name
 from kvchat.ui.widgets.pieces import plain, width_of
@@ -90,6 +92,12 @@ def test_the_meter_has_a_fixed_width_and_warns_when_nearly_full() -> None:
     assert tones == ["plain", "warning", "error"]
 
 
+def test_the_meter_warns_early_by_a_sign_and_then_by_a_stronger_one() -> None:
+    shown = {used: plain(meter(HeaderState(context_used=used, context_size=1000), 120)).strip()[0]
+             for used in (None, 0, 699, 700, 849, 850, 1000)}
+    assert shown == {None: "c", 0: "c", 699: "c", 700: "△", 849: "△", 850: "▲", 1000: "▲"}
+
+
 def test_an_unknown_window_is_a_dash_and_not_zero() -> None:
     assert plain(meter(HeaderState(context_used=3812), 120)) == "ctx  3,812/–"
     assert "–/8,192" in plain(meter(HeaderState(context_size=8192), 120))
@@ -122,6 +130,44 @@ async def test_the_remark_stands_right_and_gives_way(hosting: Hosting) -> None:
         status.set_live(Live(3, waiting="waiting " * 8))
         await pilot.pause()
         assert "memory" not in line(status)
+
+
+WASTED = TurnFigures(3900, 2465, 31, 48, 4300, 4100, 500, 8192, evidence="another client took the slot")
+FINE = TurnFigures(3990, 3931, 31, 59, 140, 170, 500, 8192)
+
+
+async def test_a_warning_stays_until_it_was_seen_and_does_not_come_back(hosting: Hosting) -> None:
+    status = StatusLine()
+    async with hosting(status).run_test(size=(120, 24)) as pilot:
+        async def shows(*turns: TurnFigures) -> str:
+            status.set_turns(turns)
+            await pilot.pause()
+            return line(status)
+
+        assert "took the slot.  F2 why" in await shows(WASTED)
+        assert "took the slot" in await shows(WASTED)
+        status.acknowledge()
+        assert "took the slot" not in await shows(WASTED) and "1,387 avoidable" in line(status)
+        assert "avoidable" not in await shows(WASTED, FINE)
+        assert "took the slot" not in await shows(WASTED)
+        assert "took the slot" in await shows(replace(WASTED, cached_tokens=2466))
+
+
+async def test_reading_ahead_stands_quietly_at_the_right_and_gives_way_to_an_answer(hosting: Hosting) -> None:
+    status = StatusLine()
+    async with hosting(status).run_test(size=(120, 24)) as pilot:
+        status.set_turns([FINE])
+        status.set_aside("5 turns: 3 s saved in all")
+        status.set_reading_ahead(True, PromptProgress(4000, 600, 1804))
+        await pilot.pause()
+        assert line(status).endswith("reading ahead ▕██▒▒▒       ▏ 1,204/3,400 ") and "100 %" in line(status)
+        status.set_live(Live(1, first_token=0.1, tokens=10))
+        await pilot.pause()
+        assert "reading ahead" not in line(status)
+        status.set_live(None)
+        status.set_reading_ahead(False)
+        await pilot.pause()
+        assert line(status).endswith("saved in all ")
 
 
 async def test_the_figures_come_back_after_the_answer(hosting: Hosting) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from textual.geometry import Offset
 
+from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import (
     GLYPHS,
@@ -28,6 +29,10 @@ HOUR, DAY = 3600, 86400
 
 def fixed() -> float:
     return NOW
+
+
+def cold(tokens: int) -> Warmth:
+    return Warmth(Heat.COLD, 0, tokens)
 
 
 def many(count: int, **fields: Any) -> list[SidebarRow]:
@@ -70,28 +75,40 @@ def test_midnight_is_at_the_next_local_day() -> None:
 def test_every_mark_has_a_glyph_of_one_cell_and_words() -> None:
     assert set(GLYPHS) == set(WORDS)
     assert len(set(GLYPHS.values())) == len(GLYPHS)
-    row = SidebarRow("a", "t", NOW, "cold", "8.1k", unread=True)
-    assert described(row) == (
-        "cold: the server reads it again; opening it reads about 8.1k tokens; there is an unread answer")
+
+
+@pytest.mark.parametrize(("warmth", "row", "words"), [
+    (Warmth(Heat.WARM, 3843, 1, NOW - 250), {}, "warm · 3,843 tokens · 4 min ago"),
+    (Warmth(Heat.PARKED, 1930, 412, NOW - 7500), {}, "parked · 1,930 tokens · 2 h ago · 412 to read"),
+    (Warmth(Heat.COLD, 0, 8120), {"unread": True}, "cold · 8,120 tokens to read; there is an unread answer"),
+    (Warmth(Heat.COLD), {}, "cold"),
+    (UNKNOWN, {}, WORDS["unknown"]),
+    (Warmth(Heat.WARM, 3843), {"streaming": True}, WORDS["streaming"]),
+])
+def test_a_mark_is_told_with_what_is_known_and_nothing_else(
+        warmth: Warmth, row: dict[str, Any], words: str) -> None:
+    assert described(SidebarRow("a", "t", NOW, **row), warmth, NOW) == words
 
 
 async def test_a_row_shows_mark_title_and_a_right_aligned_number(listing: Listing) -> None:
-    host, sidebar = listing(fixed)
+    known = {"a": Warmth(Heat.WARM, 3843, 1), "b": Warmth(Heat.PARKED, 1930, 412), "c": cold(8120), "d": UNKNOWN}
+    host, sidebar = listing(fixed, known.__getitem__)
     async with host.run_test(size=(80, 24)):
         sidebar.set_rows([
-            SidebarRow("a", "warm one", NOW, "warm"), SidebarRow("b", "cold one", NOW, "cold", "412"),
-            SidebarRow("c", "cold two", NOW, "cold", "8.1k"), SidebarRow("d", "new answer", NOW, unread=True)])
+            SidebarRow("a", "warm one", NOW), SidebarRow("b", "parked one", NOW),
+            SidebarRow("c", "cold two", NOW), SidebarRow("d", "new answer", NOW, unread=True)])
         lines = drawn(sidebar)
         assert lines[:2] == [" Today", " ● warm one"]
-        assert lines[2].startswith(" ○ cold one ") and lines[2].endswith(" 412")
+        assert lines[2].startswith(" ◐ parked one ") and lines[2].endswith(" 412")
+        assert lines[3].startswith(" ○ cold two ") and lines[3].endswith(" 8.1k")
         assert len(lines[2]) == len(lines[3])
         assert lines[4] == " · new answer •"
 
 
 async def test_a_title_is_cut_by_cells_and_cannot_carry_markup_or_escapes(listing: Listing) -> None:
-    host, sidebar = listing(fixed)
+    host, sidebar = listing(fixed, lambda id: cold(8120) if id == "a" else UNKNOWN)
     async with host.run_test(size=(80, 24)):
-        sidebar.set_rows([SidebarRow("a", "漢字" * 30, NOW, "cold", "8.1k"),
+        sidebar.set_rows([SidebarRow("a", "漢字" * 30, NOW),
                           SidebarRow("b", "[/b]\x1b]52;c;x\x07\nend", NOW)])
         width = sidebar.scrollable_content_region.width
         assert sidebar.render_line(1).cell_length == width
@@ -206,7 +223,7 @@ async def test_the_spinner_runs_only_while_something_streams(listing: Listing) -
         rows = many(3)
         sidebar.set_rows(rows)
         assert sidebar._spinner is None
-        sidebar.set_rows([replace(rows[0], mark="streaming"), *rows[1:]])
+        sidebar.set_rows([replace(rows[0], streaming=True), *rows[1:]])
         assert sidebar._spinner is not None
         before = drawn(sidebar)[1]
         await pilot.pause(Sidebar.FRAME_SECONDS * 1.5)
@@ -217,13 +234,42 @@ async def test_the_spinner_runs_only_while_something_streams(listing: Listing) -
 
 
 async def test_a_mark_is_explained_where_the_mouse_rests(listing: Listing) -> None:
-    host, sidebar = listing(fixed)
+    known = {"a": cold(412)}
+    host, sidebar = listing(fixed, known.__getitem__)
     async with host.run_test(size=(80, 24)) as pilot:
-        sidebar.set_rows([SidebarRow("a", "[/x] title", NOW, "partial", "412")])
+        sidebar.set_rows([SidebarRow("a", "[/x] title", NOW)])
         await pilot.hover(Sidebar, offset=Offset(3, 1))
-        assert str(sidebar.tooltip) == f"[/x] title\n{WORDS['partial']}; opening it reads about 412 tokens"
+        assert str(sidebar.tooltip) == "[/x] title\ncold · 412 tokens to read"
+        known["a"] = Warmth(Heat.WARM, 412, 1, NOW)
+        sidebar.refresh_marks()
+        assert str(sidebar.tooltip) == "[/x] title\nwarm · 412 tokens · 0 s ago"
         await pilot.hover(Sidebar, offset=Offset(3, 8))
         assert sidebar.tooltip is None
+
+
+async def test_a_mark_that_changes_draws_its_own_line_and_nothing_else(
+        listing: Listing, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[str, Warmth] = {}
+    host, sidebar = listing(fixed, lambda id: known.get(id, UNKNOWN))
+    async with host.run_test(size=(80, 24)) as pilot:
+        rows = many(10)
+        sidebar.set_rows(rows)
+        await pilot.pause()
+        calls: list[int] = []
+        row = Sidebar._row
+        monkeypatch.setattr(Sidebar, "_row", lambda self, i, w: calls.append(i) or row(self, i, w))
+        sidebar.set_rows([*rows])
+        sidebar.refresh_marks()
+        await pilot.pause()
+        assert calls == []
+        known["c4"] = cold(8120)
+        sidebar.refresh_marks()
+        await pilot.pause()
+        assert set(calls) == {4}
+        sidebar.set_rows([*rows[:6], replace(rows[6], title="renamed"), *rows[7:]])
+        await pilot.pause()
+        assert set(calls) == {4, 6}
+        assert any("○ conversation 4" in line and line.endswith("8.1k") for line in drawn(sidebar))
 
 
 async def test_at_midnight_the_groups_change_and_the_cursor_stays(listing: Listing) -> None:
@@ -243,7 +289,8 @@ async def test_at_midnight_the_groups_change_and_the_cursor_stays(listing: Listi
 @pytest.mark.parametrize("count", [10_000])
 async def test_ten_thousand_conversations_are_one_widget_and_draw_only_what_is_seen(
         listing: Listing, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    host, sidebar = listing(fixed)
+    asked: list[str] = []
+    host, sidebar = listing(fixed, lambda id: asked.append(id) or UNKNOWN)
     async with host.run_test(size=(120, 40)) as pilot:
         calls: list[int] = []
         row = Sidebar._row
@@ -252,6 +299,7 @@ async def test_ten_thousand_conversations_are_one_widget_and_draw_only_what_is_s
         await pilot.pause()
         assert not sidebar.children
         assert 0 < len(set(calls)) <= 40
+        assert len(asked) <= 40
         assert sidebar.virtual_size.height > count
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.prompt.message import State
-from kvchat.ui.widgets.cells import bar, fit, short_count, sparkline
+from kvchat.ui.widgets.cells import bar, fit, sparkline
 from kvchat.ui.widgets.pieces import plain, width_of
-from kvchat.ui.widgets.status_text import Live, running, seconds, settled
+from kvchat.ui.widgets.status_text import Live, reading_ahead, running, settled
 
 WIDTHS = (80, 100, 120, 200)
 
@@ -25,6 +27,10 @@ PERFECT = turn(3812, 3763, 48)
 WASTED = turn(3900, 2465, 48, ttft=4300)
 NO_CACHE = turn(2206, None, 40)
 CANCELLED = TurnFigures(ttft_ms=None)
+
+
+def because(evidence: str) -> TurnFigures:
+    return replace(WASTED, cause="another client", evidence=evidence, remedy="Give the server one more slot.")
 
 
 def said(*turns: TurnFigures, width: int = 120, **options: object) -> str:
@@ -56,9 +62,19 @@ def test_the_short_form() -> None:
 
 
 def test_avoidable_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
-    line = said(FIRST, PERFECT, WASTED, cause="another client took the slot.")
-    assert line == "reuse  64 %         ▁█▆  1,387 avoidable (4.0 s): another client took the slot.  F2 shows each turn"
+    line = said(FIRST, PERFECT, because("another client took the slot."))
+    assert line == "reuse  64 %         ▁█▆  1,387 avoidable (4.0 s): another client took the slot.  F2 why"
     assert [p.tone for p in settled([FIRST, WASTED], 120) if "again" in p.text] == ["warning"]
+
+
+def test_the_tokens_stand_once_in_the_sentence() -> None:
+    line = said(FIRST, because("Another program used the model: 1,387 tokens were read again."))
+    assert "1,387 avoidable (4.0 s): another program used the model.  F2 why" in line and line.count("1,387") == 1
+
+
+def test_a_cause_without_evidence_is_still_named_and_the_key_is_the_persons_own() -> None:
+    line = said(FIRST, replace(WASTED, cause="server restarted"), key="F6")
+    assert "(4.0 s): server restarted." in line and line.endswith("F6 why")
 
 
 def test_avoidable_tokens_without_a_cause_are_still_told() -> None:
@@ -100,10 +116,10 @@ def test_a_stopped_turn_with_figures_is_told_like_any_other() -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_every_sentence_fits_its_screen(width: int) -> None:
     cause = "the title request of another client took the slot and then a very long explanation follows it " * 3
-    for turns in ([], [FIRST], [FIRST, PERFECT], [FIRST, WASTED], [NO_CACHE], [FIRST, CANCELLED]):
-        assert width_of(settled(turns, width, cause=cause)) <= width - 2
-    warning = plain(settled([FIRST, WASTED], width, cause=cause))
-    assert "1,387 avoidable (4.0 s)" in warning and warning.endswith("F2 shows each turn")
+    for turns in ([], [FIRST], [FIRST, PERFECT], [FIRST, because(cause)], [NO_CACHE], [FIRST, CANCELLED]):
+        assert width_of(settled(turns, width)) <= width - 2
+    warning = plain(settled([FIRST, because(cause)], width))
+    assert "1,387 avoidable (4.0 s)" in warning and warning.endswith("F2 why")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -114,7 +130,7 @@ def test_figures_of_another_size_stand_in_the_same_place(width: int) -> None:
 
 
 def test_a_cause_from_outside_cannot_carry_escapes() -> None:
-    assert "\x1b" not in said(FIRST, WASTED, cause="slot \x1b[2J taken\nby x")
+    assert "\x1b" not in said(FIRST, because("slot \x1b[2J taken\nby x"))
 
 
 def test_while_it_answers_the_numbers_keep_their_places() -> None:
@@ -148,17 +164,20 @@ def test_waiting_and_stopping_are_said() -> None:
     assert "waiting for the server" in plain(running(Live(0.1), 120))
 
 
-@pytest.mark.parametrize(("value", "shown"), [
-    (0.14, "0.14 s"), (0.999, "1.0 s"), (6.2, "6.2 s"), (35, "35.0 s"), (59.97, "60 s"), (137, "2 min 17 s")])
-def test_durations(value: float, shown: str) -> None:
-    assert seconds(value) == shown
+def test_reading_ahead_says_how_far_it_is() -> None:
+    progress = PromptProgress(total=4000, cached=600, processed=1804)
+    pieces = reading_ahead(progress, 80)
+    assert plain(pieces) == "reading ahead ▕██▒▒▒       ▏ 1,204/3,400"
+    assert {piece.tone for piece in pieces} == {"quiet", "reused"}
+    assert plain(reading_ahead(progress, 32)) == "reading ahead ▕█▒  ▏ 1,204/3,400"
+    assert plain(reading_ahead(progress, 30)) == "reading ahead 1,204/3,400"
+    assert plain(reading_ahead(None, 80)) == "reading ahead …"
 
 
-@pytest.mark.parametrize(("tokens", "shown"), [
-    (0, "0"), (412, "412"), (999, "999"), (1000, "1.0k"), (8123, "8.1k"), (9960, "10k"), (23_400, "23k"),
-    (999_400, "999k"), (999_900, "1.0M"), (1_200_000, "1.2M")])
-def test_short_counts_take_four_cells(tokens: int, shown: str) -> None:
-    assert short_count(tokens) == shown and len(shown) <= 4
+@pytest.mark.parametrize("room", [20, 32, 40, 80])
+def test_reading_ahead_never_jumps(room: int) -> None:
+    widths = {width_of(reading_ahead(PromptProgress(4000, 600, done), room)) for done in range(600, 4001, 50)}
+    assert len(widths) == 1
 
 
 def test_the_sparkline_shows_the_last_turns_right_aligned() -> None:

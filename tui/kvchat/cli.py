@@ -70,6 +70,10 @@ def parser() -> argparse.ArgumentParser:
     search = commands.add_parser("search", parents=common, help="search all conversations")
     search.add_argument("query", metavar="QUERY", nargs="+")
 
+    cache = commands.add_parser("cache", parents=common, help="show what the server's cache did for a conversation")
+    cache.add_argument("id", metavar="ID", nargs="?", help="the conversation; without it the newest one")
+    cache.add_argument("--json", action="store_true", help="print one JSON object")
+
     export = commands.add_parser("export", parents=common, help="write conversations to a file or standard output")
     export.add_argument("id", metavar="ID", nargs="?")
     export.add_argument("--all", action="store_true", help="all conversations")

@@ -55,6 +55,8 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
             return _list(args, places)
         case "ask":
             from kvchat.asking import ask as work
+        case "cache":
+            from kvchat.cache_command import cache as work
         case "show":
             work = _show
         case "search":
@@ -161,6 +163,7 @@ def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: 
         raise CommandError(str(error)) from None
     from kvchat.ui.app import KvchatApp
 
+    service.reads_ahead = True
     app = KvchatApp(service, places, notices=[*map(str, problems), *notices], continue_=args.continue_,
                     conversation=args.conversation)
     app.run(mouse=settings.mouse)

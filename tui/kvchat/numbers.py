@@ -25,19 +25,19 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def _scaled(number: float, units: tuple[str, ...]) -> str:
+def _scaled(number: float, units: tuple[str, ...], gap: str = " ") -> str:
     """`number` in the largest unit that leaves at least 1, two digits below ten: `412 MB`, `1.1 GB`."""
     index = 0
     while index < len(units) - 1 and round(abs(number)) >= 1000:
         number /= 1000
         index += 1
     digits = 1 if index and round(abs(number), 1) < 10 else 0
-    return f"{number:,.{digits}f} {units[index]}".rstrip()
+    return f"{number:,.{digits}f}{gap}{units[index]}".rstrip()
 
 
 def short_count(number: int | None) -> str:
-    """A number where space is short: `412`, `1.2 k`, `48 k`, `3.1 M`."""
-    return UNKNOWN if number is None else _scaled(number, ("", "k", "M", "G"))
+    """A number in at most four cells: `412`, `1.2k`, `48k`, `3.1M`."""
+    return UNKNOWN if number is None else _scaled(number, ("", "k", "M", "G"), "")
 
 
 def size(octets: int | None) -> str:
@@ -78,6 +78,33 @@ def duration(seconds: float | None) -> str:
     if whole < _DAY:
         return _two(whole, _HOUR, "h", _MINUTE, "min")
     return _two(whole, _DAY, "d", _HOUR, "h")
+
+
+def age(seconds: float | None) -> str:
+    """How long ago something was, in its largest unit: `12 s`, `4 min`, `3 h`, `2 d`. The future is `0 s`."""
+    if seconds is None or not math.isfinite(seconds):
+        return UNKNOWN
+    whole = max(0, int(seconds))
+    for unit, name in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
+        if whole >= unit:
+            return f"{whole // unit:,} {name}"
+    return f"{whole} s"
+
+
+def about(seconds: tuple[float, float] | None) -> str:
+    """A time from a price: `about 35 s`, or `24–52 s` while too few turns have measured the speed; empty: unknown."""
+    if seconds is None:
+        return ""
+    shortest, longest = map(_rounded, seconds)
+    if shortest == longest:
+        return f"about {shortest}"
+    parts = shortest.split(), longest.split()
+    same_unit = len(parts[0]) == len(parts[1]) == 2 and parts[0][1] == parts[1][1]
+    return f"{parts[0][0] if same_unit else shortest}–{longest}"
+
+
+def _rounded(seconds: float) -> str:
+    return f"{seconds:.0f} s" if 10 <= seconds < 59.5 else duration(seconds)
 
 
 def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -> str:

@@ -22,7 +22,7 @@ GAP = "  "
 NARROWEST = 8
 """Cells that a column which may shrink keeps while another can still give."""
 
-_SPLIT_AT_END = re.compile("(?:\r|[\ud800-\udbff])$")
+_SPLIT_AT_END = re.compile("(?:\r|[\ud800-\udbff])\\Z")
 
 
 class Printer:

@@ -81,6 +81,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("find", "ctrl+f", "Find", "Search in this conversation.", "This conversation", "find", "WORDS"),
     Action("tree", "", "Tree of branches", "Show every branch of this conversation and go to one.", "This conversation",
            "tree"),
+    Action("compact", "", "Compact conversation", "Go on with a summary in place of the older turns, on a new branch. "
+           "Its price is shown first.", "This conversation", "compact"),
     Action("parameters", "ctrl+o", "Parameters", "Change temperature and the like; nothing is read again for it.",
            "This conversation", "parameters"),
     Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Its price is shown "

@@ -7,13 +7,13 @@ from datetime import datetime
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.numbers import clock, count, short_count, speed
+from kvchat.numbers import clock, count, speed
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.widgets.header_text import model_name
-from kvchat.ui.widgets.sidebar_rows import Mark, SidebarRow
+from kvchat.ui.widgets.sidebar_rows import SidebarRow
 
 YOU = "You"
 SYSTEM = "System"
@@ -51,20 +51,6 @@ def instructions(conversation: OpenConversation) -> str:
     return instructions_of(path[0].text) if path else ""
 
 
-def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str], warm: str) -> list[SidebarRow]:
-    """The rows of the sidebar. `warm` is the conversation the server read last in this run; of the others nothing
-    is known yet, and what opening them would read is what they held."""
-    return [SidebarRow(c.id, c.title, c.updated, _mark(c, streaming, warm), _number(c, warm), c.unread)
-            for c in conversations]
-
-
-def _mark(conversation: Conversation, streaming: frozenset[str], warm: str) -> Mark:
-    if conversation.id in streaming:
-        return "streaming"
-    return "warm" if conversation.id == warm else "unknown"
-
-
-def _number(conversation: Conversation, warm: str) -> str:
-    if conversation.id == warm or not conversation.context_used:
-        return ""
-    return short_count(conversation.context_used)
+def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
+    """The rows of the sidebar."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]

@@ -40,7 +40,7 @@ class ConversationActs(ChatBase):
         from kvchat.ui.screens.picker import ConversationPicker
 
         picked = await self.ask(ConversationPicker(
-            self.service.conversations(), current=self.current.id if self.current else None, marks=self.marks(),
+            self.service.conversations(), current=self.current.id if self.current else None, mark=self.mark,
             now=self.now()))
         match picked:
             case ("open", str(id)):
@@ -146,6 +146,6 @@ class ConversationActs(ChatBase):
             case "delete":
                 await self.delete_conversation(id)
 
-    def marks(self) -> dict[str, Mark]:
-        """The mark of every conversation, as the sidebar shows it."""
+    def mark(self, id: str) -> Mark:
+        """The mark of a conversation, as the sidebar shows it."""
         raise NotImplementedError

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from textual import on, work
 
 from kvchat.cache.price import Act
-from kvchat.prompt.message import Role
+from kvchat.prompt.message import Node, Role
 from kvchat.ui.chat.base import ChatBase
 from kvchat.ui.clipboard import copy
 from kvchat.ui.widgets.transcript import Transcript
 
+Decision = Literal["go", "instead", "fork"]
+"""Do it, do the cheaper thing, or do it in a fork."""
+
+FORK = "Fork: edit it in a new conversation, this one stays as it is"
+
 TITLES: dict[Act, str] = {
     "edit": "Edit this message?", "regenerate": "Another answer?", "delete": "Delete this turn?",
     "system": "Change the system prompt?", "template": "Change this for the whole conversation?",
+    "model": "Switch to another model here?",
 }
 
 
@@ -22,8 +30,8 @@ class MessageActs(ChatBase):
     # What the transcript asks for, and the same from the palette and by slash commands.
 
     @on(Transcript.EditRequested)
-    async def _edit_requested(self, event: Transcript.EditRequested) -> None:
-        await self.action_edit(event.node)
+    def _edit_requested(self, event: Transcript.EditRequested) -> None:
+        self.action_edit(event.node)
 
     @on(Transcript.RegenerateRequested)
     def _regenerate_requested(self, event: Transcript.RegenerateRequested) -> None:
@@ -60,14 +68,41 @@ class MessageActs(ChatBase):
     def _delete_requested(self, event: Transcript.DeleteRequested) -> None:
         self.action_delete_turn(event.node)
 
-    async def action_edit(self, node: str | None = None) -> None:
-        """Put the question into the composer; sending it asks anew on a branch of its own."""
+    def action_edit(self, node: str | None = None) -> None:
+        """Put the question into the composer; sending it asks anew on a branch of its own. A price is asked first."""
         node = self.target(node)
         if node is None:
             self.say("There is no message to edit yet.")
             return
         question, _ = self.conversation.tree.turn_of(node)
-        self.begin_edit(question.id, question.text)
+        if self.service.price(self.conversation.id, "edit", question.id).worth_asking:
+            self._ask_edit(question)
+        else:
+            self.begin_edit(question.id, question.text)
+
+    @work(group="dialog")
+    async def _ask_edit(self, question: Node) -> None:
+        conversation = self.conversation
+        number = self.number_of(question)
+        decision = await self.decided("edit", question.id, title=f"Edit message {number}?", instead=True, fork=True)
+        if self.current is not conversation:
+            return
+        match decision:
+            case "go":
+                self.begin_edit(question.id, question.text)
+            case "instead":
+                self.append_words(f"Correction to my message {number}: ")
+            case "fork":
+                await self.action_fork(question.id)
+
+    def number_of(self, question: Node) -> int:
+        """Which of the person's messages on its branch it is, from 1."""
+        return sum(n.role is Role.USER for n in self.conversation.tree.path(question.id))
+
+    def append_words(self, words: str) -> None:
+        """Put words into the composer, to be finished and sent as the next message."""
+        self.composer.restore(words)
+        self.composer.focus()
 
     def begin_edit(self, node: str, text: str) -> None:
         raise NotImplementedError
@@ -86,8 +121,12 @@ class MessageActs(ChatBase):
         node = self.target(node)
         if node is None:
             self.say("There is no turn to delete yet.")
-        elif await self.agreed("delete", node) and await self.attempt(
-                self.service.delete_turn(self.conversation.id, node)):
+            return
+        decision = await self.decided("delete", node, instead=True)
+        if decision == "instead":
+            question, _ = self.conversation.tree.turn_of(node)
+            self.append_words(f"Disregard my message {self.number_of(question)} and its answer.")
+        elif decision == "go" and await self.attempt(self.service.delete_turn(self.conversation.id, node)):
             self.say(f"The turn is not on this branch. {self.app.key_of('undo')} goes back to the branch that has it.")
 
     async def action_fork(self, node: str | None = None) -> None:
@@ -105,7 +144,8 @@ class MessageActs(ChatBase):
         conversation = self.conversation
         match await self.ask(BranchTreeScreen(
                 conversation.tree, conversation.record.head, title=conversation.record.title,
-                at=node or self.transcript.selected, now=self.now())):
+                at=node or self.transcript.selected, now=self.now(),
+                warmth=lambda tip: self.service.branch_warmth(conversation.id, tip))):
             case ("go", str(id)):
                 await self.attempt(self.service.select(conversation.id, id))
                 self.transcript.select(id)
@@ -117,13 +157,26 @@ class MessageActs(ChatBase):
 
     async def agreed(self, act: Act, node: str | None = None, title: str = "") -> bool:
         """Whether the person agrees to the price of an act; a small price is not asked about."""
-        price = self.service.price(self.conversation.id, act, node)
-        if not price.worth_asking:
-            return True
-        from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
+        return await self.decided(act, node, title=title) == "go"
 
-        return bool(await self.ask(ConfirmScreen(
-            title or TITLES[act], price_lines(price, act), [("y", "Go on", True), ("n", "Cancel", False)])))
+    async def decided(self, act: Act, node: str | None = None, *, title: str = "", text: str = "",
+                      instead: bool = False, fork: bool = False) -> Decision | None:
+        """What the person decides who sees the price of an act; a small price is not asked about. `text`: the new text
+        of the act; `instead`: whether the cheaper way can be done, if there is one; `fork`: whether a fork can."""
+        price = self.service.price(self.conversation.id, act, node, text)
+        if not price.worth_asking:
+            return "go"
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen, cheaper, price_lines
+
+        choices: list[Choice[Decision | None]] = [("y", "Edit" if act == "edit" else "Go on", "go")]
+        way = price.alternative
+        forks = way is not None and way.words.startswith("fork")
+        if instead and way is not None and not forks:
+            choices.append(("a", cheaper(way), "instead"))
+        if fork:
+            choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
+        choices.append(("n", "Cancel", None))
+        return await self.ask(ConfirmScreen(title or TITLES[act], price_lines(price, act), choices))
 
     # Copying
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from textual import work
 
-from kvchat.ui.chat.messages import MessageActs
+from kvchat.ui.chat.messages import Decision, MessageActs
 
 
 class OptionActs(MessageActs):
@@ -31,10 +31,16 @@ class OptionActs(MessageActs):
         if not text:
             chosen = await self.ask(
                 SystemPromptScreen(conversation.instructions, price, self.service))
-        elif not await self.agreed("system"):
+        if chosen is None:
             return
-        if chosen is not None:
+        # The screen has shown the price; a cheaper way, or words given with the command, are still asked about.
+        decision: Decision | None = "go"
+        if text or price.alternative is not None:
+            decision = await self.decided("system", text=chosen, instead=True)
+        if decision == "go":
             await self.attempt(self.service.set_instructions(conversation.id, chosen))
+        elif decision == "instead":
+            self.append_words(f"From now on: {chosen}")
 
     @work(group="dialog")
     async def action_model(self, name: str = "") -> None:
@@ -57,7 +63,7 @@ class OptionActs(MessageActs):
             await self.service.use_model_file(Path(str(value)))
         elif kind == "url":
             await self.service.use_url(str(value))
-        elif await self.agreed("template"):
+        elif await self.agreed("model"):
             await self.service.set_model(self.conversation.id, str(value))
 
     @work(group="dialog")

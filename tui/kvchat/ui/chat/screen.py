@@ -19,23 +19,27 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE
+from kvchat.cache_words import cost_words, to_read
 from kvchat.chat.answering import previous_figures
 from kvchat.chat.events import (
     AnswerEnded,
     AnswerProgressed,
     AnswerStarted,
+    CompactionChanged,
     ConversationChanged,
     ConversationsChanged,
     Noticed,
     ServerChanged,
     ServiceEvent,
     StorageChanged,
+    WarmthChanged,
 )
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.numbers import counted, duration
 from kvchat.prompt.message import Role, State
 from kvchat.ui import actions
+from kvchat.ui.chat.compacting import CompactingActs
 from kvchat.ui.chat.conversations import ConversationActs
 from kvchat.ui.chat.findbar import FindBar
 from kvchat.ui.chat.live_row import live_row
@@ -43,7 +47,7 @@ from kvchat.ui.chat.writing import WritingActs
 from kvchat.ui.items import item_of, items_of, sidebar_rows
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
-from kvchat.ui.widgets.sidebar_rows import Mark
+from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine, live_of
 from kvchat.ui.widgets.transcript import Transcript
 
@@ -55,7 +59,7 @@ WIDE = 100
 """Columns from which on there is room for the sidebar."""
 
 
-class ChatScreen(ConversationActs, WritingActs):
+class ChatScreen(ConversationActs, CompactingActs, WritingActs):
     """The list, the conversation, the composer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,14 +75,13 @@ class ChatScreen(ConversationActs, WritingActs):
         super().__init__(service)
         self.show_sidebar = show_sidebar
         self._wide = False
-        self._warm = ""
         self._ticking: Timer | None = None
 
     def compose(self) -> ComposeResult:
         settings = self.service.settings
         yield Header()
         with Horizontal(id="middle"):
-            yield Sidebar(clock=lambda: self.now().timestamp())
+            yield Sidebar(clock=lambda: self.now().timestamp(), warmth=self.service.warmth)
             with Vertical(id="conversation"):
                 yield Static(id="hello", markup=False)
                 yield Transcript(unfold_reasoning=settings.show_reasoning)
@@ -100,6 +103,7 @@ class ChatScreen(ConversationActs, WritingActs):
         self.service.subscribe(self._on_service)
         self.composer.set_commands(actions.slash_commands())
         self.keybar.set_keys(self.app.footer_keys())
+        self.status.why_key = self.app.key_of("inspector")
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
         self.show_server()
@@ -138,10 +142,16 @@ class ChatScreen(ConversationActs, WritingActs):
             case ConversationChanged(conversation=id):
                 if self.current is not None and id == self.current.id:
                     self.show_conversation()
+            case CompactionChanged(conversation=id):
+                self._compaction_changed(id)
             case ConversationsChanged():
                 self.show_list()
             case ServerChanged():
                 self.server_changed()
+            case WarmthChanged():
+                self.sidebar.refresh_marks()
+                if self.current is not None:
+                    self.show_aside()
             case StorageChanged(trouble):
                 self._show_trouble(trouble)
             case Noticed(text, severity):
@@ -160,6 +170,18 @@ class ChatScreen(ConversationActs, WritingActs):
             self._told_news = news
             self._tick()
 
+    def _compaction_changed(self, id: str) -> None:
+        running = self.service.compacting is not None
+        if running is not self._summarising:
+            self._summarising = running
+            self.show_list()
+            if self.current is not None and id == self.current.id:
+                self.show_conversation()
+        if running:
+            self._begin_ticking()
+            self.show_compacting()
+
+    _summarising = False
     _told_news: tuple[object, ...] = ()
 
     def _begin_ticking(self) -> None:
@@ -171,6 +193,7 @@ class ChatScreen(ConversationActs, WritingActs):
         if not self.service.streaming() and self._ticking is not None:
             self._ticking.stop()
             self._ticking = None
+        self.show_compacting()
         conversation = self.current
         live = conversation.live if conversation is not None else None
         if conversation is None or live is None:
@@ -190,11 +213,10 @@ class ChatScreen(ConversationActs, WritingActs):
         if conversation is None or node not in conversation.tree:
             return
         answer = conversation.tree[node]
-        if answer.figures is not None:
-            self._warm = id
         here = self.current is not None and id == self.current.id
         if here:
             self.transcript.end_stream(item_of(conversation.tree, answer, None, self.model(), self.now()))
+            self.offer_compaction()
         elif answer.state is State.ERROR:
             self.say(f"{one_line(conversation.record.title, 40)}: {answer.note}", "error")
         if self.service.settings.notify and not (here and self.app.app_focus):
@@ -211,13 +233,12 @@ class ChatScreen(ConversationActs, WritingActs):
     # -- showing
 
     def show_list(self) -> None:
-        self.sidebar.set_rows(sidebar_rows(self.service.conversations(), self.service.streaming(), self._warm))
+        self.sidebar.set_rows(sidebar_rows(self.service.conversations(), self.service.streaming()))
         if self.current is not None:
             self.sidebar.set_open(self.current.id)
 
-    def marks(self) -> dict[str, Mark]:
-        rows = sidebar_rows(self.service.conversations(), self.service.streaming(), self._warm)
-        return {row.id: row.mark for row in rows}
+    def mark(self, id: str) -> Mark:
+        return "streaming" if id in self.service.streaming() else MARKS[self.service.warmth(id).heat]
 
     async def open_conversation(self, id: str, node: str | None = None) -> None:
         if self.current is not None and self.current.id != id:
@@ -229,6 +250,7 @@ class ChatScreen(ConversationActs, WritingActs):
         if self.findbar.is_open:
             self.findbar.action_close()
         self.composer.load(conversation.draft, id)
+        self.show_attached()
         self.show_conversation()
         self.sidebar.set_open(id)
         if node is not None:
@@ -246,15 +268,29 @@ class ChatScreen(ConversationActs, WritingActs):
         last = next((n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT), None)
         figures = conversation.figures()
         self.status.set_turns(figures, state=last.state if last else State.DONE)
-        totals = conversation.totals()
-        self.status.set_aside(f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
-                              if totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1 else "")
-        self.show_context(conversation.record.context_used if conversation.record.turns else None)
+        self.show_aside()
+        self.show_context(self.service.context_used(conversation) if conversation.record.turns else None)
         self.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self.show_welcome()
         self.show_hello()
-        if conversation.live is not None:
+        if conversation.id in self.service.streaming():
             self._tick()
+
+    def show_aside(self) -> None:
+        """At the right of the status line: how far the conversation is read ahead, and how full its window is, what its
+        next turn would read, or what was saved."""
+        conversation = self.conversation
+        ahead = self.service.warming == conversation.id
+        self.status.set_reading_ahead(ahead, self.service.warmup_progress if ahead else None)
+        totals, warmth = conversation.totals(), self.service.warmth(conversation.id)
+        words = ""
+        if offer := self.compaction_offer():
+            words = offer
+        elif (tokens := to_read(warmth)) and tokens > NOISE:
+            words = f"{warmth.heat}: {cost_words(tokens, self.service.price(conversation.id, 'open').seconds)} to read"
+        elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
+            words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
+        self.status.set_aside(words)
 
     def show_hello(self) -> None:
         """A few words in an empty conversation: what to do, and where the keys are."""
@@ -285,7 +321,6 @@ class ChatScreen(ConversationActs, WritingActs):
         elif self.findbar.is_open:
             self.findbar.action_close()
         elif not await self._stopped():
-            self.status.acknowledge()
             self.composer.focus()
 
     def action_page(self, step: int) -> None:
@@ -335,8 +370,7 @@ class ChatScreen(ConversationActs, WritingActs):
         from kvchat.ui.screens.inspector import InspectorScreen
 
         self.status.acknowledge()
-        self.app.push_screen(InspectorScreen(
-            self.conversation, server=self.service.server, week=self.service.all_time()))
+        self.app.push_screen(InspectorScreen(self.conversation, self.service))
 
     def action_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen

@@ -8,7 +8,7 @@ from __future__ import annotations
 from textual import on, work
 from textual.content import Content
 
-from kvchat.numbers import counted
+from kvchat.cache_words import cost_words
 from kvchat.ui import actions
 from kvchat.ui.chat.server import ServerActs
 from kvchat.ui.widgets.composer import Composer
@@ -59,8 +59,8 @@ class WritingActs(ServerActs):
         self.editing = node
         self.composer.load("", "")
         self.composer.replace_text(text)
-        price = self.service.price(self.conversation.id, "edit", node)
-        cost = f" · reads {counted(price.tokens, 'token')} or so" if price.tokens and price.worth_asking else ""
+        asked = self.service.price(self.conversation.id, "edit", node)
+        cost = f" · reads {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
         self.composer.add_class("-editing")
         self.composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
         self.composer.focus()
@@ -80,8 +80,20 @@ class WritingActs(ServerActs):
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:
         event.stop()
+        self.show_attached()
         if event.key:
             await self.service.set_draft(event.key, event.draft)
+
+    def show_attached(self) -> None:
+        """What the pastes in the composer would have the server read, as well as it can be told before it is read."""
+        if self.current is not None:
+            self.service.prepare(self.current.id, self.composer.blocks)
+        pasted = "\n".join(block.text for block in self.composer.blocks)
+        if self.current is None or not pasted:
+            self.composer.set_cost("")
+            return
+        cost = self.service.price(self.current.id, "attach", text=pasted)
+        self.composer.set_cost(f"pasted: ~{cost_words(cost.tokens, cost.seconds)}" if cost.tokens else "")
 
     @on(Composer.Notice)
     def _composer_notice(self, event: Composer.Notice) -> None:

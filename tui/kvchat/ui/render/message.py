@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from kvchat.display import clean, one_line
-from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.context import SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span
 from kvchat.ui.render.wrap import plain_rows, wrapped
@@ -116,6 +116,9 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
         if kind == TIME:
             words.append("time")
             continue
+        if kind == SUMMARY:
+            words += [one_line(block.source, 40) for block in members]
+            continue
         singular, plural = _KINDS.get(kind, (f"1 {kind}", f"{kind}s"))
         sources = list(dict.fromkeys(one_line(block.source, 40) for block in members))
         origin = sources[0] if len(sources) == 1 else f"{len(sources)} sources"
@@ -132,7 +135,8 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
     for number, block in enumerate(blocks):
         if number:
             rows.append(Row((_BAR,), ""))
-        name = "time" if block.kind == TIME else one_line(f"{block.kind}: {block.source}", max(8, width - 2))
+        named = block.source if block.kind == SUMMARY else f"{block.kind}: {block.source}"
+        name = "time" if block.kind == TIME else one_line(named, max(8, width - 2))
         rows.append(Row((_BAR, Span(name, "fold", ""))))
         rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
     return rows

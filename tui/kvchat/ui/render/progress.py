@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import NOISE
+from kvchat.numbers import count, counted, duration
 from kvchat.ui.render.rows import Span
 
 REUSED, EVALUATED, AVOIDABLE = "█", "▒", "░"
@@ -23,24 +24,6 @@ _WAITING = {
     "closing": "the request before is being closed",
 }
 _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
-
-
-def count(number: int) -> str:
-    """A number of tokens: `3,764`."""
-    return f"{number:,}"
-
-
-def duration(seconds: float) -> str:
-    """Seconds as a person says them: `0.1 s`, `12 s`, `2 min 17 s`, `1 h 04 min`."""
-    seconds = max(0.0, seconds)
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 def bar(parts: Sequence[tuple[float, str, str]], width: int) -> list[Span]:
@@ -103,7 +86,7 @@ def reading_row(
 
 def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None = None) -> list[Span]:
     """A prompt that is being read by a server that does not say how far it is."""
-    size = f"{count(prompt_tokens)} tokens" if prompt_tokens is not None else "size unknown"
+    size = counted(prompt_tokens, "token") if prompt_tokens is not None else "size unknown"
     words = [("progress unknown", "muted"), (duration(seconds), "muted"), (size, "muted")]
     bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
     return [Span(_LABEL, "muted"), *bar((), bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]

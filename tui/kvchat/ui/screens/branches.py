@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import ClassVar, Literal
 
@@ -12,14 +12,17 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
+from kvchat.cache.warmth import Heat, Warmth
+from kvchat.cache_words import reread_number
 from kvchat.display import one_line
 from kvchat.numbers import count, counted, moment
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, USER, content, joined, shown
+from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, content, joined, shown
 from kvchat.ui.screens.tree_rows import tree_rows
+from kvchat.ui.widgets.sidebar_rows import GLYPHS, MARKS
 
 Branching = tuple[Literal["go", "fork"], str]
 
@@ -36,17 +39,19 @@ class BranchTreeScreen(ListModal[Branching]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "fork", "Fork", show=False)]
 
     def __init__(self, tree: Tree, head: str | None, *, title: str = "", at: str | None = None,
-                 now: datetime | None = None) -> None:
+                 now: datetime | None = None, warmth: Callable[[str], Warmth] | None = None) -> None:
+        """`warmth` tells what the server holds of the branch that ends in a message."""
         super().__init__(classes="-list -wide")
         self.heading = f"Branches · {one_line(title, 60)}" if title else "Branches"
         self.hints = (("enter", "go there"), ("f", "fork"), ("esc", "close"))
         self._rows = tree_rows(tree, head)
-        self._leaves = len(tree.leaves())
+        self._tips = frozenset(leaf.id for leaf in tree.leaves())
+        self._warmth = warmth
         self._at = at or head
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
 
     def body(self) -> Iterable[Widget]:
-        words = (f"{counted(self._leaves, 'branch', 'branches')}, {counted(len(self._rows), 'message')}. "
+        words = (f"{counted(len(self._tips), 'branch', 'branches')}, {counted(len(self._rows), 'message')}. "
                  "The heavy line is the branch in use.")
         yield Static(content((words, MUTED)), classes="words")
         yield RowList(self._draw)
@@ -60,7 +65,7 @@ class BranchTreeScreen(ListModal[Branching]):
         node = row.node
         state = STATES.get(node.state, "")
         tokens = node.figures.predicted_tokens if node.figures else None
-        right = content(
+        right = self._mark(node) + content(
             (f"  {state}", BAD if node.state in (State.ERROR, State.INTERRUPTED) else MUTED) if state else "",
             (f"  {row.number}/{row.siblings}", ACCENT if row.current else MUTED) if row.siblings > 1 else "",
             (f"{count(tokens) + ' tok' if tokens is not None else '':>11}", MUTED),
@@ -74,6 +79,17 @@ class BranchTreeScreen(ListModal[Branching]):
         who = USER if row.current and node.role is Role.USER else MUTED
         left = content((lanes, heavy), (f"{_who(node):<8}", who), (shown(_words(node), width), tone))
         return joined(left, right, width)
+
+    def _mark(self, node: Node) -> Content:
+        """At the end of a branch: how warm it is, and what going there would read."""
+        if self._warmth is None or node.id not in self._tips:
+            return content()
+        warmth = self._warmth(node.id)
+        if warmth.heat is Heat.UNKNOWN:
+            return content()
+        mark = MARKS[warmth.heat]
+        number = reread_number(warmth)
+        return content("  ", (GLYPHS[mark], MARK_TONES[mark]), (f" {number}" if number else "", MUTED))
 
     def choose(self, index: int) -> None:
         self.finish(("go", self._rows[index].node.id))

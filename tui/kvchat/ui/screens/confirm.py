@@ -6,7 +6,7 @@ The rule: a price that is not known is said to be unknown, and one from few meas
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from textual.content import Content
 from textual.events import Key
@@ -15,11 +15,15 @@ from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Price
+from kvchat.cache_words import cost_words
 from kvchat.display import clean, one_line
-from kvchat.numbers import counted, duration
+from kvchat.numbers import about, counted
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, content, with_glyphs
+
+if TYPE_CHECKING:
+    from kvchat.cache.price import Alternative
 
 R = TypeVar("R")
 Choice = tuple[str, str, R]
@@ -30,20 +34,10 @@ _READ: dict[Act | None, str] = {
     "delete": "Everything after it is read again",
     "system": "The whole conversation is read again",
     "template": "The whole conversation is read again",
+    "model": "The other model reads the whole conversation",
+    "regenerate": "The question is read again",
 }
 _KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "delete", "system"})
-
-
-def about(seconds: tuple[float, float] | None) -> str:
-    """A time from a price: `about 35 s`, or `24–52 s` while too few turns have measured the speed; empty: unknown."""
-    if seconds is None:
-        return ""
-    shortest, longest = (f"{value:.0f} s" if 10 <= value < 60 else duration(value) for value in seconds)
-    if shortest == longest:
-        return f"about {shortest}"
-    parts = shortest.split(), longest.split()
-    same_unit = len(parts[0]) == len(parts[1]) == 2 and parts[0][1] == parts[1][1]
-    return f"{parts[0][0] if same_unit else shortest}–{longest}"
 
 
 def price_lines(price: Price, act: Act | None = None) -> list[str]:
@@ -52,6 +46,12 @@ def price_lines(price: Price, act: Act | None = None) -> list[str]:
     if act in _KEEPS:
         lines.append("The branch you leave stays.")
     return lines
+
+
+def cheaper(way: Alternative) -> str:
+    """The cheaper way as a choice: `Append a correction instead (40 tokens, about 0.11 s)`."""
+    words = one_line(way.words).partition(":")[0]
+    return f"{words[:1].upper()}{words[1:]} ({cost_words(way.tokens, way.seconds)})"
 
 
 def _price_line(price: Price, subject: str) -> str:

@@ -13,9 +13,8 @@ from textual.widgets import Input, Static
 from kvchat.ui.actions import HelpRow
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.picker import MARK_TONES
 from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, GLYPHS, MUTED, STRONG, content
+from kvchat.ui.screens.tones import ACCENT, GLYPHS, MARK_TONES, MUTED, STRONG, content
 from kvchat.ui.widgets import sidebar_rows
 
 CACHE_GLYPHS = (

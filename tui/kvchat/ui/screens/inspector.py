@@ -1,237 +1,203 @@
-"""The cache inspector: what the server had cached, turn by turn, and what is known of the server.
+"""The cache inspector: what the server reused of each turn and message, why not more, and what it holds now.
 
-The rule: figures are the server's or measured by kvchat; what neither knows is shown as unknown.
+The rule: it only shows; what it shows is a `CacheReport`, asked for again when the cache may have changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+from typing import ClassVar, Literal, Protocol
 
+from textual import on, work
+from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.accounting import NOISE, Totals, TurnFigures
+from kvchat.cache.report import CacheReport
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.chat.live import OpenConversation
-from kvchat.display import one_line
-from kvchat.numbers import UNKNOWN, count, counted, duration, percent
-from kvchat.prompt.message import Node, Role
+from kvchat.display import clean, one_line
+from kvchat.numbers import UNKNOWN
+from kvchat.ui.screens import inspector_messages as messages
+from kvchat.ui.screens import inspector_turns as turns
+from kvchat.ui.screens.inspector_facts import ServerFacts, facts
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import AVOIDABLE, EVALUATED, GLYPHS, MUTED, REUSED, STRONG, content, joined, shown
-from kvchat.ui.widgets.header_text import HOSTS, model_name
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, content
 
-UNREPORTED = "not reported by this server"
-LABEL = 13
-QUESTION = 22
-"""Cells for the first words of a question, where there is room."""
-GLYPH_HEADS = (("█", "reused"), ("▒", "new"), ("░", "avoid."))
-OTHER_HEADS = ("first", "prefill", "decode")
-"""Time to the first token, prompt tokens and answer tokens a second."""
+View = Literal["turns", "messages", "server"]
+VIEWS: dict[View, str] = {"turns": "Turns", "messages": "Messages", "server": "Sums and server"}
+TALL = 36
+"""Rows of the terminal from which on the sums and the server stand below the turns."""
+PATIENCE = 0.4
+"""Seconds between two looks while the cache changes."""
 
 
-class ServerFacts(Protocol):
-    """What the inspector shows of a server: `ChatService.server`."""
+class CacheSource(Protocol):
+    """What the inspector asks: `ChatService`."""
 
     @property
-    def kind(self) -> str: ...
-    @property
-    def base_url(self) -> str: ...
-    @property
-    def host_class(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def context_size(self) -> int | None: ...
-    @property
-    def slots(self) -> int | None: ...
-    @property
-    def build(self) -> str: ...
-    @property
-    def embedded(self) -> bool: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """A turn of the branch: its question, and the figures of its answer if there are any."""
-
-    question: str
-    figures: TurnFigures | None
-
-
-def turns_of(path: Sequence[Node]) -> list[Turn]:
-    """The turns along a branch."""
-    found: list[Turn] = []
-    for node in path:
-        if node.role is Role.USER:
-            found.append(Turn(node.text, None))
-        elif node.role is Role.ASSISTANT and found:
-            found[-1] = Turn(found[-1].question, node.figures)
-    return found
-
-
-def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, int]:
-    """How many cells of a bar `width` cells wide, for `scale` tokens, are reused, new and avoidable.
-
-    What is more than noise gets at least one cell.
-    """
-    cached, evaluated = figures.cached_tokens or 0, figures.evaluated_tokens or 0
-    avoidable = figures.avoidable_tokens or 0
-    avoidable = avoidable if avoidable > NOISE else 0
-    new = evaluated - avoidable
-
-    def cells(tokens: int) -> int:
-        return max(1, round(tokens / max(1, scale) * width)) if tokens else 0
-
-    parts = [cells(cached), cells(new), cells(avoidable)]
-    while sum(parts) > width and max(parts) > 1:
-        parts[parts.index(max(parts))] -= 1
-    return parts[0], parts[1], parts[2]
-
-
-TOTAL_HEADS = ("reuse", "hit ratio", "reused", "avoidable", "saved")
-TOTAL_CELLS = (8, 11, 11, 11, 13)
-
-
-def totals_line(totals: Totals, width: int) -> Content:
-    """The sums over some turns, under `TOTAL_HEADS`, in `width` cells."""
-    if not totals.turns:
-        return content(("  no turns yet", MUTED))
-    if totals.turns == totals.unknown:
-        return content((f"  {counted(totals.turns, 'turn')}, {UNREPORTED}", MUTED))
-    wasted = totals.avoidable_tokens > NOISE * totals.turns
-    values = (percent(totals.reuse), percent(totals.hit_ratio), count(totals.cached_tokens),
-              count(totals.avoidable_tokens), duration(totals.seconds_saved))
-    tones = (STRONG, "", REUSED, AVOIDABLE if wasted else "", "")
-    line = content(*((value.rjust(cells), tone) for value, cells, tone in zip(values, TOTAL_CELLS, tones, strict=True)))
-    unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'turn')} unknown", MUTED))
-    return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
+    def server(self) -> ServerFacts | None: ...
+    def cache_report(self, id: str) -> Awaitable[CacheReport]: ...
+    def subscribe(self, listener: Callable[[ServiceEvent], None]) -> Callable[[], None]: ...
+    def now(self) -> datetime: ...
 
 
 class InspectorScreen(ListModal[None]):
-    """Per turn a bar and its numbers; the totals; the server; what identifies the prefix."""
+    """Three views, one at a time where the terminal is low: the turns, the messages, and the sums with the server."""
 
     DEFAULT_CSS = """
-    InspectorScreen RowList { margin: 0; }
-    InspectorScreen #turns-head { margin-top: 1; height: 1; }
-    InspectorScreen #facts { margin-top: 1; }
+    InspectorScreen {
+        & > #frame { height: 96%; max-height: 50; }
+        & #headline { height: 3; }
+        & #views { height: 1; margin-top: 1; }
+        & #head { height: 1; }
+        & #rows { height: 1fr; min-height: 3; scrollbar-gutter: stable; }
+        & #detail { height: 4; margin-top: 1; padding: 0 1 0 2; }
+        & #facts { display: none; scrollbar-gutter: stable; }
+        &.-tall #facts { display: block; height: auto; max-height: 40%; margin-top: 1; }
+        &.-server #facts { display: block; height: 1fr; max-height: 100%; margin-top: 1; }
+        &.-server #rows, &.-server #head, &.-server #detail { display: none; }
+    }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab,right,m", "view(1)", "Next view", show=False),
+        Binding("shift+tab,left", "view(-1)", "Previous view", show=False),
+    ]
 
-    def __init__(self, conversation: OpenConversation, *, server: ServerFacts | None = None,
-                 week: Totals | None = None) -> None:
+    def __init__(self, conversation: OpenConversation, source: CacheSource) -> None:
         super().__init__(classes="-list -wide")
         self.heading = f"Cache · {one_line(conversation.record.title, 60)}"
-        self.hints = (("↑↓", "scroll"), ("esc", "close"))
+        self.hints = (("↑↓", "move"), ("tab", "next view"), ("esc", "close"))
         self._conversation = conversation
-        self._server = server
-        self._week = week
-        path = conversation.path()
-        self._turns = turns_of(path)
-        self._root = path[0] if path else None
-        self._scale = max((t.figures.prompt_tokens or 0 for t in self._turns if t.figures), default=0)
+        self._source = source
+        self._report: CacheReport | None = None
+        self._trouble = ""
+        self._view: View = "turns"
+        self._facts: list[Content] = []
+        self._soon: Timer | None = None
+        self._stop_listening: Callable[[], None] = lambda: None
 
     def body(self) -> Iterable[Widget]:
-        yield Static(classes="words", id="totals")
-        yield Static(classes="words", id="turns-head")
-        yield RowList(self._draw, empty="Nothing has been asked yet.", cursor=False)
-        yield Static(classes="words", id="facts")
+        yield Static(classes="words", id="headline")
+        yield Static(classes="words", id="views")
+        yield Static(classes="words", id="head")
+        rows = RowList(self._draw)
+        rows.id = "rows"
+        yield rows
+        yield Static(classes="words", id="detail")
+        below = RowList(lambda index, width: self._facts[index], cursor=False, classes="-fits")
+        below.id = "facts"
+        yield below
+
+    @property
+    def rows(self) -> RowList:
+        """The list that the arrow keys move."""
+        return self.query_one("#facts" if self._view == "server" else "#rows", RowList)
 
     def on_mount(self) -> None:
-        self.rows.show(len(self._turns))
-        self.call_after_refresh(self._begin)
+        self._stop_listening = self._source.subscribe(self._heard)
+        self.set_class(self.size.height >= TALL, "-tall")
+        self._load()
+
+    def on_unmount(self) -> None:
+        self._stop_listening()
 
     def on_resize(self) -> None:
+        self.set_class(self.size.height >= TALL, "-tall")
         self.call_after_refresh(self._fill)
 
-    def _begin(self) -> None:
-        """Fill in the words and, when the layout has settled, show the newest turn."""
+    # What is shown.
+
+    def _heard(self, event: ServiceEvent) -> None:
+        """Look again soon; what changes fast is not looked at each time."""
+        if isinstance(event, WarmthChanged | AnswerEnded | ConversationChanged | ServerChanged) and self._soon is None:
+            self._soon = self.set_timer(PATIENCE, self._load)
+
+    @work(exclusive=True, group="report")
+    async def _load(self) -> None:
+        self._soon = None
+        try:
+            report = await self._source.cache_report(self._conversation.id)
+        except ChatError as error:
+            self._trouble = clean(str(error))
+        else:
+            self._trouble = ""
+            self._take(report)
         self._fill()
-        self.call_after_refresh(self.rows.scroll_end, animate=False)
+
+    def _take(self, report: CacheReport) -> None:
+        """Show this; the cursor stays, and goes along with the newest turn if it was there."""
+        first, before = self._report is None, self._count()
+        at = self.query_one("#rows", RowList).cursor
+        self._report = report
+        self._list(None if first or at is None or at >= before - 1 else at)
+
+    def _count(self) -> int:
+        if self._report is None:
+            return 0
+        return len(self._report.turns if self._view == "turns" else self._report.messages)
+
+    def _list(self, cursor: int | None) -> None:
+        """The rows of the view, with the cursor at `cursor`, or at the end."""
+        rows = self.query_one("#rows", RowList)
+        rows.empty = ("Nothing has been asked yet." if self._view == "turns"
+                      else "Which tokens belong to which message is not known yet.")
+        size = self._count()
+        rows.show(size, cursor=max(0, size - 1) if cursor is None else cursor)
 
     def _fill(self) -> None:
-        width = self.rows.room
-        heads = "".join(head.rjust(cells) for head, cells in zip(TOTAL_HEADS, TOTAL_CELLS, strict=True))
-        lines = [content((" " * (LABEL + 2) + heads, MUTED))]
-        totals = [("conversation", self._conversation.totals())]
-        if self._week is not None:
-            totals.append(("last 7 days", self._week))
-        lines += [content((f"  {name:<{LABEL}}", MUTED)) + totals_line(sums, width - LABEL) for name, sums in totals]
-        self._put("totals", lines, width)
-        self._put("turns-head", [content("  ") + self._head(width)], width)
-        self._put("facts", self._facts(width), width)
+        """All that depends on the width."""
+        width = max(self.query_one("#rows", RowList).room, self.query_one("#facts", RowList).room)
+        report = self._report
+        if report is None:
+            waiting = content((self._trouble, BAD)) if self._trouble else content(("looking …", MUTED))
+            self.query_one("#headline", Static).update(content("  ") + waiting)
+            return
+        now = self._source.now().timestamp()
+        self._put("headline", messages.headline(report, width, now), width)
+        names = content().join([
+            content(("   " if at else ""), (name, ACCENT if view == self._view else MUTED))
+            for at, (view, name) in enumerate(VIEWS.items())])
+        self._put("views", [names], width)
+        self._put("head", [turns.turns_head(width) if self._view == "turns" else messages.messages_head(width)], width)
+        path = self._conversation.path()
+        digest = path[0].digest.hex()[:12] if path else UNKNOWN
+        self._facts = facts(report, self._source.server, digest, width, now)
+        self.query_one("#facts", RowList).show(len(self._facts))
+        self._tell()
 
     def _put(self, id: str, lines: Sequence[Content], width: int) -> None:
-        cut = [line.truncate(width + 2, ellipsis=True) for line in lines]
+        cut = [content("  ") + line.truncate(width, ellipsis=True) for line in lines]
         self.query_one(f"#{id}", Static).update(Content("\n").join(cut))
 
-    def _head(self, width: int) -> Content:
-        cells = column_cells(width)
-        heads = [content(" " * max(0, wide - len(word) - 2), (glyph, GLYPHS[glyph]), (f" {word}", MUTED))
-                 for (glyph, word), wide in zip(GLYPH_HEADS, cells[:3], strict=True)]
-        heads += [content((word.rjust(wide), MUTED)) for word, wide in zip(OTHER_HEADS, cells[3:], strict=True)]
-        return joined(content(("turn", MUTED)), content().join(heads), width)
+    @on(RowList.Moved)
+    def _tell(self) -> None:
+        """The row under the cursor in sentences."""
+        report, at = self._report, self.query_one("#rows", RowList).cursor
+        lines: Sequence[Content] = ()
+        if report is not None and at is not None and at < self._count():
+            lines = turns.turn_words(report.turns, at) if self._view == "turns" else messages.message_words(report, at)
+        self.query_one("#detail", Static).update(Content("\n").join(lines))
 
     def _draw(self, index: int, width: int) -> Content:
-        turn = self._turns[index]
-        figures = turn.figures
-        cells = column_cells(width)
-        number = f"{index + 1:>{len(str(len(self._turns)))}} "
-        room = max(0, width - len(number) - sum(cells) - 2)
-        words = QUESTION if room >= QUESTION + 18 else 0
-        start = content((number, MUTED))
-        if words:
-            start += content((shown(turn.question, words), MUTED)).truncate(words + 2, pad=True)
-        numbers = content(_figures(figures, cells))
-        if figures is None or figures.evaluated_tokens is None:
-            why = "not reported" if figures else "no figures"
-            return joined(start + content((why, MUTED)), numbers, width)
-        reused, new, avoidable = cells_of(figures, self._scale, room - (words + 2 if words else 0))
-        bar = content(("█" * reused, REUSED), ("▒" * new, EVALUATED), ("░" * avoidable, AVOIDABLE))
-        return joined(start + bar, numbers, width)
+        report = self._report
+        if report is None or index >= self._count():
+            return content()
+        if self._view == "turns":
+            return turns.turn_row(report.turns, index, turns.scale_of(report.turns), width)
+        return messages.message_row(report, index, messages.tokens_scale(report.messages), width)
 
-    def _facts(self, width: int) -> list[Content]:
-        server = self._server
-        facts: list[tuple[str, str]]
-        if server is None:
-            facts = [("server", "not connected")]
-        else:
-            kind = "built-in engine" if server.embedded else one_line(server.kind, 40)
-            where = HOSTS.get(server.host_class, one_line(server.host_class, 20))
-            build = f" · build {one_line(server.build, 40)}" if server.build else ""
-            facts = [
-                ("server", f"{kind} · {where} · {one_line(server.base_url, 80)}"),
-                ("model", (model_name(server.model) or "unknown") + build),
-                ("window", f"{_told(server.context_size, 'token')} a conversation · {_told(server.slots, 'slot')}"),
-            ]
-        facts.append(("session", self._conversation.id))
-        digest = self._root.digest.hex()[:12] if self._root else UNKNOWN
-        facts.append(("prefix", f"{digest} · equal digest, equal system prompt"))
-        return [content((f"  {name:<{LABEL}}", MUTED), shown(words, width - LABEL)) for name, words in facts]
-
-
-def _told(number: int | None, noun: str) -> str:
-    return counted(number, noun) if number is not None else f"unknown {noun}s"
-
-
-def column_cells(width: int) -> tuple[int, ...]:
-    """The widths of the columns of numbers on a line of `width` cells."""
-    return (10, 9, 11, 11, 10, 9) if width >= 90 else (9, 7, 9, 8, 8, 7)
-
-
-def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
-    figures = figures or TurnFigures()
-    tokens = (figures.cached_tokens, figures.new_tokens, figures.avoidable_tokens)
-    speeds = (figures.prefill_speed, figures.decode_speed)
-    values = (*map(count, tokens), _seconds(figures.ttft_ms, cells[3]), *map(_per_second, speeds))
-    return "".join(value.rjust(wide) for value, wide in zip(values, cells, strict=True))
-
-
-def _seconds(ms: float | None, cells: int) -> str:
-    words = duration(None if ms is None else ms / 1000)
-    return words if len(words) < cells or ms is None else f"{ms / 1000:.0f} s"
-
-
-def _per_second(speed: float | None) -> str:
-    return UNKNOWN if speed is None else f"{speed:,.0f}/s"
+    def action_view(self, step: int) -> None:
+        """Go to the next view; in the messages the cursor begins where the prompts part."""
+        views = list(VIEWS)
+        self._view = views[(views.index(self._view) + step) % len(views)]
+        self.set_class(self._view == "server", "-server")
+        if self._report is not None and self._view != "server":
+            parted = messages.divergence(self._report) if self._view == "messages" else None
+            self._list(parted.message if parted else None)
+        self.call_after_refresh(self._fill)

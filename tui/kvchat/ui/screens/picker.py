@@ -6,7 +6,7 @@ The rule: one list widget whatever their number, and nothing is deleted here: th
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import ClassVar, Literal
 
@@ -21,14 +21,10 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, AVOIDABLE, BAD, MUTED, REUSED, content, joined, shown
+from kvchat.ui.screens.tones import ACCENT, MARK_TONES, MUTED, content, joined, shown
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 
 Picked = tuple[Literal["open", "delete"], str] | tuple[Literal["new"], None]
-
-MARK_TONES: dict[Mark, str] = {
-    "warm": REUSED, "partial": AVOIDABLE, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
-}
 
 
 class ConversationPicker(ListModal[Picked]):
@@ -40,14 +36,16 @@ class ConversationPicker(ListModal[Picked]):
     ]
 
     def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
-                 marks: Mapping[str, Mark] | None = None, query: str = "", now: datetime | None = None) -> None:
+                 mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "",
+                 now: datetime | None = None) -> None:
+        """`mark` tells the mark of the conversation with this id."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
         self.hints = (("enter", "open"), ("^N", "new"), ("del", "delete"), ("esc", "close"))
         self._conversations = conversations
         self._texts = [conversation.title.casefold() for conversation in conversations]
         self._current = current
-        self._marks = marks or {}
+        self._ask_mark = mark
         self._query = query
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
         self._kept: list[int] = []
@@ -77,7 +75,7 @@ class ConversationPicker(ListModal[Picked]):
         rows.show(len(self._kept), cursor=cursor)
 
     def _mark(self, row: int) -> Mark:
-        return self._marks.get(self._conversations[self._kept[row]].id, "unknown")
+        return self._ask_mark(self._conversations[self._kept[row]].id)
 
     def _draw(self, index: int, width: int) -> Content:
         conversation = self._conversations[self._kept[index]]

@@ -11,6 +11,7 @@ from textual.content import Content
 
 from kvchat.display import one_line
 from kvchat.ui.widgets.cells import fit
+from kvchat.ui.widgets.sidebar_rows import Mark
 
 MUTED = ".tone--muted"
 STRONG = ".tone--strong"
@@ -46,6 +47,10 @@ TONE_CSS = """
 
 GLYPHS = {"█": REUSED, "▒": EVALUATED, "░": AVOIDABLE}
 """Reused, evaluated and new, avoidable: the three glyphs of the cache."""
+
+MARK_TONES: dict[Mark, str] = {
+    "warm": REUSED, "parked": AVOIDABLE, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
+}
 
 Part = str | tuple[str, str]
 

@@ -32,12 +32,3 @@ def sparkline(values: Sequence[float | None], width: int) -> str:
     """The last `width` values between 0 and 1 as ▁ to █, an unknown one as ·, right-aligned in `width` cells."""
     marks = ["·" if v is None else LEVELS[min(7, int(max(0.0, v) * 8))] for v in values[-width:]]
     return "".join(marks).rjust(width)
-
-
-def short_count(tokens: int) -> str:
-    """A token count in at most four cells: 412, 8.1k, 23k, 1.2M."""
-    for unit, size in (("M", 1_000_000), ("k", 1_000)):
-        if tokens >= size * 0.9995:
-            scaled = tokens / size
-            return f"{scaled:.1f}{unit}" if scaled < 9.95 else f"{scaled:.0f}{unit}"
-    return str(tokens)

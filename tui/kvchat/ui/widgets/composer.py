@@ -42,6 +42,7 @@ class Composer(Vertical):
         & .composer-prompt { width: 2; height: 1; color: $text-accent; text-style: bold; }
         & .composer-hint { height: 1; width: 1fr; color: $text-muted; text-align: right; text-wrap: nowrap; }
         &.-low .composer-hint { display: none; }
+        &.-low.-costs .composer-hint { display: block; }
         &:ansi .composer-hint { color: ansi_default; text-style: dim; }
     }
     """
@@ -98,6 +99,7 @@ class Composer(Vertical):
         self._hint = Static(classes="composer-hint", markup=False)
         self._timer: Timer | None = None
         self._announced = ""
+        self._cost = ""
         self.placeholder = placeholder
 
     def compose(self) -> ComposeResult:
@@ -184,6 +186,13 @@ class Composer(Vertical):
     def expand_chip(self) -> bool:
         """Show a chip's text in its place: the chip at the cursor, or else the last. False when there is none."""
         return self._area.expand_chip()
+
+    def set_cost(self, words: str) -> None:
+        """What sending the attachments costs, shown beside the keys; empty: nothing to tell."""
+        if words != self._cost:
+            self._cost = words
+            self.set_class(bool(words), "-costs")
+            self._fit_to_screen()
 
     def flush(self) -> None:
         """Announce the draft now if it changed since it was last announced."""
@@ -301,7 +310,8 @@ class Composer(Vertical):
     def _fit_to_screen(self) -> None:
         self.set_class(self.app.size.height < self.LOW, "-low")
         send, line = ("enter", "^J") if self.enter_sends else ("^J", "enter")
-        self._hint.update(Content(f"{send} send · {line} newline · / commands"))
+        cost = f"{one_line(self._cost)}   " if self._cost else ""
+        self._hint.update(Content(f"{cost}{send} send · {line} newline · / commands"))
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()

@@ -19,7 +19,7 @@ HOSTS = {"loopback": "this machine", "lan": "LAN", "tailnet": "tailnet", "cloud"
 _PHASES = {"none": "no server", "connecting": "connecting…", "starting": "starting engine…", "lost": "connection lost",
            "failed": "no server"}
 _DOT = Piece(" · ", "quiet")
-NEARLY_FULL, FULL = 0.8, 0.95
+EARLY, NEARLY_FULL, FULL = 0.7, 0.85, 0.95
 """Shares of the window from which the meter warns, and warns louder."""
 
 
@@ -85,7 +85,8 @@ def _place(state: HeaderState) -> list[Piece]:
 
 
 def meter(state: HeaderState, width: int) -> list[Piece]:
-    """`ctx ▕███▍   ▏ 3,812/8,192`: fixed width for a given window; unknown parts are –."""
+    """`ctx ▕███▍   ▏ 3,812/8,192`, with a sign in front when the window fills up: fixed width for a given window;
+    unknown parts are –."""
     used, size = state.context_used, state.context_size
     if used is None and size is None:
         return []
@@ -94,6 +95,8 @@ def meter(state: HeaderState, width: int) -> list[Piece]:
     if not size:
         return [Piece("ctx ", "quiet"), Piece(count)]
     share = (used or 0) / size
-    tone: Tone = "error" if share >= FULL else "warning" if share >= NEARLY_FULL else "plain"
-    filled = Piece(bar(share, 16 if width >= 100 else 8), "quiet" if tone == "plain" else tone)
-    return [Piece("ctx ▕", "quiet"), filled, Piece("▏ ", "quiet"), Piece(count, tone)]
+    loud: Tone = "error" if share >= FULL else "warning" if share >= EARLY else "quiet"
+    sign = Piece("▲ " if share >= NEARLY_FULL else "△ " if share >= EARLY else "  ", loud)
+    filled = Piece(bar(share, 16 if width >= 100 else 8), loud)
+    tone: Tone = loud if share >= NEARLY_FULL else "plain"
+    return [sign, Piece("ctx ▕", "quiet"), filled, Piece("▏ ", "quiet"), Piece(count, tone)]

@@ -1,7 +1,7 @@
 """The sidebar: the list of conversations, grouped by age, with what each would cost to open.
 
-The rule: one widget, whatever the number of rows. Only the lines on the screen are drawn, and new rows move
-neither the cursor nor the view.
+The rule: one widget, whatever the number of rows. Only of the lines on the screen is asked how warm they are, only
+those are drawn, and new rows move neither the cursor nor the view.
 """
 
 from __future__ import annotations
@@ -20,9 +20,20 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.timer import Timer
 
+from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.display import one_line
 from kvchat.ui.widgets.cells import fit
-from kvchat.ui.widgets.sidebar_rows import FRAMES, GLYPHS, Line, SidebarRow, described, lines_of, until_midnight
+from kvchat.ui.widgets.sidebar_rows import (
+    FRAMES,
+    GLYPHS,
+    Line,
+    SidebarRow,
+    described,
+    lines_of,
+    mark_of,
+    number_of,
+    until_midnight,
+)
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 STYLES: StyleTable = {
@@ -32,7 +43,7 @@ STYLES: StyleTable = {
     "number": ("$text-muted", "dim ansi_default"),
     "dot": "bold $text-accent",
     "warm": "$text-success",
-    "partial": "$text-warning",
+    "parked": "$text-warning",
     "cold": ("$text-muted", "dim ansi_default"),
     "unknown": ("$foreground 40%", "dim ansi_default"),
     "streaming": "$text-accent",
@@ -80,9 +91,13 @@ class Sidebar(ScrollView, can_focus=True):
     class RenameRequested(_AboutRow):
         """A new title was asked for, with r."""
 
-    def __init__(self, *, clock: Callable[[], float] = time.time, id: str | None = None,
-                 classes: str | None = None) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.time, warmth: Callable[[str], Warmth] = lambda _: UNKNOWN,
+                 id: str | None = None, classes: str | None = None) -> None:
+        """`warmth` tells what the server holds of the conversation with this id."""
         super().__init__(id=id, classes=classes)
+        self._ask_warmth = warmth
+        self._warmth: dict[str, Warmth] = {}
+        """What was shown of the conversations on the screen."""
         self._styles = ThemeStyles(self, STYLES)
         self.rows: Sequence[SidebarRow] = ()
         self._clock = clock
@@ -110,17 +125,49 @@ class Sidebar(ScrollView, can_focus=True):
     def set_rows(self, rows: Sequence[SidebarRow]) -> None:
         """Show these, newest first. The cursor stays on its conversation, and so does the first line of a view
         that was scrolled down."""
+        if tuple(rows) == tuple(self.rows):
+            self.refresh_marks()
+            return
+        if [(row.id, row.updated) for row in rows] == [(row.id, row.updated) for row in self.rows]:
+            self._redraw(rows)
+            return
         cursor_id, top = self.cursor_id, round(self.scroll_y)
         below = self._lines[top:] if top else []
         anchor = next((self.rows[line].id for line in below if isinstance(line, int)), None)
         shift = top - self._line_of[anchor] if anchor else 0
         self.rows = rows
+        self._warmth.clear()
         self._regroup()
         index = next((i for i, row in enumerate(rows) if row.id == cursor_id), None)
         self._cursor = min(self._cursor, max(0, len(rows) - 1)) if index is None else index
         if anchor in self._line_of:
             self.scroll_to(y=self._line_of[anchor] + shift, animate=False, immediate=True)
         self._spin()
+
+    def _redraw(self, rows: Sequence[SidebarRow]) -> None:
+        """The same list with other titles or states: only the lines that changed are drawn anew."""
+        before, self.rows = self.rows, rows
+        for old, new in zip(before, rows, strict=True):
+            if old != new:
+                self.refresh_line(self._line_of[new.id])
+        self.refresh_marks()
+        self._spin()
+
+    def refresh_marks(self) -> None:
+        """Look how warm the conversations on the screen are now; only the lines that changed are drawn anew."""
+        before, self._warmth = self._warmth, {}
+        top = self.scroll_offset.y
+        for at, line in enumerate(self._lines[top : top + self.size.height], top):
+            if isinstance(line, int):
+                id = self.rows[line].id
+                if id in before and self._warmth_of(id) != before[id]:
+                    self.refresh_line(at)
+        self._explain()
+
+    def _warmth_of(self, id: str) -> Warmth:
+        if id not in self._warmth:
+            self._warmth[id] = self._ask_warmth(id)
+        return self._warmth[id]
 
     def set_open(self, id: str | None) -> None:
         """Highlight the open conversation and put the cursor there; it is scrolled into view."""
@@ -170,15 +217,17 @@ class Sidebar(ScrollView, can_focus=True):
 
     def _row(self, index: int, width: int) -> Strip:
         row = self.rows[index]
-        glyph = GLYPHS[row.mark] if row.mark != "streaming" else FRAMES[self._frame % len(FRAMES)]
-        number = fit(one_line(row.number, 8), 8)
+        warmth = self._warmth_of(row.id)
+        mark = mark_of(row, warmth)
+        glyph = FRAMES[self._frame % len(FRAMES)] if row.streaming else GLYPHS[mark]
+        number = number_of(row, warmth)
         tail = (" •" if row.unread else "")
         room = width - 4 - len(tail) - (cell_len(number) + 1 if number else 0)
         title = fit(one_line(row.title, 4 * max(width, 1)), room)
         gap = " " * (room - cell_len(title) + (1 if number else 0))
         over = self._overlay(index)
         return self._strip([
-            (" ", over), (glyph, row.mark), (" ", over),
+            (" ", over), (glyph, mark), (" ", over),
             (title, "unread" if row.unread else "title"), (tail, "dot"),
             (gap, over), (number, "number"),
         ], width, over)
@@ -200,7 +249,7 @@ class Sidebar(ScrollView, can_focus=True):
 
     def _spin(self) -> None:
         """Run the spinner exactly while something streams."""
-        streams = any(row.mark == "streaming" for row in self.rows)
+        streams = any(row.streaming for row in self.rows)
         if streams and self._spinner is None and self.is_attached and self.app.animation_level != "none":
             self._spinner = self.set_interval(self.FRAME_SECONDS, self._next_frame)
         elif not streams and self._spinner is not None:
@@ -212,7 +261,7 @@ class Sidebar(ScrollView, can_focus=True):
         self._frame += 1
         top = self.scroll_offset.y
         for y, line in enumerate(self._lines[top : top + self.size.height]):
-            if isinstance(line, int) and self.rows[line].mark == "streaming":
+            if isinstance(line, int) and self.rows[line].streaming:
                 self.refresh_line(top + y)
 
     # Keys and mouse.
@@ -267,9 +316,17 @@ class Sidebar(ScrollView, can_focus=True):
     def _point(self, index: int | None) -> None:
         if index != self._hover:
             self._hover = index
-            row = self.rows[index] if index is not None and index < len(self.rows) else None
-            self.tooltip = None if row is None else Content(f"{one_line(row.title, 200)}\n{described(row)}")
+            self._explain()
             self.refresh()
+
+    def _explain(self) -> None:
+        """The tooltip of the row under the mouse."""
+        row = self.rows[self._hover] if self._hover is not None and self._hover < len(self.rows) else None
+        if row is None:
+            self.tooltip = None
+            return
+        words = described(row, self._warmth_of(row.id), self._clock())
+        self.tooltip = Content(f"{one_line(row.title, 200)}\n{words}")
 
     def on_mount(self) -> None:
         self._regroup()

@@ -10,14 +10,18 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Literal
 
-Mark = Literal["warm", "partial", "cold", "unknown", "streaming", "attention"]
+from kvchat.cache.warmth import Heat, Warmth
+from kvchat.cache_words import HEAT_GLYPHS, reread_number, warmth_words
 
+Mark = Literal["warm", "parked", "cold", "unknown", "streaming", "attention"]
+
+MARKS: dict[Heat, Mark] = {Heat.WARM: "warm", Heat.PARKED: "parked", Heat.COLD: "cold", Heat.UNKNOWN: "unknown"}
 GLYPHS: dict[Mark, str] = {
-    "warm": "●", "partial": "◐", "cold": "○", "unknown": "·", "streaming": "⠋", "attention": "!",
+    **{mark: HEAT_GLYPHS[heat] for heat, mark in MARKS.items()}, "streaming": "⠋", "attention": "!",
 }
 WORDS: dict[Mark, str] = {
     "warm": "warm: the server still holds it, an answer starts at once",
-    "partial": "parked or partly warm: some of it is read again",
+    "parked": "parked or partly warm: some of it is read again",
     "cold": "cold: the server reads it again",
     "unknown": "unknown: not read on this server yet",
     "streaming": "answering now",
@@ -36,17 +40,24 @@ class SidebarRow:
     title: str
     updated: float
     """Seconds since the epoch."""
-    mark: Mark = "unknown"
-    number: str = ""
-    """What opening it would read, short: 412, 8.1k."""
+    streaming: bool = False
     unread: bool = False
 
 
-def described(row: SidebarRow) -> str:
-    """The row's tooltip: the mark in words, the number, and whether it is unread."""
-    words = WORDS[row.mark]
-    if row.number:
-        words += f"; opening it reads about {row.number} tokens"
+def mark_of(row: SidebarRow, warmth: Warmth) -> Mark:
+    """The row's mark; a running answer comes before how warm it is."""
+    return "streaming" if row.streaming else MARKS[warmth.heat]
+
+
+def number_of(row: SidebarRow, warmth: Warmth) -> str:
+    """What opening it would read, short: 412, 8.1k; empty when that is nothing or not known."""
+    return "" if row.streaming else reread_number(warmth)
+
+
+def described(row: SidebarRow, warmth: Warmth, now: float) -> str:
+    """The row's tooltip at `now` (seconds since the epoch): its mark with figures, and whether it is unread."""
+    known = not row.streaming and warmth.heat is not Heat.UNKNOWN
+    words = warmth_words(warmth, now) if known else WORDS[mark_of(row, warmth)]
     return words + ("; there is an unread answer" if row.unread else "")
 
 

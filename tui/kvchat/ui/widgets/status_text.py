@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
+from kvchat.cache_words import UNREPORTED, following, reuse_percent, spark_values, wasted
 from kvchat.display import one_line
+from kvchat.numbers import duration, short_count
 from kvchat.prompt.message import State
-from kvchat.ui.widgets.cells import fit, short_count, sparkline
+from kvchat.ui.widgets.cells import fit, sparkline
 from kvchat.ui.widgets.pieces import Piece, Pieces, joined, width_of
 
 SHORT = 100
@@ -22,7 +24,8 @@ PADDING = 2
 """Cells of the line that stay empty."""
 SPARK = 10
 """Turns in the sparkline."""
-NOT_REPORTED = "not reported by this server"
+AHEAD = (3, 12)
+"""The fewest and the most cells in the bar of a conversation that is read ahead."""
 _DOT = Piece(" · ", "quiet")
 
 
@@ -44,38 +47,10 @@ class Live:
     stopping: bool = False
 
 
-def seconds(value: float) -> str:
-    """A duration: 0.14 s, 6.2 s, 35.0 s, 2 min 17 s."""
-    if value < 0.995:
-        return f"{value:.2f} s"
-    if value < 59.95:
-        return f"{value:.1f} s"
-    whole = round(value)
-    return f"{whole} s" if whole < 120 else f"{whole // 60} min {whole % 60:02} s"
-
-
-def reuse_percent(turn: TurnFigures) -> int | None:
-    """The turn's reuse in percent; 100 when nothing worth a word was read again, and only then."""
-    if turn.reuse is None:
-        return None
-    return min(round(turn.reuse * 100), 99) if _wasted(turn) else 100
-
-
-def _wasted(turn: TurnFigures) -> int:
-    """Avoidable tokens worth a word."""
-    avoidable = turn.avoidable_tokens or 0
-    return avoidable if avoidable > NOISE else 0
-
-
-def spark_values(turns: Sequence[TurnFigures]) -> list[float | None]:
-    """The turns' reuse for the sparkline: a first read had nothing to reuse and shows as 0, unknown as None."""
-    return [0.0 if t.first_read and t.cached_tokens is not None else t.reuse for t in turns]
-
-
-def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, cause: str = "",
-            seen: bool = False) -> list[Piece]:
-    """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended, `cause` the
-    sentence that explains its avoidable tokens; once it was `seen` the figures come back."""
+def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
+            key: str = "F2", brief: bool = False) -> list[Piece]:
+    """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its avoidable
+    tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved."""
     if not turns:
         return [Piece("nothing read yet", "quiet")]
     turn = turns[-1]
@@ -85,54 +60,54 @@ def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DO
         return _first_read(turn, width)
     if turn.reuse is None:
         return _without_history(turns, width)
-    if _wasted(turn) and not seen:
-        return _avoidable(turns, width, cause)
-    return _reused(turns, width)
+    if wasted(turn) and not seen:
+        return _avoidable(turns, width, key)
+    return _reused(turns, width, brief)
 
 
 def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
     """`reuse 100 %  ▁▇████`, always equally wide."""
     percent = reuse_percent(turns[-1])
     shown = "  –" if percent is None else f"{percent:>3}"
-    tone: Piece = Piece(f"{shown} %", "warning" if _wasted(turns[-1]) else "strong")
-    return [Piece("reuse ", "quiet"), tone, Piece("  " + sparkline(spark_values(turns), SPARK) + "  ", "spark")]
+    tone: Piece = Piece(f"{shown} %", "warning" if wasted(turns[-1]) else "strong")
+    return [Piece("reuse ", "quiet"), tone, Piece("  " + sparkline(spark_values(list(turns)), SPARK) + "  ", "spark")]
 
 
-def _reused(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
+def _reused(turns: Sequence[TurnFigures], width: int, brief: bool) -> list[Piece]:
     turn = turns[-1]
     cached, new = turn.cached_tokens or 0, turn.new_tokens or 0
     if width < SHORT:
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{reuse_percent(turn):>3} %", "strong")],
                       f"{cached:,}+{new:,}")
     speed = measured_speed(turns) or turn.prefill_speed
-    wasted = _wasted(turn)
+    again = wasted(turn)
     groups: list[Pieces] = [
         [Piece(f"{cached:>6,}", "reused"), Piece(" reused", "quiet")],
         [Piece(f"{new:>5,}", "new"), Piece(" new", "quiet")],
-        [Piece(f"{wasted:,} avoidable", "warning")] if wasted else [],
+        [Piece(f"{again:,} avoidable", "warning")] if again else [],
         _ttft(turn),
-        [Piece("saved ", "quiet"), Piece(seconds(cached / speed))] if speed and cached else [],
+        [Piece("saved ", "quiet"), Piece(duration(cached / speed))] if speed and cached and not brief else [],
     ]
     return _head(turns) + joined(groups, _DOT)
 
 
-def _avoidable(turns: Sequence[TurnFigures], width: int, cause: str) -> list[Piece]:
+def _avoidable(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
     turn = turns[-1]
-    wasted = _wasted(turn)
+    tokens = wasted(turn)
     speed = turn.prefill_speed or measured_speed(turns)
-    cost = f" ({seconds(wasted / speed)})" if speed else ""
-    why = one_line(cause).rstrip(".")
-    sentence = f"{wasted:,} avoidable{cost}: {why}." if why else f"{wasted:,} tokens were read again{cost}."
+    cost = f" ({duration(tokens / speed)})" if speed else ""
+    why = one_line(following(turn.evidence or turn.cause or "", tokens))
+    sentence = f"{tokens:,} avoidable{cost}: {why}." if why else f"{tokens:,} tokens were read again{cost}."
     head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
-    key = Piece("  F2 shows each turn", "quiet")
-    room = width - PADDING - width_of([*head, key])
-    return [*head, Piece(fit(sentence, room), "warning"), key]
+    more = [Piece(f"  {key}", "accent"), Piece(" why", "quiet")] if key else []
+    room = width - PADDING - width_of([*head, *more])
+    return [*head, Piece(fit(sentence, room), "warning"), *more]
 
 
 def _first_read(turn: TurnFigures, width: int) -> list[Piece]:
     prompt, cached, evaluated = turn.prompt_tokens or 0, turn.cached_tokens or 0, turn.evaluated_tokens or 0
     ms = turn.prompt_ms or turn.ttft_ms
-    took = f" in {seconds(ms / 1000)}" if ms else ""
+    took = f" in {duration(ms / 1000)}" if ms else ""
     shared = cached > NOISE
     tokens = f"{evaluated:,} of {prompt:,} tokens" if shared else f"{prompt:,} tokens"
     pieces = [Piece("first read: ", "quiet"), Piece(tokens + took, "new")]
@@ -149,10 +124,10 @@ def _unreported(turns: Sequence[TurnFigures], width: int, state: State) -> list[
         what = {State.CANCELLED: "stopped", State.INTERRUPTED: "cut off"}.get(state, "ended")
         return [Piece(f"{what} before the server reported its figures", "quiet")]
     if width < SHORT:
-        return _short(turn, [Piece(f"reuse {NOT_REPORTED}", "quiet")], "")
+        return _short(turn, [Piece(f"reuse {UNREPORTED}", "quiet")], "")
     prompt: Pieces = [] if turn.prompt_tokens is None else [Piece(f"{turn.prompt_tokens:,}"),
                                                             Piece(" prompt tokens", "quiet")]
-    return joined([[Piece("reuse ", "quiet"), Piece(NOT_REPORTED)], prompt, _ttft(turn)], _DOT)
+    return joined([[Piece("reuse ", "quiet"), Piece(UNREPORTED)], prompt, _ttft(turn)], _DOT)
 
 
 def _without_history(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
@@ -167,7 +142,9 @@ def _without_history(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
 
 
 def _ttft(turn: TurnFigures) -> list[Piece]:
-    return [] if turn.ttft_ms is None else [Piece("first token ", "quiet"), Piece(f"{seconds(turn.ttft_ms / 1000):>6}")]
+    if turn.ttft_ms is None:
+        return []
+    return [Piece("first token ", "quiet"), Piece(f"{duration(turn.ttft_ms / 1000):>6}")]
 
 
 def _context(turn: TurnFigures) -> list[Piece]:
@@ -179,15 +156,31 @@ def _context(turn: TurnFigures) -> list[Piece]:
 def _short(turn: TurnFigures, head: Pieces, tokens: str) -> list[Piece]:
     """`reuse 100 % · 3,764+48 · 0.14 s · ctx 47 %`"""
     middle: Pieces = [Piece(tokens)] if tokens else []
-    ttft: Pieces = [] if turn.ttft_ms is None else [Piece(seconds(turn.ttft_ms / 1000))]
+    ttft: Pieces = [] if turn.ttft_ms is None else [Piece(duration(turn.ttft_ms / 1000))]
     return joined([head, middle, ttft], _DOT) + _context(turn)
+
+
+def reading_ahead(progress: PromptProgress | None, room: int) -> list[Piece]:
+    """`reading ahead ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends. The bar takes
+    what is left of `room` cells, and is left out when that is little."""
+    words = [Piece("reading ahead", "quiet")]
+    if progress is None or progress.total <= progress.cached:
+        return [*words, Piece(" …", "quiet")]
+    done, whole = max(0, progress.processed - progress.cached), progress.total - progress.cached
+    count = Piece(f" {done:>{len(f'{whole:,}')},}/{whole:,}", "quiet")
+    size = min(AHEAD[1], room - width_of([*words, count]) - 3)
+    if size >= AHEAD[0]:
+        cells = [min(size, round(part / progress.total * size)) for part in (progress.cached, progress.processed)]
+        words += [Piece(" ▕", "quiet"), Piece("█" * cells[0], "reused"), Piece("▒" * (cells[1] - cells[0]), "quiet"),
+                  Piece(" " * (size - cells[1]) + "▏", "quiet")]
+    return [*words, count]
 
 
 def running(live: Live, width: int) -> list[Piece]:
     """The line while an answer runs: what it waits for, how far the prompt is read, or how fast the answer comes.
     Numbers keep their places."""
     short = width < SHORT
-    clock = Piece(f"{seconds(live.elapsed):>7}", "quiet")
+    clock = Piece(f"{duration(live.elapsed):>7}", "quiet")
     if live.stopping:
         return [Piece("stopping… ", "quiet"), clock]
     if live.first_token is not None:
@@ -207,7 +200,7 @@ def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
         groups.append([Piece(f"{about + format(live.tokens, ','):>6}"), Piece(" tok" if short else " tokens", "quiet")])
     groups.append([clock])
     if live.first_token is not None and not short:
-        groups.append([Piece("first token ", "quiet"), Piece(seconds(live.first_token))])
+        groups.append([Piece("first token ", "quiet"), Piece(duration(live.first_token))])
     return joined(groups, _DOT)
 
 
@@ -225,5 +218,5 @@ def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]
     ]
     left = progress.seconds_left()
     if left is not None and left >= 1:
-        groups.append([Piece(f"about {seconds(left)} left", "quiet")])
+        groups.append([Piece(f"about {duration(left)} left", "quiet")])
     return joined(groups, _DOT)

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 
-from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.chat.live import LiveAnswer
 from kvchat.display import one_line
 from kvchat.prompt.message import State
@@ -35,17 +35,18 @@ class StatusLine(PieceLine):
         super().__init__(id=id, classes=classes)
         self._turns: Sequence[TurnFigures] = ()
         self._state = State.DONE
-        self._cause = ""
-        self._seen = False
+        self._seen: set[TurnFigures] = set()
         self._live: Live | None = None
         self._aside = ""
+        self._ahead: PromptProgress | None = None
+        self._reads_ahead = False
+        self.why_key = "F2"
+        """The key that leads to more about a turn."""
 
-    def set_turns(self, turns: Sequence[TurnFigures], *, state: State = State.DONE, cause: str = "") -> None:
-        """The figures of the branch's answers, oldest first, how the last one ended, and the cause of its avoidable
-        tokens. A warning stays until `acknowledge` or the next turn."""
-        if tuple(turns) != tuple(self._turns):
-            self._seen = False
-        self._turns, self._state, self._cause = tuple(turns), state, cause
+    def set_turns(self, turns: Sequence[TurnFigures], *, state: State = State.DONE) -> None:
+        """The figures of the branch's answers, oldest first, and how the last one ended. A warning about it stays
+        until `acknowledge` or the next turn."""
+        self._turns, self._state = tuple(turns), state
         self.refresh()
 
     def set_live(self, live: Live | None) -> None:
@@ -58,16 +59,26 @@ class StatusLine(PieceLine):
         self._aside = text
         self.refresh()
 
+    def set_reading_ahead(self, active: bool, progress: PromptProgress | None = None) -> None:
+        """Whether the conversation on the screen is being read ahead, and how far."""
+        if (active, progress) != (self._reads_ahead, self._ahead):
+            self._reads_ahead, self._ahead = active, progress
+            self.refresh()
+
     def acknowledge(self) -> None:
-        """The person saw why tokens were read again: show the figures instead of the sentence."""
-        self._seen = True
+        """The person saw why tokens were read again: show the figures of this turn instead of the sentence."""
+        self._seen.update(self._turns[-1:])
         self.refresh()
 
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
         screen = width + status_text.PADDING
+        seen = self._seen.issuperset(self._turns[-1:])
         left = (status_text.running(self._live, screen) if self._live is not None else
-                status_text.settled(self._turns, screen, state=self._state, cause=self._cause, seen=self._seen))
+                status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key,
+                                    brief=self._reads_ahead))
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
+        if self._reads_ahead and self._live is None:
+            aside = status_text.reading_ahead(self._ahead, width - 3 - width_of(left))
         fits = width_of(left) + 3 + width_of(aside) <= width
         return left, aside if fits else []
 

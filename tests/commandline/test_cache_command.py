@@ -1,0 +1,94 @@
+"""`kvchat cache`: the report of a conversation as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.store import Store
+from toyserver import ToyServer, tokens
+
+TURNS = (("How many nights?", 412, 0), ("Which was the longest?", 508, 416), ("What did it cost?", 635, 60))
+"""Question, prompt tokens, cached tokens; in the last one most of the cache was gone."""
+
+
+@pytest.fixture
+async def talk(environment: dict[str, str]) -> str:
+    """A conversation of three turns, and an older one; its id."""
+    async with ToyServer() as server:
+        settings = changed(changed(Settings(), "server.base_url", server.url), "cache.warm_up", False)
+        service = ChatService(Store.open(Path(environment["KVCHAT_DATA_DIR"])), settings)
+        ids = []
+        for questions in (TURNS[:1], TURNS):
+            conversation = await service.create(reuse=False)
+            ids.append(conversation.id)
+            for text, prompt, cached in questions:
+                server.on_chat(
+                    tokens("Twenty", "-six", prompt=prompt, cached=cached, prompt_ms=3.0 * (prompt - cached)))
+                await service.send(conversation.id, text)
+                await service.wait(conversation.id)
+        await service.aclose()
+    return ids[-1]
+
+
+async def test_the_newest_conversation_is_told_without_a_server(run: Any, talk: str) -> None:
+    done = await run("cache")
+    assert (done.status, done.err) == (0, "")
+    lines = done.out.splitlines()
+    assert lines[0] == f"How many nights?  {talk[:8]}"
+    rows = {line.split()[0]: line.split() for line in lines if line[:4].strip().isdigit()}
+    assert rows["1"][1:4] == ["0", "412", "0"] and "What did it cost?" in done.out
+    assert rows["2"][1] == "416" and rows["3"][1] == "60"
+    assert any(line.startswith("turn 3: ") and "tokens read again" in line for line in lines)
+    assert not any(line.startswith("turn 2: ") for line in lines)
+    facts = {line[:14].strip(): line[14:] for line in lines}
+    assert "476 reused" in facts["conversation"] and "476 reused" in facts["last 7 days"]
+    assert facts["slots"] == "what they hold is not known"
+    assert facts["planner"] == "no request yet"
+
+
+async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_known(run: Any, talk: str) -> None:
+    done = await run("cache", talk[:8], "--json")
+    assert done.status == 0
+    report = json.loads(done.out)
+    assert report["conversation"] == talk
+    assert [turn["question"] for turn in report["turns"]] == [text for text, _, _ in TURNS]
+    assert [turn["figures"]["cached_tokens"] for turn in report["turns"]] == [0, 416, 60]
+    assert report["warmth"] == {"heat": "unknown", "held": None, "reread": None, "since": None}
+    assert report["here"]["totals"]["turns"] == 3 and report["week"]["totals"]["turns"] == 4
+    assert report["plan"] is None
+
+
+async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(
+        run: Any, talk: str, environment: dict[str, str]) -> None:
+    store = Store.open(Path(environment["KVCHAT_DATA_DIR"]))
+    store.update(replace(store.conversation(talk), unread=True))
+    store.close()
+    await run("cache", talk)
+    store = Store.open(Path(environment["KVCHAT_DATA_DIR"]))
+    assert store.conversation(talk).unread
+    store.close()
+
+
+async def test_a_server_that_does_not_answer_takes_nothing_away(run: Any, talk: str) -> None:
+    done = await run("--base-url", "http://127.0.0.1:9", "cache", talk)
+    assert done.status == 0
+    assert "What did it cost?" in done.out
+
+
+async def test_an_unknown_conversation_is_one_sentence(run: Any, talk: str) -> None:
+    done = await run("cache", "ffffffff")
+    assert done.status == 1
+    assert done.out == "" and done.err.startswith("kvchat: ") and done.err.count("\n") == 1
+
+
+async def test_without_conversations_there_is_a_word(run: Any) -> None:
+    done = await run("cache")
+    assert (done.status, done.out) == (0, "There are no conversations yet.\n")
+    assert (await run("cache", "--json")).out == "null\n"

@@ -1,0 +1,113 @@
+"""`kvchat cache`: what is known of the cache, seen from one conversation, as text or as JSON.
+
+The rule: what is stored is told without a server; what the server holds is added where one is configured and answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from kvchat.cache.accounting import Totals, TurnFigures
+from kvchat.cache.report import CacheReport, TurnReport
+from kvchat.cache_words import (
+    UNREPORTED,
+    accuracy,
+    again,
+    ahead,
+    held_words,
+    misses,
+    prediction,
+    speed_words,
+    warmth_words,
+    wasted,
+    why,
+)
+from kvchat.chat.service import ChatService
+from kvchat.display import one_line
+from kvchat.numbers import count, counted, duration, percent, speed
+from kvchat.terminal import Column, Printer, print_table
+
+LABEL = 14
+COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
+    "reused", "new", "avoidable", "first token", "prefill", "decode")), Column("question", shrinks=True))
+
+
+async def cache(service: ChatService, args: argparse.Namespace) -> int:
+    """Print the report of a conversation, by default the newest, and return the exit status. Raises ChatError."""
+    id = service.find(args.id).id if args.id else next((c.id for c in service.conversations() if c.turns), "")
+    if not id:
+        print("null" if args.json else "There are no conversations yet.")
+        return 0
+    if service.settings.server.base_url:
+        await service.connect()
+    report = await service.cache_report(id)
+    if args.json:
+        print(json.dumps(asdict(report), indent=1))
+    else:
+        _print(report, service.now().timestamp())
+    return 0
+
+
+def _print(report: CacheReport, now: float) -> None:
+    printer = Printer(sys.stdout)
+    printer.line(f"{one_line(report.title)}  {report.conversation[:8]}")
+    last = report.turns[-1].figures if report.turns else None
+    about = "" if report.exact else "~"
+    printer.line(" · ".join(filter(None, (
+        warmth_words(report.warmth, now), prediction(last, about), accuracy(report)))))
+    printer.line()
+    if report.turns:
+        print_table([_row(number, turn) for number, turn in enumerate(report.turns, 1)], COLUMNS)
+        for number, turn in enumerate(report.turns, 1):
+            for line in _reasons(number, turn):
+                printer.line(line)
+        printer.line()
+    for name, words in _facts(report, now):
+        printer.line(f"{name:<{LABEL}}{one_line(words)}".rstrip())
+
+
+def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
+    figures = turn.figures or TurnFigures()
+    first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
+    return (str(number), count(figures.cached_tokens), count(figures.new_tokens), count(figures.avoidable_tokens),
+            first, speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
+
+
+def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
+    """The cause of a turn's avoidable tokens, and what helps."""
+    if turn.figures is None or not wasted(turn.figures):
+        return
+    yield f"turn {number}: {again(turn)}"
+    if remedy := why(turn)[1]:
+        yield f"  → {one_line(remedy)}"
+
+
+def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
+    for warning in report.warnings:
+        yield "! prompt", warning
+    for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
+        yield name, _sums(ledger.totals)
+        yield "  misses", "; ".join(misses(ledger)) or "none"
+        yield "  read ahead", ahead(ledger.warmup)
+    yield "planner", report.plan.sentence if report.plan else "no request yet"
+    yield "speed", speed_words(report.speed)
+    for state in report.states:
+        yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))
+    if not report.states:
+        yield "slots", "what they hold is not known"
+    yield "rules", report.rules or "what this server does with its cache is not known"
+
+
+def _sums(totals: Totals) -> str:
+    if not totals.turns:
+        return "no turns yet"
+    if totals.turns == totals.unknown:
+        return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
+    unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
+    return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
+            f"{count(totals.cached_tokens)} reused · {count(totals.avoidable_tokens)} avoidable · "
+            f"{duration(totals.seconds_saved)} saved{unknown}")

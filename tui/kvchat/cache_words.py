@@ -1,0 +1,138 @@
+"""The cache in words, the same on every screen and on the command line.
+
+The rule: what is not known is left out or said to be unknown, never told as 0.
+"""
+
+from __future__ import annotations
+
+from kvchat.cache.accounting import NOISE, TurnFigures, WarmupTotals
+from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
+from kvchat.cache.speed import SpeedFit
+from kvchat.cache.warmth import Heat, Warmth
+from kvchat.display import one_line
+from kvchat.numbers import UNKNOWN, about, age, count, counted, duration, short_count
+
+HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
+UNREPORTED = "not reported by this server"
+FAR = 4096
+"""The position at which the speed is told beside that at 0, tokens."""
+
+
+def to_read(warmth: Warmth) -> int | None:
+    """Tokens that opening a parked or cold conversation would read; None for a warm one and when not known."""
+    return warmth.reread if warmth.heat in (Heat.PARKED, Heat.COLD) else None
+
+
+def reread_number(warmth: Warmth) -> str:
+    """`to_read` in at most four cells: `412`, `8.1k`; empty when there is nothing to tell."""
+    tokens = to_read(warmth)
+    return "" if tokens is None else short_count(tokens)
+
+
+def warmth_words(warmth: Warmth, now: float) -> str:
+    """`warm · 3,843 tokens · 4 min ago`, `cold · 8,120 tokens to read`; `now` is seconds since the epoch."""
+    parts = [str(warmth.heat)]
+    if warmth.held:
+        parts.append(counted(warmth.held, "token"))
+    if warmth.since is not None and warmth.held:
+        parts.append(f"{age(now - warmth.since)} ago")
+    if (tokens := to_read(warmth)) is not None:
+        parts.append(f"{count(tokens) if warmth.held else counted(tokens, 'token')} to read")
+    return " · ".join(parts)
+
+
+def held_words(state: HeldState, now: float, title: str) -> str:
+    """What a slot or the server's memory holds: `weather 2,101, idle 4 min`. `title` is the owner's, fit to show."""
+    idle = f", idle {age(now - state.since)}" if state.since is not None else ""
+    return f"{title or 'not one of ours'} {count(state.tokens)}{idle}"
+
+
+def reuse_percent(turn: TurnFigures) -> int | None:
+    """The turn's reuse in percent; 100 when nothing worth a word was read again, and only then."""
+    if turn.reuse is None:
+        return None
+    return min(round(turn.reuse * 100), 99) if wasted(turn) else 100
+
+
+def wasted(turn: TurnFigures) -> int:
+    """Avoidable tokens worth a word."""
+    avoidable = turn.avoidable_tokens or 0
+    return avoidable if avoidable > NOISE else 0
+
+
+def spark_values(turns: list[TurnFigures | None]) -> list[float | None]:
+    """The turns' reuse for a sparkline: a first read had nothing to reuse and shows as 0, unknown as None."""
+    return [None if t is None else 0.0 if t.first_read and t.cached_tokens is not None else t.reuse for t in turns]
+
+
+def prediction(figures: TurnFigures | None, about: str = "") -> str:
+    """`predicted 3,764, server says 3,764`; empty without a prediction. `about`: a ~ in front of an estimate."""
+    if figures is None or figures.predicted_cached is None:
+        return ""
+    said = UNREPORTED if figures.cached_tokens is None else f"server says {count(figures.cached_tokens)}"
+    return f"predicted {about}{count(figures.predicted_cached)}, {said}"
+
+
+def accuracy(report: CacheReport) -> str:
+    """How often the predictions were exact: `exact 41 of 43`."""
+    if not report.predictions:
+        return "nothing predicted yet"
+    return f"exact {count(report.exact_predictions)} of {count(report.predictions)}"
+
+
+def why(turn: TurnReport) -> tuple[str, str]:
+    """The cause of a turn's avoidable tokens, and what helps; both empty when nothing was avoidable. Raw."""
+    figures, finding = turn.figures, turn.finding
+    if figures is None or not wasted(figures):
+        return "", ""
+    if finding is not None:
+        return following(finding.sentence or str(finding.cause), finding.tokens), finding.remedy
+    said = following(figures.evidence or figures.cause or "", wasted(figures))
+    return said or "the cause is not known", figures.remedy or ""
+
+
+def following(sentence: str, tokens: int) -> str:
+    """A cause as it stands behind a colon: without its full stop, and without the number of `tokens`, which stands
+    in front of it."""
+    said = sentence.strip().removesuffix(".").removesuffix(f": {tokens:,} tokens were read again")
+    first = said.partition(" ")[0]
+    return first.lower() + said[len(first):] if first in ("The", "Another", "A", "An", "Other", "Caching") else said
+
+
+def again(turn: TurnReport) -> str:
+    """`1,387 tokens read again (4.0 s): another client took the slot.`"""
+    figures = turn.figures or TurnFigures()
+    seconds = turn.finding.seconds if turn.finding else None
+    if seconds is None and figures.prefill_speed:
+        seconds = wasted(figures) / figures.prefill_speed
+    took = f" ({duration(seconds)})" if seconds is not None else ""
+    return f"{counted(wasted(figures), 'token')} read again{took}: {one_line(why(turn)[0])}."
+
+
+def speed_words(speed: SpeedFit | None) -> str:
+    """`350 tok/s at 0, 290 at 4k`."""
+    if speed is None or speed.alpha <= 0:
+        return "not measured yet"
+    words = f"{speed.speed(0):,.0f} tok/s at 0"
+    if speed.alpha + speed.beta * FAR > 0:
+        words += f", {speed.speed(FAR):,.0f} at {FAR // 1024}k"
+    return words + ("" if speed.samples >= 3 else f" (rough: from {counted(speed.samples, 'request')})")
+
+
+def misses(ledger: Ledger) -> list[str]:
+    """The causes of avoidable tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
+    found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
+    return [f"{cause}: {counted(turns, 'turn')}, {counted(tokens, 'token')}" for cause, (turns, tokens) in found]
+
+
+def ahead(totals: WarmupTotals) -> str:
+    """What was spent on reading ahead: `3 requests, 1,204 tokens, 3.1 s`."""
+    if not totals.requests:
+        return "nothing"
+    return f"{counted(totals.requests, 'request')}, {counted(totals.tokens, 'token')}, {duration(totals.seconds)}"
+
+
+def cost_words(tokens: int | None, seconds: tuple[float, float] | None) -> str:
+    """`8,120 tokens, about 35 s`, as far as it is known."""
+    words = f"{UNKNOWN} tokens" if tokens is None else counted(tokens, "token")
+    return f"{words}, {about(seconds)}" if seconds is not None else words
