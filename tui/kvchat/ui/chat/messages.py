@@ -163,7 +163,7 @@ class MessageActs(ChatBase):
                       instead: bool = False, fork: bool = False) -> Decision | None:
         """What the person decides who sees the price of an act; a small price is not asked about. `text`: the new text
         of the act; `instead`: whether the cheaper way can be done, if there is one; `fork`: whether a fork can."""
-        price = self.service.price(self.conversation.id, act, node, text)
+        price = await self.service.exact_price(self.conversation.id, act, node, text)
         if not price.worth_asking:
             return "go"
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen, cheaper, price_lines
