@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from kvchat.backends.dialect import ReadAhead
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.shape import Rewind, Shape
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.following import Following
+from kvchat.chat.following import Following, Look
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Role
@@ -50,12 +51,16 @@ class Ahead:
     """One request that reads ahead."""
 
     prompt: Tokens
-    slot: int | None
+    slot: int
     cached: int
-    """Tokens of it that the twin expected to be reused."""
-    read: int = 0
-    """Tokens that were in when it was last heard of."""
+    """Tokens of it that were reused."""
+    reached: int = 0
+    """Tokens that were in when it ended, as the slot says afterwards."""
     done: bool = False
+
+    @property
+    def evaluated(self) -> int:
+        return max(0, self.reached - self.cached)
 
 
 @dataclass(slots=True)
@@ -80,20 +85,40 @@ class Play:
         (word,) = list(await following.access.tokens_of(" the"))
         self.service.settings = replace(self.service.settings, parameters=Parameters(
             temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}))
-        real = following.access.read_ahead
+        self._record(following)
 
-        async def recorded(prompt: Tokens, progressed, slot: int | None = None):  # type: ignore[no-untyped-def]
-            self.ahead.append(this := Ahead(prompt, slot, following.twin.best.slots and 0))
+    def _record(self, following: Following) -> None:
+        """Note every request that reads ahead, and how far it came: the next look at the slots tells."""
+        real, look = following.access.read_ahead, following.look
+        open_: list[tuple[Ahead, tuple[int | None, ...]]] = []
+
+        async def read_ahead(prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                             slot: int | None = None) -> ReadAhead:
+            said = following.twin.said
+            assert said is not None
+            self.ahead.append(this := Ahead(prompt, said.slot, said.cached))
+            open_.append((this, following._tasks_seen))
 
             def heard(progress: PromptProgress) -> None:
-                this.cached, this.read = progress.cached, progress.processed
+                this.cached, this.reached = progress.cached, progress.processed
                 progressed(progress)
 
             found = await real(prompt, heard, slot)
-            this.cached, this.read, this.done = found.cached_tokens or 0, len(prompt), True
+            this.cached, this.reached, this.done = found.cached_tokens or 0, len(prompt), True
+            open_.pop()
             return found
 
-        following.access.read_ahead = recorded  # type: ignore[method-assign]
+        async def looked() -> Look:
+            found = await look()
+            for this, tasks in open_:
+                if tasks == following._tasks_seen:
+                    continue
+                this.reached = max(this.reached, min(len(this.prompt), found.counts[this.slot].tokens))
+            open_.clear()
+            return found
+
+        following.access.read_ahead = read_ahead  # type: ignore[method-assign]
+        following.look = looked  # type: ignore[method-assign]
 
     async def say(self, id: str, text: str) -> TurnFigures:
         await self.service.send(id, text)
@@ -117,7 +142,7 @@ class Play:
     @property
     def spent(self) -> int:
         """Tokens read in all: by turns, and ahead of them."""
-        return sum(f.evaluated_tokens or 0 for f in self.turns) + self.service._store.warmups().evaluated
+        return sum(f.evaluated_tokens or 0 for f in self.turns) + self.service._store.warmups().tokens
 
 
 @asynccontextmanager
@@ -138,3 +163,12 @@ async def playing(url: str, folder: Path, shape: Shape | None = None, *, ahead: 
 def text(chance: random.Random, words: Sequence[int]) -> str:
     """Some words, as many as one of `words`."""
     return " ".join(chance.choice(WORDS) for _ in range(chance.choice(words)))
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Return when it is true, at the first chance."""
+    for _ in range(1_000_000):
+        if true():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came true")

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from kvchat.backends import errors
 from kvchat.backends.answer import progress_of
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.decoder import Decoder, StreamDone
-from kvchat.backends.dialect import ChatTurn, ReadAhead, SlotCount
+from kvchat.backends.dialect import ChatTurn, ReadAhead, ServerState, SlotCount
 from kvchat.backends.payload import (
     PayloadError,
     as_object,
@@ -35,6 +36,9 @@ from kvchat.prompt.wire import canonical
 
 CALL_S = 20.0
 TEXT_LIMIT = 32 * MIB
+MANY, MOST_TOKENS = 8192, 1 << 24
+LARGE = 64 * 1024
+"""Bytes of an answer that is read in a thread, so that the screen does not wait."""
 JSON = {"content-type": "application/json"}
 T = TypeVar("T")
 
@@ -61,14 +65,33 @@ class CacheCalls(HttpBackend):
     async def _tokenize(self, text: str, is_start: bool) -> list[int]:
         found = await self.post_json("/tokenize", canonical(
             {"content": text, "add_special": is_start, "parse_special": True}))
-        return self._checked(lambda: _ids(list_at(found, "tokens")))
+        values = self._checked(lambda: list_at(found, "tokens"))
+        read = partial(_ids, values)
+        try:
+            return await asyncio.to_thread(read) if len(values) > MANY else read()
+        except PayloadError as error:
+            raise errors.protocol(self.url, str(error)) from None
+
+    async def server_state(self) -> ServerState:
+        _, found = await self.get_json("/props")
+
+        def read() -> ServerState:
+            props = as_object(found, "properties")
+            return ServerState(
+                text_at(props, "model_alias") or text_at(props, "model_path") or "", text_at(props, "build_info") or "",
+                text_at(props, "media_marker") or "", props.get("is_sleeping") is True)
+
+        return self._checked(read)
 
     async def slot_counts(self) -> list[SlotCount]:
         _, found = await self.get_json("/slots")
         if not isinstance(found, list):
             raise errors.protocol(self.url, "slots that are not a list")
-        return [SlotCount(count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"),
-                          slot.get("is_processing") is True) for slot in found if is_object(slot)]
+        counts = [SlotCount(count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"),
+                            slot.get("is_processing") is True) for slot in found if is_object(slot)]
+        if any(count.tokens > MOST_TOKENS for count in counts):
+            raise errors.protocol(self.url, "a slot with more tokens than any window has")
+        return counts
 
     async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
                          slot: int | None = None) -> ReadAhead:
@@ -111,16 +134,24 @@ class CacheCalls(HttpBackend):
                 head = await exchange.head()
                 if head.status != 200:
                     raise await self._refusal(exchange, head)
-                text = (await exchange.start_of_body(TEXT_LIMIT)).decode("utf-8", "replace")
+                answer = await exchange.start_of_body(TEXT_LIMIT)
         except TimeoutError:
             raise errors.no_answer(self.url, CALL_S) from None
-        return self._checked(lambda: as_object(parsed(text), "an answer"))
+        read = partial(_object_in, answer)
+        try:
+            return await asyncio.to_thread(read) if len(answer) > LARGE else read()
+        except PayloadError as error:
+            raise errors.protocol(self.url, str(error)) from None
 
     def _checked(self, read: Callable[[], T]) -> T:
         try:
             return read()
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
+
+
+def _object_in(answer: bytes) -> Mapping[str, object]:
+    return as_object(parsed(answer.decode("utf-8", "replace")), "an answer")
 
 
 def specials_of(props: Mapping[str, object]) -> tuple[str, ...]:
@@ -133,7 +164,7 @@ def specials_of(props: Mapping[str, object]) -> tuple[str, ...]:
 
 
 def _ids(values: Sequence[object]) -> list[int]:
-    ids = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    ids = [value for value in values if isinstance(value, int) and 0 <= value < 2**31 and value is not True]
     if len(ids) != len(values):
         raise PayloadError("tokens that are not numbers")
     return ids

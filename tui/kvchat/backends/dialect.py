@@ -78,6 +78,8 @@ class ServerInfo:
     preserves_reasoning: bool = False
     """Whether the template keeps earlier reasoning when asked to."""
     embedded: bool = False
+    owner: str = ""
+    """Who its list of models says owns the one in use: it tells some servers apart (`vllm`, `sglang`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +166,18 @@ class SlotCount:
 
 
 @dataclass(frozen=True, slots=True)
+class ServerState:
+    """Who answers at an address just now, told without waking a sleeper. Empty: it does not say."""
+
+    model: str = ""
+    build: str = ""
+    process: str = ""
+    """Something random that stays the same while the server's process lives."""
+    asleep: bool = False
+    """Whether the model was unloaded for want of use; what was cached is gone."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReadAhead:
     """How a prompt was read without asking for an answer."""
 
@@ -208,6 +222,9 @@ class CacheAccess(Protocol):
 
     async def tokens_of(self, text: str) -> Tokens:
         """The token ids of a rendered prompt, or of a prefix of one."""
+
+    async def server_state(self) -> ServerState:
+        """Who answers, and whether it sleeps."""
 
     async def slot_counts(self) -> list[SlotCount]:
         """What each slot holds. It wakes a sleeping server."""

@@ -20,6 +20,7 @@ from kvchat.prompt.wire import canonical, whole_characters
 PROPS_PATH = "/props"
 PING_S = 10
 OWNER = "llamacpp"
+MOST_SLOTS = 256
 
 
 def is_llamacpp(head: Head) -> bool:
@@ -32,6 +33,7 @@ class LlamaCppBackend(CacheCalls):
 
     async def identify(self) -> ServerInfo:
         self._endpoint = await self._endpoint.located()
+        self._pieces = None  # another model has other ids
         _, props = await self.get_json(PROPS_PATH)
         _, listing = await self.get_json(MODELS_PATH)
         try:
@@ -53,7 +55,7 @@ class LlamaCppBackend(CacheCalls):
             model=whole_characters(name),
             models=models.ids,
             context_size=count_at(settings, "n_ctx") or (chosen.context_size if chosen else None),
-            slots=count_at(props, "total_slots") or None,
+            slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
             build=whole_characters(text_at(props, "build_info") or ""),
             takes_local_extras=not self._endpoint.is_cloud,
             preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,

@@ -26,6 +26,7 @@ class OpenAIBackend(HttpBackend):
         self._info = replace(
             self._info, host_class=self._endpoint.place.host_class, models=models.ids,
             model=chosen.id if chosen else "", context_size=chosen.context_size if chosen else None,
+            owner=chosen.owner if chosen else "",
         )
         return self._info
 

@@ -16,6 +16,8 @@ from kvchat.cache.tokens import Tokens
 
 MOST_TOKENS = 2_000_000
 """Token ids that are kept, 4 bytes each."""
+ENTRY = 32
+"""What keeping a piece costs beside its ids, in the room of ids."""
 
 
 class PieceTokens:
@@ -39,7 +41,8 @@ class PieceTokens:
         at = 0
         while at < len(pieces):
             if found[at] is not None:
-                self._known.move_to_end(keys[at])
+                if keys[at] in self._known:  # another call may have let go of it meanwhile
+                    self._known.move_to_end(keys[at])
                 at += 1
                 continue
             end = at + 1
@@ -76,11 +79,13 @@ class PieceTokens:
         return self._ids[mark]
 
     def _keep(self, key: bytes, tokens: Tokens) -> None:
+        if key in self._known:
+            return
         self._known[key] = tokens
-        self._held += len(tokens) + 32
+        self._held += len(tokens) + ENTRY
         while self._held > MOST_TOKENS:
             _, dropped = self._known.popitem(last=False)
-            self._held -= len(dropped) + 32
+            self._held -= len(dropped) + ENTRY
 
 
 def _key(piece: str, is_start: bool) -> bytes:

@@ -11,6 +11,7 @@ from kvchat.cache.cause import Cause, Divergence, Finding
 from kvchat.cache.evidence import Evidence
 from kvchat.cache.parting import Parting
 
+ENGINE = "built-in engine"
 _TITLE = 30
 
 
@@ -41,6 +42,9 @@ class Case:
 
     @property
     def kind(self) -> str:
+        """The server's kind; the built-in engine has settings instead of flags, and a name of its own."""
+        if self.e.now.server.embedded:
+            return ENGINE
         return self.e.now.server.kind or (self.e.before.sent.server.kind if self.e.before else "")
 
     @property

@@ -93,7 +93,7 @@ class LastRead:
 class OwnUse:
     """A request of kvchat's that was not on this branch, sent since the last read."""
 
-    kind: Literal["side", "warm-up", "conversation"]
+    kind: Literal["side", "warm-up", "conversation", "branch"]
     name: str = ""
     """What the side request was for (`memory`), or the conversation's title, raw."""
     slot: int | None = None

@@ -12,6 +12,9 @@ from kvchat.cache.held import Held
 from kvchat.cache.shape import Shape
 from kvchat.cache.tokens import Tokens
 
+MOST = 128
+"""Parked states that are remembered: where a token's size is not known, nothing else bounds them."""
+
 
 def ratio(part: float, whole: int) -> float:
     """`part` of `whole` in single precision, as the server computes it: thresholds are met exactly."""

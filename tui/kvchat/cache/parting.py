@@ -194,7 +194,7 @@ def _within_reply(e: Evidence, length: int | None) -> Parting:
     cached = e.figures.cached_tokens
     if cached is not None and length is not None and cached >= length - NOISE:
         return Parting(Difference.REPLY, cached)
-    counted = e.now.tokens is not None and e.before is not None and e.before.held is not None
+    counted = e.now.tokens is not None and e.before is not None and e.before.sampled is not None
     return Parting(Difference.REPLY if counted else Difference.NOTHING)
 
 

@@ -44,7 +44,7 @@ def not_reported(kind: str) -> str:
 
 def caching_off(kind: str) -> str:
     return _of(kind, {
-        LLAMACPP: "Start the server without --no-cache-prompt.",
+        LLAMACPP: "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to false.",
         "vllm": "Start vLLM with --enable-prefix-caching.",
         "sglang": "Start SGLang without --disable-radix-cache.",
     }, "Look for the server's setting for prompt or prefix caching.")
@@ -55,6 +55,7 @@ def larger_window(kind: str, tokens: int | None) -> str:
     size = 1 << max(12, (tokens or 0).bit_length())
     flag = _of(kind, {
         LLAMACPP: f"--ctx-size {size}",
+        "engine": f"engine.context_size = {size}",
         "ollama": f"OLLAMA_CONTEXT_LENGTH={size}",
         "vllm": f"--max-model-len {size}",
         "sglang": f"--context-length {size}",
@@ -80,16 +81,35 @@ def empty_block() -> str:
     return "Turn thinking on in this conversation; the setting cache.warm_up reads the answer again ahead of time."
 
 
+def apart(kind: str, shape: Shape | None, shared: bool) -> str:
+    """Against a request of ours that took the slot. `shared`: both prompts begin alike, and then the server takes the
+    same slot again, however many there are."""
+    if shared:
+        return ("Keep cache.warm_up on: a conversation is read ahead when you open it. With cache.salt on, new ones "
+                "get system prompts that keep them apart.")
+    return more_slots(kind, shape)
+
+
+def another_program(kind: str, shape: Shape | None, shared: bool) -> str:
+    """Against a request of another program; `shared` as in `apart`."""
+    if shared:
+        return "Give that program another system prompt: the server takes the slot that begins alike."
+    return more_slots(kind, shape)
+
+
 def more_slots(kind: str, shape: Shape | None) -> str:
-    if shape is not None and shape.ram_bytes == 0:
-        return "Let the server park idle conversations: start it with --cache-ram 8192."
     slots = max(2, (shape.slots if shape is not None else 1) + 1)
-    return _of(kind, {LLAMACPP: f"Start the server with --parallel {slots}."})
+    if shape is not None and shape.ram_bytes == 0:
+        return _of(kind, {LLAMACPP: "Let the server park idle conversations: start it with --cache-ram 8192."})
+    return _of(kind, {LLAMACPP: f"Start the server with --parallel {slots}.",
+                      "engine": f"Set engine.slots to {slots}."})
 
 
 def more_cache(kind: str, shape: Shape | None) -> str:
     ram = shape.ram_bytes if shape is not None else None
     room = max(8192, (ram >> 20) * 2) if ram else 16384
+    if "engine" in kind:
+        return ""
     flag = _of(kind, {
         LLAMACPP: f"--cache-ram {room}",
         "vllm": "a larger --gpu-memory-utilization",
@@ -98,8 +118,8 @@ def more_cache(kind: str, shape: Shape | None) -> str:
     return f"Give the server more cache memory{f': {flag}' if flag else ''}."
 
 
-def checkpoints(shape: Shape | None) -> str:
-    if shape is None:
+def checkpoints(kind: str, shape: Shape | None) -> str:
+    if shape is None or LLAMACPP not in kind.lower():
         return ""
     if shape.rewind == "window":
         return "Start the server with --swa-full: the whole window stays, for more memory."

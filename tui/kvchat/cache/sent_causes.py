@@ -23,6 +23,7 @@ _ACTS: dict[Change, str] = {
     "fork": "You forked the conversation",
     "system": "You changed the system prompt",
     "template": "You changed the template's options",
+    "model": "You chose another model",
     "tools": "You changed the tools",
     "compact": "You compacted the conversation",
 }
@@ -97,7 +98,7 @@ def our_bytes(case: Case) -> Suspicion | None:
     unseen = not e.now.wires and not e.now.rendered and parted.what in (Difference.UNKNOWN, Difference.BEHIND)
     if act is not None and (unseen or parted.what in (Difference.MESSAGE, Difference.OPTIONS, Difference.ANSWER)):
         index = e.changed_message if e.changed_message is not None else parted.where.message if parted.where else None
-        said = _ACTS[act].format(message=message_name(index))
+        said = _ACTS.get(act, "You changed the conversation").format(message=message_name(index))
         return case.suspect(Cause.OUR_BYTES, f"{said}: {case.read}.", "", parted.where,
                             convincing=case.explains(parted.common))
     said = _change(case)

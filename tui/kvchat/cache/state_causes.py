@@ -12,6 +12,9 @@ from kvchat.cache.case import Case, Suspicion, shortened
 from kvchat.cache.cause import Cause
 from kvchat.cache.evidence import OwnUse
 
+SIMILAR = 0.1
+"""llama.cpp takes the slot that holds more than this share of a prompt."""
+
 
 def blocks(case: Case) -> Suspicion | None:
     block, limit = case.e.block, case.old
@@ -34,15 +37,20 @@ def _taker(case: Case) -> tuple[OwnUse, bool] | None:
     return None
 
 
+def _shared(case: Case, kept: int | None) -> bool:
+    """Whether what took the slot begins like this prompt, so far that the server chose the slot by that."""
+    return (kept if kept is not None else case.cached) > case.prompt * SIMILAR
+
+
 def own_request(case: Case) -> Suspicion | None:
     taker = _taker(case)
-    if taker is None or taker[0].kind == "conversation":
+    if taker is None or taker[0].kind in ("conversation", "branch"):
         return None
     use, sure = taker
     what = "reading ahead for another chat" if use.kind == "warm-up" else (
         f"{shortened(use.name)} request" if use.name else "side request")
     return case.suspect(Cause.OWN_REQUEST, f"kvchat's own {what} took this conversation's slot: {case.read}.",
-                        remedies.more_slots(case.kind, case.e.shape), convincing=sure)
+                        remedies.apart(case.kind, case.e.shape, _shared(case, use.kept)), convincing=sure)
 
 
 def other_client(case: Case) -> Suspicion | None:
@@ -60,7 +68,8 @@ def other_client(case: Case) -> Suspicion | None:
                  and case.e.before.slot != foreign.slot and not (case.e.shape is not None and case.e.shape.unified))
     foreseen = (foreign.slot is None and prediction is not None
                 and abs(prediction.cached - case.cached) <= NOISE)
-    return case.suspect(Cause.OTHER_CLIENT, f"{said}: {seen}.", remedies.more_slots(case.kind, case.e.shape),
+    return case.suspect(Cause.OTHER_CLIENT, f"{said}: {seen}.",
+                        remedies.another_program(case.kind, case.e.shape, _shared(case, None)),
                         convincing=not elsewhere and not foreseen)
 
 
@@ -86,12 +95,15 @@ def cache_full(case: Case) -> Suspicion | None:
 
 
 def slot_taken(case: Case) -> Suspicion | None:
-    remedy = remedies.more_slots(case.kind, case.e.shape)
     taker, prediction = _taker(case), case.e.prediction
-    if taker is not None and taker[0].kind == "conversation":
-        name = f"“{shortened(taker[0].name)}”" if taker[0].name.strip() else "Another conversation"
-        return case.suspect(Cause.SLOT_TAKEN, f"{name} took this conversation's slot: {case.read}.", remedy,
-                            convincing=taker[1])
+    if taker is not None and taker[0].kind in ("conversation", "branch"):
+        use, sure = taker
+        name = f"“{shortened(use.name)}”" if use.name.strip() else "Another conversation"
+        if use.kind == "branch":
+            return case.suspect(Cause.SLOT_TAKEN, f"Another branch of this conversation took its slot: {case.read}.",
+                                convincing=sure)
+        return case.suspect(Cause.SLOT_TAKEN, f"{name} took this conversation's slot: {case.read}.",
+                            remedies.apart(case.kind, case.e.shape, _shared(case, use.kept)), convincing=sure)
     where = prediction.best_where if prediction is not None else None
     if (prediction is None or where is None or where.kind != "slot" or where.index == prediction.slot
             or prediction.best <= max(case.cached, prediction.common) + NOISE):
@@ -99,7 +111,8 @@ def slot_taken(case: Case) -> Suspicion | None:
     return case.suspect(
         Cause.SLOT_TAKEN,
         f"Slot {where.index} held {prediction.best:,} tokens of this, but slot {prediction.slot} answered.",
-        "Remove id_slot from the parameters." if prediction.chosen_by == "pinned" else remedy)
+        "Remove id_slot from the parameters." if prediction.chosen_by == "pinned" else
+        remedies.apart(case.kind, case.e.shape, True))
 
 
 def checkpoint(case: Case) -> Suspicion | None:
@@ -121,4 +134,4 @@ def checkpoint(case: Case) -> Suspicion | None:
     aim = f", not to {wanted:,}" if wanted is not None and not back else ""
     return case.suspect(
         Cause.CHECKPOINT, f"This model can only go back to token {case.cached:,}{aim}: {case.read}.",
-        remedies.checkpoints(shape), case.parted.where, convincing=foreseen or counted or usual)
+        remedies.checkpoints(case.kind, shape), case.parted.where, convincing=foreseen or counted or usual)

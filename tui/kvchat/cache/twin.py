@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Literal
 
 from kvchat.cache.held import Held
@@ -112,7 +113,7 @@ class Twin:
         request, held = self._release(slot), self._slots[slot]
         if request is None or held is None:
             return
-        tokens = request.prompt + sampled.first(len(sampled) - 1)
+        tokens = _held(request.prompt, sampled)
         first = overwritten(held.memory.first, len(tokens), self.shape)
         self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first))
         self._share_window(slot)
@@ -139,15 +140,15 @@ class Twin:
         self._busy.pop(slot, None)
         self._stopped.pop(slot, None)
 
-    def observe(self, counts: Sequence[int]) -> list[Mismatch]:
-        """Compare with the tokens that the server reports per idle slot (`n_prompt_tokens`).
+    def observe(self, counts: Sequence[int | None]) -> list[Mismatch]:
+        """Compare with the tokens that the server reports per idle slot (`n_prompt_tokens`); None for a busy one.
 
         A slot with another count was used by another client: what it held is parked where the server parks, for it
         does when an unrelated prompt comes; else it is lost. After a stopped request a different count is normal."""
         found = []
         for slot, count in enumerate(counts[: self.shape.slots]):
             held = self._slots[slot]
-            if slot in self._busy or count == (len(held.tokens) if held else 0):
+            if count is None or slot in self._busy or count == (len(held.tokens) if held else 0):
                 continue
             if self._settled(slot, count):
                 self._stopped.pop(slot)
@@ -265,3 +266,9 @@ class Twin:
             taken = min(over, spare)
             over -= taken
             self._slots[other] = replace(held, memory=replace(held.memory, first=held.memory.first + taken))
+
+
+@lru_cache(maxsize=1)
+def _held(prompt: Tokens, sampled: Tokens) -> Tokens:
+    """What a slot holds after an answer: one copy for all twins of a server."""
+    return prompt + sampled.first(len(sampled) - 1)

@@ -36,6 +36,7 @@ class Branches(Talking):
         conversation = await self._free(id)
         question, _ = conversation.tree.turn_of(node_id)
         branch = self._asked(conversation, question.parent, text, _kept(question, text))
+        self._did(conversation, "edit", question.id)
         self._remember(conversation)
         await self._grow(conversation, branch)
 
@@ -46,6 +47,7 @@ class Branches(Talking):
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
         fresh = awaited(question, self._clock())
+        self._did(conversation, "regenerate", answer.id if answer else None)
         self._remember(conversation)
         await self._grow(conversation, Branch((fresh,), fresh.id))
         if answer is not None and _said_nothing(answer) and not conversation.tree.children(answer.id):
@@ -73,6 +75,7 @@ class Branches(Talking):
             title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
         )
         fork = await self._create(record, path[0])
+        self._did(fork, "fork")
         if draft:
             await self.set_draft(fork.id, draft)
         return fork
@@ -80,6 +83,7 @@ class Branches(Talking):
     async def delete_turn(self, id: str, node_id: str) -> None:
         """Go on without the turn of `node_id`: the later turns stand on a new branch, the old one stays."""
         conversation = await self._free(id)
+        self._did(conversation, "delete", node_id)
         await self._move(conversation, without_turn(conversation.tree, conversation.record.head or "", node_id))
 
     async def select(self, id: str, node_id: str) -> None:
@@ -151,7 +155,7 @@ class Branches(Talking):
         the new instructions."""
         estimate, following, conversation = self.price(id, act, node_id, text), self._following, self._open[id]
         path = self._path_after(conversation, act, node_id, text)
-        if following is None or path is None:
+        if following is None or path is None or following.server is not self._connector.info:
             return estimate
         asks = path[-1].role is Role.USER
         turn = self._turn_after(conversation, path)
@@ -188,7 +192,9 @@ class Branches(Talking):
         if act == "regenerate":
             return tree.path(question.id)
         if act == "edit" and text:
+            stamped = conversation.stamped
             branch = self._asked(conversation, question.parent, text, _kept(question, text))
+            conversation.stamped = stamped  # nothing was asked yet
             return [*tree.path(question.parent), branch.nodes[0]]
         if act == "delete":
             branch = without_turn(tree, head, node_id)
@@ -216,6 +222,7 @@ class Branches(Talking):
         if before == message.text:
             return
         branch = under_system(conversation.tree, conversation.record.head or "", message, self._clock().timestamp())
+        self._did(conversation, "system", conversation.path()[0].id)
         await self._move(conversation, branch)
 
 

@@ -1,4 +1,4 @@
-"""The server's cache beside the conversations: what is warm, how a turn is sent, and why it was read again.
+"""The server's cache beside the conversations: who answers, what is warm, how fast it reads.
 
 The rule: a chat never fails or waits for what is done here; what is not known is said to be unknown.
 """
@@ -7,20 +7,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Any
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, ChatTurn, HostClass, ServerInfo
-from kvchat.cache.accounting import NOISE, TurnFigures
+from kvchat.backends.dialect import (
+    Backend,
+    BackendError,
+    CacheAccess,
+    ChatTurn,
+    HostClass,
+    ServerInfo,
+    ServerState,
+)
+from kvchat.cache.accounting import NOISE
 from kvchat.cache.candidates import Candidates, guesses, shape_from_json, shape_to_json
-from kvchat.cache.causes import explain
+from kvchat.cache.cause import Finding
 from kvchat.cache.planner import DETOUR, worth_a_salt
+from kvchat.cache.shape import Shape
 from kvchat.cache.speed import SpeedFit, fit, samples_of
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.twin import Twin
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.conversations import ConversationList
-from kvchat.chat.events import WarmthChanged
-from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.events import ServerChanged, WarmthChanged
+from kvchat.chat.evidence import Journal
+from kvchat.chat.following import LOOK_S, Following
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.recalling import noted, recall
 from kvchat.chat.sharing import SharedPrefixes
@@ -30,6 +40,8 @@ from kvchat.store import StoreError
 
 TAG_S = 0.3
 """A new conversation waits no longer than this for the question whether it needs a tag."""
+DETOUR_S = 2.0
+"""A detour that takes longer than this is given up: the request goes out as it is."""
 TAG, TEMPLATE = 6, 4
 """About how many tokens a tag has, and the chat template in front of it."""
 
@@ -37,38 +49,70 @@ TAG, TEMPLATE = 6, 4
 class Caching(ConversationList):
     """Following the cache of the server in use."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._journal = Journal()
+        self._meeting = asyncio.Lock()
+        self._findings: dict[str, Finding] = {}
+        """By answer: what was found in this run, with where the prompts part."""
+        self._speed: tuple[ServerInfo, SpeedFit | None] | None = None
+
     _following: Following | None = None
     _shared: SharedPrefixes | None = None
     """The prefixes sent to a server that cannot be followed."""
 
     async def _follow(self, backend: Backend) -> Following | None:
-        """The follower of this server's cache; None where it does not let itself be followed."""
+        """The follower of this server's cache; None where it does not let itself be followed. Sends no text."""
+        async with self._meeting:
+            return await self._followed_by(backend)
+
+    async def _followed_by(self, backend: Backend) -> Following | None:
+        state = await self._state_of(backend)
         following = self._following
-        if following is not None and following.server is backend.info:
+        known_one = following is not None and following.server is backend.info
+        if following is not None and known_one and following.works:
+            following.noticed(state or following.state)
             return following
-        self._following = None
-        if not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
+        if known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
+            self._following = following if known_one else None
             if self._shared is None or self._shared.server is not backend.info:
                 self._shared = SharedPrefixes(backend.info)
             return None
         self._shared = None
         known = self._connector.cache_shape()
-        learnt = shape_from_json(self._store.setting(_rules_key(backend.info)) or "")
-        shapes = [known] if known is not None else guesses(backend.info.slots, learnt)
+        shapes = [known] if known is not None else guesses(backend.info.slots, self._learnt(backend.info))
         following = Following(backend, backend.info, Candidates(shapes), now=lambda: self._clock().timestamp(),
-                              changed=lambda: self._tell(WarmthChanged()))
-        await following.look()
+                              changed=lambda: self._tell(WarmthChanged()), journal=self._journal)
+        following.noticed(state or ServerState())
+        if not following.state.asleep:
+            await following.look()
         for slot, held in self._connector.refilled():
             following.twin.restored(slot, held)
         self._following = following
-        if known is None and self._store.setting(_states_key(backend.info)):
+        if known is None and self._setting(_states_key(backend.info)) and self._agreed_to(backend):
             self._in_background(self._recalled(following))
         self._tell(WarmthChanged())
         return following
 
+    async def _state_of(self, backend: Backend) -> ServerState | None:
+        """Who answers now; another model at the same address is identified anew."""
+        if not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
+            return None
+        try:
+            async with asyncio.timeout(LOOK_S):
+                state = await backend.server_state()
+                known = self._following.state if self._following is not None else state
+                if self._following is not None and self._following.server is backend.info and (
+                        (state.model, state.build) != (known.model, known.build)):
+                    await backend.identify()
+                    self._tell(ServerChanged())
+                return state
+        except (BackendError, TimeoutError):
+            return None
+
     async def _recalled(self, following: Following) -> None:
         """Find out what the server still holds from the last time."""
-        await recall(following, self._store.setting(_states_key(following.server)) or "", self._prefix_of)
+        await recall(following, self._setting(_states_key(following.server)), self._prefix_of)
         self._tell(WarmthChanged())
 
     async def _prefix_of(self, id: str, digests: Sequence[str]) -> Tokens | None:
@@ -93,7 +137,7 @@ class Caching(ConversationList):
 
     async def _note_states(self) -> None:
         """Note what the server holds, for the next time; the embedded engine ends with kvchat."""
-        following = self._following
+        following = self._following if self._connector.info is not None else None
         if following is not None and self._connector.cache_shape() is None and not self.incognito:
             key, note = _states_key(following.server), noted(following, self._known_prefix_of)
             try:
@@ -101,26 +145,36 @@ class Caching(ConversationList):
             except StoreError:
                 pass  # the next start reads a little more
 
+    def _learnt(self, info: ServerInfo) -> Shape | None:
+        """What was learnt about this server's cache, if anything was."""
+        return shape_from_json(self._setting(_rules_key(info)))
+
     async def _learn(self, following: Following) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
         if following.twin.settled and self._connector.cache_shape() is None:
             key, text = _rules_key(following.server), shape_to_json(following.twin.best.shape)
-            if self._store.setting(key) != text:
+            if self._setting(key) != text:
                 await self._keeper.write(lambda: self._store.set_setting(key, text))
 
     async def _wants_tag(self, system: Message) -> bool:
         following = self._following
-        if following is None or not self.settings.cache.salt or not self._connector.info:
+        if following is None or not self.settings.cache.salt or following.server is not self._connector.info:
             return False
         try:
             async with asyncio.timeout(TAG_S):
-                prefix = await following.prefix(ChatTurn((system.wire(),), "", self._connector.info.model))
+                prefix = await following.prefix(ChatTurn((system.wire(),), "", following.server.model))
         except TimeoutError:
             return False
         if not prefix:
             return False
         tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
-        return worth_a_salt(following.twin.best, prefix, tagged)
+        return worth_a_salt(following.twin.best, prefix, tagged, detour=self.settings.cache.detour)
+
+    def _server_changed(self) -> None:
+        if self._following is not None and self._following.server is not self._connector.info:
+            self._following = None
+        self._speed = None
+        super()._server_changed()
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 
@@ -137,46 +191,46 @@ class Caching(ConversationList):
     async def _detour(self, following: Following) -> None:
         """A tiny unrelated prompt, so that the server looks up what it has parked."""
         try:
-            ids = await following.access.tokens_of("0 1 2 3 4 5 6 7 8 9")
-            prompt = Tokens([*reversed(list(ids))]).first(len(DETOUR))
-            following.side_request("side", "", prompt)
-            await following.access.read_ahead(prompt, lambda _: None)
+            async with asyncio.timeout(DETOUR_S):
+                ids = await following.access.tokens_of("0 1 2 3 4 5 6 7 8 9")
+        except (BackendError, TimeoutError):
+            return
+        prompt = Tokens([*reversed(list(ids))]).first(len(DETOUR))
+        following.side_request("side", "", prompt)
+        try:
+            async with asyncio.timeout(DETOUR_S):
+                await following.access.read_ahead(prompt, lambda _: None)
             following.twin.end(Tokens.unknown(1))
-        except BackendError:
-            following.twin.cut(0)
-
-    async def _explained(self, followed: FollowedTurn | None, figures: TurnFigures | None) -> TurnFigures | None:
-        """The figures with the prediction and, where tokens were read again, the cause."""
-        following = self._following
-        if following is None or followed is None or figures is None:
-            return figures
-        figures = await following.ended(followed, figures) or figures
-        await self._checked(followed, figures)
-        if (figures.avoidable_tokens or 0) <= NOISE or figures.first_read:
-            return figures
-        speed = self.speed_fit()
-        evidence = following.evidence(followed, figures, self._title)
-        start = figures.cached_tokens or 0
-        finding = explain(replace(
-            evidence, seconds=speed.seconds(start, start + (figures.avoidable_tokens or 0)) if speed else None))
-        if finding is None:
-            return figures
-        return replace(figures, cause=finding.cause.value, evidence=finding.sentence, remedy=finding.remedy or None)
-
-    async def _checked(self, followed: FollowedTurn, figures: TurnFigures) -> None:
-        """Look what came of what was done for this turn."""
+        except (BackendError, TimeoutError):
+            following.side_request_cut(None)
+        except asyncio.CancelledError:
+            following.side_request_cut(None)
+            raise
 
     def _title(self, id: str) -> str:
-        return next((record.title for record in self.conversations() if record.id == id), "")
+        record = self._listed(id)
+        return record.title if record is not None else ""
 
     def speed_fit(self) -> SpeedFit | None:
         """The server's prefill speed, from its last answers."""
         info = self._connector.info
         if info is None:
             return None
-        answers = samples_of(reversed(self._store.speed_samples(info.base_url, info.model, 40)))
-        ahead = reversed(self._store.warmup_samples(info.base_url, info.model))
-        return fit([*ahead, *answers])
+        if self._speed is None or self._speed[0] is not info:
+            try:
+                answers = samples_of(reversed(self._store.speed_samples(info.base_url, info.model, 40)))
+                ahead = reversed(self._store.warmup_samples(info.base_url, info.model))
+                self._speed = info, fit([*ahead, *answers])
+            except StoreError:
+                return None
+        return self._speed[1]
+
+    def _setting(self, key: str) -> str:
+        """A value kept in the store; empty where there is none, or it cannot be read."""
+        try:
+            return self._store.setting(key) or ""
+        except StoreError:
+            return ""
 
     # -- what is warm ---------------------------------------------------------------------------------------------
 
@@ -185,11 +239,11 @@ class Caching(ConversationList):
 
     def warmth(self, id: str) -> Warmth:
         """What the server holds of a conversation's branch in use."""
-        record = next((record for record in self.conversations() if record.id == id), None)
+        record = self._listed(id)
         conversation = self._open.get(id)
         if record is None or record.head is None:
             return UNKNOWN
-        if self._following is None:
+        if self._following is None or not self._following.works:
             return self.branch_warmth(id, record.head)
         if conversation is not None and conversation.live is None:
             found = self.branch_warmth(id, record.head)
@@ -213,7 +267,7 @@ class Caching(ConversationList):
         if conversation is None or node_id not in conversation.tree:
             return UNKNOWN
         path = conversation.tree.path(node_id)
-        if following is None:
+        if following is None or not following.works:
             return self._shared.warmth(path, id, self._clock().timestamp()) if self._shared else UNKNOWN
         prefix = following.known_prefix(self._turn_after(conversation, path)) or NO_TOKENS
         if not prefix:

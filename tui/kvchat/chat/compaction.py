@@ -174,14 +174,14 @@ class Compaction(Reporting):
         async with self._lane.chat(record.id):
             emit(Waiting("connecting", 0.0))
             backend = await self._connector.ready()
-            if self.asks_before_leaving and not self.may_send_to(backend.info):
+            following = await self._follow(backend)
+            if not self._agreed_to(backend):
                 return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                           "send to it. Nothing was sent.")
             parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
             turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info), parameters,
                             record.template_options)
             live.sent_at = time.monotonic()
-            following = await self._follow(backend)
             if following is not None:
                 followed = self._followed[record.id] = await following.before(turn, path)
                 turn = replace(turn, slot=await self._planned(backend, following, followed))

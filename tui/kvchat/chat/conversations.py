@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from kvchat.backends.dialect import ServerInfo
+from kvchat.backends.dialect import Backend, ServerInfo
 from kvchat.chat.answering import Answering
 from kvchat.chat.connection import Connector
 from kvchat.chat.errors import ChatError
@@ -68,7 +68,7 @@ class ConversationList:
         self._clock = clock
         self._listeners: list[Listener] = []
         self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
-        self._connector = Connector(settings, lambda: self._tell(ServerChanged()), snapshot_folder=snapshots)
+        self._connector = Connector(settings, self._server_changed, snapshot_folder=snapshots)
         if last := store.setting(LAST_SERVER):
             self._connector.prefer(last)
         self._lane = Lane()
@@ -76,6 +76,7 @@ class ConversationList:
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
         self._undo: dict[str, list[str | None]] = {}
         self._list: list[Conversation] | None = None
+        self._by_id: dict[str, Conversation] = {}
         self._seen_version = store.data_version()
         self._looked_at = ""
         self._beside: set[asyncio.Task[None]] = set()
@@ -87,6 +88,9 @@ class ConversationList:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def _server_changed(self) -> None:
+        self._tell(ServerChanged())
+
     def _tell(self, event: ServiceEvent) -> None:
         for listener in tuple(self._listeners):
             listener(event)
@@ -97,7 +101,13 @@ class ConversationList:
         """All conversations but the deleted ones, newest first."""
         if self._list is None:
             self._list = self._store.conversations()
+            self._by_id = {record.id: record for record in self._list}
         return self._list
+
+    def _listed(self, id: str) -> Conversation | None:
+        """The conversation in the list with this id."""
+        self.conversations()
+        return self._by_id.get(id)
 
     def streaming(self) -> frozenset[str]:
         """The conversations whose answer is running or waiting."""
@@ -142,15 +152,21 @@ class ConversationList:
         return await self.open(record.id)
 
     async def open(self, id: str) -> OpenConversation:
-        """The conversation, loaded. Opening it marks it as read. Raises UnknownConversation."""
-        conversation = self._open.get(id)
-        if conversation is None:
-            record = self._store.conversation(id)
-            conversation = OpenConversation(record, self._store.tree(record.id), self._store.draft(record.id))
-            self._open[record.id] = conversation
+        """The conversation, loaded, to be looked at: that marks it as read. Raises UnknownConversation."""
+        conversation = self._loaded(id)
         self._looked_at = conversation.id
         if conversation.record.unread:
             await self._update(conversation, unread=False)
+        return conversation
+
+    def _loaded(self, id: str) -> OpenConversation:
+        """The conversation, loaded, whether or not it is looked at. Raises UnknownConversation."""
+        conversation = self._open.get(id)
+        if conversation is None:
+            record = self._store.conversation(id)
+            conversation = self._open.get(record.id) or OpenConversation(
+                record, self._store.tree(record.id), self._store.draft(record.id))
+            self._open[record.id] = conversation
         return conversation
 
     def get(self, id: str) -> OpenConversation | None:
@@ -185,10 +201,7 @@ class ConversationList:
         await self._keeper.write(lambda: self._store.set_draft(id, text))
 
     async def _opened(self, id: str) -> OpenConversation:
-        looked_at = self._looked_at
-        conversation = await self.open(id)
-        self._looked_at = looked_at
-        return conversation
+        return self._loaded(id)
 
     async def _update(self, conversation: OpenConversation, **changes: object) -> None:
         conversation.record = record = replace(conversation.record, **changes)  # type: ignore[arg-type]
@@ -215,6 +228,10 @@ class ConversationList:
     def may_send_to(self, server: ServerInfo) -> bool:
         """Whether the server is on this machine, or the person agreed to send to it."""
         return server.host_class == "loopback" or bool(self._store.setting(_agreement(server)))
+
+    def _agreed_to(self, backend: Backend) -> bool:
+        """Whether conversations may go to this server now."""
+        return not self.asks_before_leaving or self.may_send_to(backend.info)
 
     async def allow_sending_to(self, server: ServerInfo) -> None:
         """The person agrees that conversations go to this server. Kept over restarts."""

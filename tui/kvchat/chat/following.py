@@ -1,8 +1,8 @@
 """Following a server's cache: every request of ours is played on a twin, and the server's own words correct it.
 
-The rule: nothing here makes a person wait. What is asked of the server before a request is one look at its slots; the
-prompt's token ids are read beside the answer, and whatever fails leaves the twin without knowledge, never a chat
-without an answer.
+The rule: nothing here makes a person wait. What is asked of the server before a request is who it is and what its slots
+hold; the prompt's token ids are read beside the answer, and whatever fails leaves the twin without knowledge, never a
+chat without an answer.
 """
 
 from __future__ import annotations
@@ -12,40 +12,37 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
-from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, ServerInfo, SlotCount
-from kvchat.cache.accounting import TurnFigures
+from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, ServerInfo, ServerState, SlotCount
+from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.candidates import Candidates
-from kvchat.cache.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
+from kvchat.cache.cause import Finding
+from kvchat.cache.evidence import Evidence, Foreign
 from kvchat.cache.plan import Plan
+from kvchat.cache.shape import Rewind, Shape
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.twin import Prediction, Twin
+from kvchat.chat.evidence import Asked, Journal, identity
 from kvchat.chat.user_starts import UserStarts
 from kvchat.prompt.message import Message, Node, Role, State
-from kvchat.prompt.request import wires_of
 from kvchat.prompt.wire import canonical
 
 MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
 """Stands for the next question's text, to find where it begins in a rendered prompt."""
 LOOK_S = 0.5
-KEPT_READS = 16
+BUSY_S = 0.01
 STOPPED = (State.CANCELLED, State.INTERRUPTED, State.ERROR)
 """Answers after which the server may have written more than came."""
-KEPT_PREFIXES = 256
+KEPT_PREFIXES, KEPT_TOKENS = 256, 4_000_000
+READ_S, MOST_SLOW = 0.5, 3
+"""How long an answer that has ended waits for its prompt's tokens, and how often in all."""
+MOST_SAMPLED = 1 << 20
 
+PrefixKey = tuple[tuple[bytes, ...], str, bytes, str]
 NEVER: tuple[int, ...] = (-1,)
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Use:
-    """A request of ours, in the order in which they were sent."""
-
-    number: int
-    kind: str
-    conversation: str
-    slot: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,57 +50,80 @@ class Look:
     """What a look at the slots told."""
 
     counts: tuple[SlotCount, ...] = ()
-    foreign: Foreign | None = None
-    restarted: bool = False
 
 
 @dataclass(slots=True)
-class FollowedTurn:
+class FollowedTurn(Asked):
     """One chat request, from before it is sent until what it left is known."""
 
-    turn: ChatTurn
-    path: Sequence[Node]
-    number: int
     plan: Plan | None = None
-    look: Look = field(default_factory=Look)
-    tokens: Tokens | None = None
-    rendered: str = ""
-    prediction: Prediction | None = None
     before: Twin | None = None
     """The twin as it was when the request was sent."""
     reading: asyncio.Task[None] | None = None
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when what it left in the cache is known, or never will be."""
+    finding: Finding | None = None
     processed: int = 0
     """Prompt tokens that the server had read when it was last heard of."""
+
+    @property
+    def knows_room(self) -> bool:
+        return self.before is not None and self.before.shape.token_bytes > 0 and self.before.shape.ram_bytes != 0
+
+    def kept(self, slot: int | None) -> int | None:
+        if slot is None or self.before is None or self.tokens is None or slot >= len(self.before.slots):
+            return None
+        held = self.before.slots[slot]
+        return held.tokens.common(self.tokens) if held is not None else 0
 
 
 class Following:
     """The cache of one server and model. `changed` is called when what is held may have changed."""
 
     def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, now: Callable[[], float],
-                 changed: Callable[[], None]) -> None:
+                 changed: Callable[[], None], journal: Journal) -> None:
         self.access = access
         self.server = server
         self.twin = twin
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
+        self.busy: frozenset[int] = frozenset()
+        """Slots that worked for somebody else at the last look."""
         self.heads: dict[str, tuple[str, ...]] = {}
         """By conversation: the digests, in hex, of the messages of which a slot holds a state."""
+        self.journal = journal
+        self.state = ServerState()
+        """The server's last state."""
         self._now = now
         self._changed = changed
-        self._prefixes: OrderedDict[bytes, Tokens] = OrderedDict()
-        self._reads: OrderedDict[str, tuple[int, LastRead]] = OrderedDict()
-        self._uses: list[Use] = []
-        self._numbers = 0
+        self._prefixes: OrderedDict[PrefixKey, Tokens] = OrderedDict()
+        self._kept = 0
+        """Tokens in these."""
         self._tasks_seen: tuple[int | None, ...] = ()
         self._last_counts: tuple[int, ...] = NEVER
         self._inherits = False
         """Whether the server held something before it was followed: it may reuse what the twin knows nothing of."""
         self._leaving: asyncio.Task[None] | None = None
         self._works = True
+        self._tasks_at_begin: tuple[int | None, ...] = ()
+        self._came: Callable[[int], None] | None = None
+        """Is told how far the last request came, which was cancelled."""
+        self._was_cut = False
+        """Whether the last request was ended early: its batch may still be computed."""
+        self._current: FollowedTurn | None = None
+        """The chat request that is being played, or was played last."""
+        self._slow = 0
+        self._unheard = False
+        """Whether the last request was cancelled before the server was heard of: it may never have begun."""
         self._users = UserStarts(access)
 
     # -- prompts --------------------------------------------------------------------------------------------------
+
+    @property
+    def works(self) -> bool:
+        """Whether the server lets itself be followed."""
+        return self._works
 
     def known_prefix(self, turn: ChatTurn) -> Tokens | None:
         """The prefix of the next prompt after `turn`'s messages, if it was read before."""
@@ -130,8 +150,9 @@ class Following:
             return None
         tokens = tokens.first(max(0, len(tokens) - 1))  # the last one may merge with what is typed
         self._prefixes[key] = tokens
-        if len(self._prefixes) > KEPT_PREFIXES:
-            self._prefixes.popitem(last=False)
+        self._kept += len(tokens)
+        while len(self._prefixes) > KEPT_PREFIXES or self._kept > KEPT_TOKENS:
+            self._kept -= len(self._prefixes.popitem(last=False)[1])
         return tokens
 
     async def prompt(self, turn: ChatTurn) -> Tokens | None:
@@ -150,16 +171,20 @@ class Following:
 
     async def before(self, turn: ChatTurn, path: Sequence[Node]) -> FollowedTurn:
         """Just before a chat request: what the last one left is settled, and the slots are looked at."""
-        if self._leaving is not None:
-            await asyncio.wait({self._leaving}, timeout=LOOK_S)
-        self._numbers += 1
-        followed = FollowedTurn(turn, path, self._numbers)
-        followed.look = await self.look()
-        return followed
+        if self._current is not None and not self._current.closed.is_set():
+            try:
+                await asyncio.wait_for(self._current.closed.wait(), LOOK_S)
+            except TimeoutError:
+                self._current.closed.set()  # what it left stays unknown
+        if not self.state.asleep:  # a look would wake it, and there is nothing to see
+            await self.look()
+        return FollowedTurn(turn, path, server=identity(self.server, turn.model))
 
     def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
+        followed.number = self.journal.next()
         followed.before = self.twin.best.copy()
+        self._current = followed
         followed.reading = asyncio.create_task(self._read(followed, slot))
 
     async def _read(self, followed: FollowedTurn, slot: int | None) -> None:
@@ -171,18 +196,24 @@ class Following:
         except BackendError as error:
             self._gave_up(error)
             return
+        if not followed.tokens or self._current is not followed:
+            return
         users = () if self.twin.rewinds else await self._users.places(followed.turn.model, followed.tokens)
         owner = followed.turn.session_id
         prediction = self.twin.begin(followed.tokens, owner, self._now(), slot, users)
+        self._tasks_at_begin = self._tasks_seen
         followed.prediction = prediction
-        self._uses.append(Use(followed.number, "conversation", owner, prediction.slot))
-        del self._uses[:-200]
+        self.journal.used("conversation", owner, self.server.base_url, prediction, followed.number)
+
+    def plays(self, followed: FollowedTurn) -> bool:
+        """Whether this request is the one that is being played."""
+        return self._current is followed
 
     async def ended(self, followed: FollowedTurn, figures: TurnFigures | None) -> TurnFigures | None:
         """The answer is here: its figures with what the twin had predicted."""
         if followed.reading is None:
             return figures
-        await asyncio.wait({followed.reading}, timeout=2.0)
+        await self._until_read(followed)
         prediction = followed.prediction
         if figures is None or prediction is None:
             return figures
@@ -191,6 +222,7 @@ class Following:
             return figures
         if cached is not None and followed.tokens is not None:
             self.twin.reported(cached)
+            followed.prediction = self.twin.said or prediction
             self.predictions += 1
             self.exact += prediction.cached == cached
         return replace(figures, predicted_cached=prediction.cached)
@@ -204,27 +236,43 @@ class Following:
         if self._leaving is not None:
             await asyncio.wait({self._leaving}, timeout=seconds)
 
+    async def _until_read(self, followed: FollowedTurn) -> None:
+        """Wait a moment for the prompt's tokens; a server that keeps one waiting for them again and again is left
+        alone."""
+        if followed.reading is None or followed.reading.done():
+            return
+        await asyncio.wait({followed.reading}, timeout=READ_S)
+        if not followed.reading.done():
+            followed.reading.cancel()
+            self._slow += 1
+            self._works = self._works and self._slow < MOST_SLOW
+
     async def _leave(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
+        try:
+            await self._until_read(followed)
+            await self._note_left(followed, answer, settled)
+        finally:
+            followed.closed.set()
+        self._changed()
+
+    async def _note_left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
         figures, prompt = answer.figures, followed.tokens
         predicted = (figures.predicted_tokens or 0) if figures else 0
-        sampled, slot_tokens = NO_TOKENS, None
-        if prompt is not None and followed.prediction is not None:
+        slot_tokens = None
+        if prompt is not None and followed.prediction is not None and self._current is followed:
             sampled = await self._sampled(prompt, predicted, settled)
+            self._was_cut = answer.state in STOPPED
             if predicted:
                 self.twin.end(sampled, stopped=answer.state in STOPPED)
             else:
                 self.twin.cut(followed.processed or followed.prediction.cached)
+                self._unheard = not followed.processed
             self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in (*followed.path, answer))
             slot_tokens = self._slot_tokens(followed.prediction.slot, counts := await self._counts())
-            self._observe(counts)
-        if figures is not None:
-            self._reads[answer.id] = (followed.number, LastRead(
-                self._sent(followed), figures.prompt_tokens, figures.predicted_tokens, sampled or None,
-                answer.text, answer.message.reasoning,
-                followed.prediction.slot if followed.prediction else None, slot_tokens))
-            while len(self._reads) > KEPT_READS:
-                self._reads.popitem(last=False)
-        self._changed()
+            self._observe(counts, followed.prediction.slot, len(prompt) + max(0, predicted - 1))
+        else:
+            self._observe(await self._counts(), None)
+        self.journal.answered(followed, answer, slot_tokens)
 
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None
@@ -236,7 +284,7 @@ class Following:
             known = prefix.after(len(prompt)).first(count)
         else:
             known = NO_TOKENS
-        return known + Tokens.unknown(count - len(known))
+        return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
     # -- looking at the server ------------------------------------------------------------------------------------
 
@@ -247,91 +295,106 @@ class Following:
     async def _counts(self) -> Sequence[SlotCount]:
         if not self._works:
             return ()
+        counts: Sequence[SlotCount] = ()
         try:
             async with asyncio.timeout(LOOK_S):
-                return await self.access.slot_counts()
+                counts = await self.access.slot_counts()
+                while self._finishes(counts):
+                    await asyncio.sleep(BUSY_S)
+                    counts = await self.access.slot_counts()
         except (BackendError, TimeoutError):
-            return ()
+            pass
+        return counts
+
+    def _finishes(self, counts: Sequence[SlotCount]) -> bool:
+        """Whether the slot used last still computes the batch in which a request of ours was cancelled: nothing else
+        begins there before, so that waiting for it costs no time."""
+        slot = self.journal.last_slot if self._was_cut else None
+        return slot is not None and slot < len(counts) and counts[slot].busy
 
     def count(self, slot: int) -> int:
         """The tokens that the server last reported for a slot."""
         return self._last_counts[slot] if slot < len(self._last_counts) else 0
 
-    def _observe(self, counts: Sequence[SlotCount]) -> Look:
+    def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = 0) -> Look:
+        """Correct the twin by what the slots hold. `slot`: where a request of ours ended just now, which left about
+        `left` tokens; None: it is not known where; -1: there was none."""
         if not counts:
             return Look()
-        if self._last_counts is NEVER:
+        first = self._last_counts is NEVER
+        if first:
             self._inherits = any(count.tokens for count in counts)
         self._last_counts = tuple(count.tokens for count in counts)
+        self.busy = frozenset(slot for slot, count in enumerate(counts) if count.busy)
         tasks = tuple(count.task for count in counts)
-        restarted = any(before is not None and (now is None or now < before)
-                        for before, now in zip(self._tasks_seen, tasks, strict=False))
-        self._tasks_seen = tasks
-        if restarted:
-            self.twin.forget()
-        surprises = self.twin.observe([count.tokens for count in counts])
-        foreign = next((Foreign(found.slot, found.count) for found in surprises if found.count), None)
-        if surprises or restarted:
+        emptied = any(before is not None and (now is None or now < before)
+                      for before, now in zip(self._tasks_seen, tasks, strict=False))
+        if emptied or (first and not any(task is not None for task in tasks)):
+            # only a new process has another name; one that keeps it has slept
+            self._lost("slept" if self.state.process and emptied else "restarted")
+        elif self._unheard and tasks == self._tasks_at_begin:
+            self.twin.never_began()
+            self._came = None
+        self._unheard, self._tasks_seen = False, tasks
+        cut, said = self._came, self.twin.said
+        self._came = None
+        surprises = self.twin.observe([None if count.busy else count.tokens for count in counts])
+        if cut is not None and said is not None and said.slot < len(counts):
+            cut(counts[said.slot].tokens)
+        for found in () if first or emptied or slot is None else surprises:
+            if found.count and found.slot != slot and found.count != left:
+                self.journal.saw(self.server.base_url, "foreign", Foreign(found.slot, found.count))
+        if surprises:
             self._changed()
-        return Look(tuple(counts), None if restarted else foreign, restarted)
+        return Look(tuple(counts))
 
-    # -- evidence -------------------------------------------------------------------------------------------------
+    def noticed(self, state: ServerState) -> None:
+        """The server said who it is: see whether it lost what it held."""
+        before, self.state = self.state, state
+        if state.asleep and not before.asleep:
+            self._lost("slept")
+        elif before.process and state.process and before.process != state.process:
+            self._lost("restarted")
 
-    def _sent(self, followed: FollowedTurn) -> Sent:
-        return Sent(self.identity, followed.turn.wires, _options(followed.turn), rendered=followed.rendered,
-                    tokens=followed.tokens)
+    def _lost(self, what: Literal["restarted", "slept"]) -> None:
+        self.journal.saw(self.server.base_url, what)
+        self.twin.forget()
+        self._tasks_seen = ()
+        self._changed()
 
-    @property
-    def identity(self) -> ServerIdentity:
-        server = self.server
-        return ServerIdentity(server.base_url, server.kind, server.build, server.model, server.embedded)
-
-    def evidence(self, followed: FollowedTurn, figures: TurnFigures, titles: Callable[[str], str]) -> Evidence:
-        """All that is known about a turn that is to be explained. `titles`: a conversation's title by its id."""
-        owner = followed.turn.session_id
-        last = next((self._reads[node.id] for node in reversed(followed.path) if node.id in self._reads), None)
-        since = last[0] if last else 0
-        uses = tuple(
-            OwnUse("warm-up" if use.kind == "warm-up" else "conversation", titles(use.conversation), use.slot,
-                   self._kept(followed, use.slot))
-            for use in self._uses if since < use.number < followed.number and use.conversation != owner)
-        return Evidence(
-            figures=figures, now=self._sent(followed), before=last[1] if last else None,
-            restarted=followed.look.restarted, foreign=followed.look.foreign, prediction=followed.prediction,
-            uses=uses, shape=self.twin.best.shape, counted=len(followed.tokens) if followed.tokens else None,
-            can_keep_reasoning=self.server.preserves_reasoning,
-        )
-
-    def _kept(self, followed: FollowedTurn, slot: int | None) -> int | None:
-        if slot is None or followed.before is None or followed.tokens is None or slot >= len(followed.before.slots):
-            return None
-        held = followed.before.slots[slot]
-        return held.tokens.common(followed.tokens) if held is not None else 0
+    def shape(self, evidence: Evidence) -> Shape:
+        """What the cache is like, as far as can be told with this turn: one that reused less of an undisturbed slot
+        than it holds cannot go back to where the prompts part."""
+        shape, said, figures = self.twin.best.shape, evidence.prediction, evidence.figures
+        cached = figures.cached_tokens
+        if (said is None or cached is None or said.source != "slot" or said.cached <= cached + NOISE
+                or evidence.changed_by not in ("edit", "regenerate", "delete", "fork") or not self.twin.may_not_rewind):
+            return shape
+        return replace(shape, rewind=Rewind.NOWHERE)
 
     # -- requests beside the chat ---------------------------------------------------------------------------------
 
-    def side_request(self, kind: str, owner: str, prompt: Tokens, slot: int | None = None) -> Prediction:
+    def side_request(self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens,
+                     slot: int | None = None) -> Prediction:
         """A request that reads `prompt` is sent: play it. `twin.end` or `twin.cut` must follow."""
-        self._numbers += 1
         prediction = self.twin.begin(prompt, owner, self._now(), slot)
-        self._uses.append(Use(self._numbers, kind, owner, prediction.slot))
+        self._tasks_at_begin = self._tasks_seen
+        self.journal.used(kind, owner, self.server.base_url, prediction)
         return prediction
+
+    def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
+        """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
+        is told how far it came when the slots say so: a batch may have been on its way."""
+        self.twin.cut(processed or 0)
+        self._was_cut = True
+        self._unheard = processed is None
+        self._came = came
 
 
 def _options(turn: ChatTurn) -> bytes:
     return canonical(dict(turn.template_options)) if turn.template_options else b""
 
 
-def _key(turn: ChatTurn, begun: str = "") -> bytes:
-    import hashlib
-
-    key = hashlib.blake2b(_options(turn) + turn.model.encode() + b"\0" + begun.encode("utf-8", "replace"),
-                          digest_size=20)
-    for wire in turn.wires:
-        key.update(b"\0" + wire)
-    return key.digest()
-
-
-def after(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
-    """The same request about another branch."""
-    return replace(turn, wires=wires_of(path))
+def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:
+    """What a prefix depends on. The wires are the nodes' own bytes, whose hashes are kept, so this costs little."""
+    return turn.wires, turn.model, _options(turn), begun

@@ -21,7 +21,8 @@ def on_battery(supplies: Path = SUPPLIES) -> bool:
     if sys.platform == "win32":
         return _windows()
     try:
-        kinds = [(_read(supply / "type"), supply) for supply in supplies.iterdir()]
+        kinds = [(_read(supply / "type"), supply) for supply in supplies.iterdir()
+                 if _read(supply / "scope") != "Device"]  # a mouse's battery is not this machine's
     except OSError:
         return False
     if any(kind != "Battery" and _read(supply / "online") == "1" for kind, supply in kinds):

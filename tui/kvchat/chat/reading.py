@@ -23,6 +23,7 @@ from kvchat.chat.events import WarmthChanged
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.power import on_battery
+from kvchat.chat.probing import probe, unused
 from kvchat.chat.restoring import Restoring
 from kvchat.prompt.context import ContextBlock, rendered
 from kvchat.prompt.message import Node, State
@@ -31,7 +32,9 @@ from kvchat.prompt.stamp import last_stamp, stamp_due, time_block
 REST_S = 1.0
 """How long a conversation is looked at before it is read ahead."""
 
-QUIT_S = 2.0
+QUIT_S = 1.5
+TOLD_S = 0.25
+"""How often the screen is told how far a conversation is read ahead."""
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +49,9 @@ class Reading(Restoring):
     warmup_progress: PromptProgress | None = None
     _rest: asyncio.Task[None] | None = None
     _blocks_ahead: dict[str, tuple[ContextBlock, ...]] | None = None
+    _probed: tuple[Following, ...] = ()
+    """The server whose cache was probed, or refused to be."""
+    _told_at = 0.0
 
     async def open(self, id: str) -> OpenConversation:
         """The conversation, loaded. Opening it marks it as read, and it is read ahead when it is rested on. Raises
@@ -54,18 +60,25 @@ class Reading(Restoring):
         self._warm_soon(conversation.id)
         return conversation
 
+    def _server_changed(self) -> None:
+        super()._server_changed()
+        if self._connector.connection.phase == "ready" and self._looked_at:
+            self._warm_soon(self._looked_at)
+
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
         """These blocks will stand in front of the next question: they are read ahead while it is typed."""
-        self._blocks_ahead = {id: tuple(blocks)} if blocks else None
-        self._warm_soon(id)
+        ahead = {id: tuple(blocks)} if blocks else None
+        if ahead != self._blocks_ahead:
+            self._blocks_ahead = ahead
+            self._warm_soon(id)
 
-    def _warm_soon(self, id: str, rest: float = REST_S) -> None:
-        """Read the conversation ahead when it has been looked at for `rest` seconds."""
+    def _warm_soon(self, id: str, rest: float | None = None) -> None:
+        """Read the conversation ahead when it has been looked at for `rest` seconds (None: `REST_S`)."""
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
         if self.reads_ahead and self.settings.cache.warm_up:
-            self._rest = asyncio.create_task(self._warm_when_rested(id, rest))
+            self._rest = asyncio.create_task(self._warm_when_rested(id, REST_S if rest is None else rest))
 
     async def _warm_when_rested(self, id: str, rest: float) -> None:
         await asyncio.sleep(rest)
@@ -73,6 +86,8 @@ class Reading(Restoring):
             await self._warm(id)
         except BackendError as error:
             log.info("reading ahead failed: %s", error.sentence)
+        except Exception:
+            log.exception("reading ahead failed")
 
     async def _warm(self, id: str) -> None:
         conversation = self._open.get(id)
@@ -83,12 +98,14 @@ class Reading(Restoring):
         if not self.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
             return
         backend = await self._connector.ready()
-        if self.asks_before_leaving and not self.may_send_to(backend.info):
-            return
         following = await self._follow(backend)
-        if following is None:
+        if following is None or not self._agreed_to(backend):
             return
         await following.settled()
+        if await self._is_strange(following):
+            await self._lane.in_spare_time(self._probe(following))
+        if any(count.busy for count in (await following.look()).counts):
+            return  # somebody else is being answered
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
@@ -100,6 +117,21 @@ class Reading(Restoring):
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
             await self._lane.in_spare_time(self._read_ahead(backend, following, id, path, prefix, chosen))
 
+    async def _is_strange(self, following: Following) -> bool:
+        """Whether nothing is known of how this server's cache works, and nobody has used it yet."""
+        if following in self._probed:
+            return False
+        return (self._connector.cache_shape() is None and self._learnt(following.server) is None
+                and not following.state.asleep and await unused(following))
+
+    async def _probe(self, following: Following) -> None:
+        self._probed = (following,)
+        try:
+            await probe(following, lambda read: self._spent("", following, read))
+        except BackendError as error:
+            log.info("the server's cache was not probed: %s", error.sentence)
+        await self._learn(following)
+
     @property
     def connection_phase(self) -> str:
         return self._connector.connection.phase
@@ -109,8 +141,10 @@ class Reading(Restoring):
         blocks = (self._blocks_ahead or {}).get(conversation.id)
         if not blocks:
             return ""
-        path, now = conversation.path(), self._clock()
+        path, now, stamped = conversation.path(), self._clock(), conversation.stamped
         every = timedelta(minutes=self.settings.time_stamp_minutes)
+        if stamped is not None and timedelta(0) <= now - stamped < every:
+            now = stamped  # it may have been read ahead already
         if self.settings.time_stamp and stamp_due(now, last_stamp(path), every):
             conversation.stamped = now
             blocks = (time_block(now), *blocks)
@@ -122,36 +156,50 @@ class Reading(Restoring):
         await self._prepared(backend, following, chosen, id, path, prefix)
         slot = chosen.slot if chosen.way is Way.PIN else None
         prediction = following.side_request("warm-up", id, prefix, slot)
-        read, started = prediction.cached, time.monotonic()
+        read: int | None = None
+        cached, started = prediction.cached, time.monotonic()
         self.warming = id
 
         def progressed(progress: PromptProgress) -> None:
-            nonlocal read
-            read, self.warmup_progress = progress.processed, progress
-            self._tell(WarmthChanged())
+            nonlocal read, cached
+            read, cached, self.warmup_progress = progress.processed, progress.cached, progress
+            if time.monotonic() - self._told_at >= TOLD_S:
+                self._told_at = time.monotonic()
+                self._tell(WarmthChanged())
 
         try:
             done = await following.access.read_ahead(prefix, progressed, slot)
             read = len(prefix)
             following.twin.end(Tokens.unknown(1))
+            following.journal.read_whole()
             following.heads[id] = tuple(node.digest.hex() for node in path)
             if done.cached_tokens is not None:
-                following.twin.reported(done.cached_tokens)
+                cached = done.cached_tokens
+                following.twin.reported(cached)
         except (asyncio.CancelledError, BackendError):
-            following.twin.cut(read)
+            seconds, heard, read = time.monotonic() - started, read or 0, None
+
+            def came(count: int) -> None:
+                end = max(heard, min(count, len(prefix)))
+                share = (end - cached) / (heard - cached) if heard > cached else 1.0
+                self._spent(id, following, SpeedSample(cached, end, seconds * share))
+
+            following.side_request_cut(heard or None, came)
             raise
         finally:
             self.warming, self.warmup_progress = "", None
-            cached = prediction.cached
-            if read > cached:
+            if read is not None:
                 self._spent(id, following, SpeedSample(cached, read, time.monotonic() - started))
             self._tell(WarmthChanged())
         await following.look()
 
     def _spent(self, id: str, following: Following, read: SpeedSample) -> None:
+        """Note what was read ahead."""
         info, now = following.server, self._clock().timestamp()
-        self._in_background(self._keeper.write(
-            lambda: self._store.record_warmup(id, now, info.base_url, info.model, read)))
+        self._speed = None
+        if read.end > read.start:
+            self._in_background(self._keeper.write(
+                lambda: self._store.record_warmup(id, now, info.base_url, info.model, read)))
 
     async def _rest_now(self) -> None:
         """End what is done beside the conversations, and wait until what the last answer left is known."""
@@ -177,13 +225,20 @@ class Reading(Restoring):
     def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
         """An answer ended: note what it left in the cache, and read ahead what its settled form lacks there."""
         following = self._following
-        if following is not None and followed is not None:
+        self._speed = None
+        if followed is not None and followed.finding is not None:
+            self._findings[answer.id] = followed.finding
+        if following is not None and followed is not None and following.plays(followed):
             path = conversation.tree.path(answer.id)
             following.left(followed, answer, self._turn_after(conversation, path))
             self._in_background(self._learn(following))
             self._save_soon()
-        elif self._shared is not None:
+        elif followed is not None:
+            followed.closed.set()
+            self._journal.answered(followed, answer)
+        if (following is None or not following.works) and self._shared is not None:
             self._shared.answered(answer, self._clock().timestamp())
-        self._blocks_ahead = None
-        if self._looked_at == conversation.id:
-            self._warm_soon(conversation.id)
+        if conversation.id in (self._blocks_ahead or {}):
+            self._blocks_ahead = None
+        if self._looked_at:
+            self._warm_soon(self._looked_at)

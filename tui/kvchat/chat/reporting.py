@@ -5,14 +5,13 @@ The rule: figures are the server's or the twin's; what neither knows is None.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.cache.accounting import NOISE, TurnFigures, totals
 from kvchat.cache.cause import Cause, Finding
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.cache.shape import Rewind, Shape
 from kvchat.chat.branches import Branches
-from kvchat.prompt.lint import lint
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
 
@@ -24,6 +23,8 @@ class Reporting(Branches):
 
     async def cache_report(self, id: str) -> CacheReport:
         """All that is known of the cache, seen from a conversation. Raises ChatError."""
+        from kvchat.prompt.lint import lint  # its patterns take a while to compile
+
         record = self.find(id)
         opened = self._open.get(record.id)
         tree = opened.tree if opened is not None else self._store.tree(record.id)
@@ -33,7 +34,7 @@ class Reporting(Branches):
         since = self._clock().timestamp() - WEEK
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self.warmth(record.id),
-            messages=tuple(_messages(path)), turns=tuple(_turns(path)), states=tuple(self._states()),
+            messages=tuple(_messages(path)), turns=tuple(_turns(path, self._findings)), states=tuple(self._states()),
             exact=following is not None and following.predictions > 0,
             predictions=following.predictions if following else 0,
             exact_predictions=following.exact if following else 0,
@@ -63,13 +64,13 @@ class Reporting(Branches):
             yield HeldState("parked", self._title(held.owner), len(held.tokens), held.at or None)
 
 
-def _turns(path: Sequence[Node]) -> Iterable[TurnReport]:
+def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[TurnReport]:
     question = ""
     for node in path:
         if node.role is Role.USER:
             question = node.text
         elif node.role is Role.ASSISTANT:
-            yield TurnReport(question, node.figures, _finding(node.figures))
+            yield TurnReport(question, node.figures, findings.get(node.id) or _finding(node.figures))
 
 
 def _finding(figures: TurnFigures | None) -> Finding | None:

@@ -18,8 +18,8 @@ from kvchat.cache.plan import Option, Plan, Way
 from kvchat.cache.planner import Restorable, plan
 from kvchat.cache.shape import Rewind
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.caching import Caching
 from kvchat.chat.events import Noticed
+from kvchat.chat.explaining import Explaining
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.snapshot_values import Held, Refused
 from kvchat.prompt.message import Node
@@ -30,7 +30,7 @@ WORTH_SAVING = 256
 """Tokens that were read since the last save."""
 
 
-class Restoring(Caching):
+class Restoring(Explaining):
     """Saving and restoring the states of conversations."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -47,10 +47,10 @@ class Restoring(Caching):
 
     def _way(self, following: Following, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """The cheapest way to have `prefix`, which `path` renders to, in the cache."""
-        self._note_plan(following, found := plan(
-            following.twin.best, prefix, detour=self.settings.cache.detour, idle=idle,
-            restorable=self._restorable(following, path)))
-        return found
+        following.plan = plan(
+            following.twin.best, prefix, detour=self.settings.cache.detour, idle=idle, busy=following.busy,
+            restorable=self._restorable(following, path))
+        return following.plan
 
     def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
         """The snapshot that is of most use for a branch."""
@@ -65,9 +65,6 @@ class Restoring(Caching):
             return None
         kept = found.tokens if found.shared(_digests(path)) == len(found.path) else 0
         return Restorable(kept, int(snapshots.seconds(found) / speed.alpha)) if kept else None
-
-    def _note_plan(self, following: Following, found: Plan) -> None:
-        following.plan = found
 
     async def _prepared(self, backend: Backend, following: Following, option: Option, id: str,
                         path: Sequence[Node], prefix: Tokens) -> None:
@@ -122,7 +119,7 @@ class Restoring(Caching):
 
     def _is_kept(self, id: str) -> bool:
         """Whether the conversation exists, outside the trash."""
-        return any(record.id == id for record in self.conversations())
+        return self._listed(id) is not None
 
     def _save_soon(self) -> None:
         """Save the conversation used last, when nothing has been asked for a while."""

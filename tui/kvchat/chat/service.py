@@ -41,10 +41,14 @@ class ChatService(Compaction):
 
     async def set_template_options(self, id: str, options: Mapping[str, object]) -> None:
         """Options of the chat template. They are part of the prefix: the next turn may read everything again."""
-        await self._update(await self._opened(id), template_options=dict(options))
+        conversation = await self._opened(id)
+        self._did(conversation, "template")
+        await self._update(conversation, template_options=dict(options))
 
     async def set_model(self, id: str, model: str) -> None:
-        await self._update(await self._opened(id), model=model)
+        conversation = await self._opened(id)
+        self._did(conversation, "model")
+        await self._update(conversation, model=model)
 
     def prompts(self) -> list[SavedPrompt]:
         """The library of system prompts, by name."""
@@ -112,6 +116,7 @@ class ChatService(Compaction):
 
     async def restart_server(self) -> None:
         """Connect anew; the embedded engine is started again."""
+        await self._lane.stop_spare()
         try:
             await self._connector.restart()
         except BackendError:
@@ -119,6 +124,7 @@ class ChatService(Compaction):
 
     async def use_url(self, base_url: str) -> None:
         """Talk to this server from now on; it is the one to begin with next time."""
+        await self._lane.stop_spare()
         try:
             await self._connector.use_url(base_url)
             await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, base_url))
@@ -127,6 +133,7 @@ class ChatService(Compaction):
 
     async def use_model_file(self, path: Path) -> None:
         """Run this model file from now on; it is the one to begin with next time."""
+        await self._lane.stop_spare()
         try:
             await self._connector.use_model_file(path)
             await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, str(path)))

@@ -14,6 +14,8 @@ from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.prompt.message import Node
 
 BYTES_PER_TOKEN = 4
+ROOM = 4_000_000
+"""Tokens that are remembered: 4 bytes each."""
 HELD_S = 300.0
 """After so long without use such servers may have unloaded the model (Ollama: 5 min): what is held is unknown."""
 
@@ -23,7 +25,7 @@ class SharedPrefixes:
 
     def __init__(self, server: ServerInfo) -> None:
         self.server = server
-        self._trie = PrefixTrie(TrieRules(exact=False))
+        self._trie = PrefixTrie(TrieRules(room=ROOM, exact=False))
         self._last = 0.0
 
     def sent(self, path: Sequence[Node], owner: str, at: float) -> None:

@@ -6,6 +6,7 @@ The rule: a question is stored before anything is sent, and an answer runs in a 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -32,6 +33,8 @@ from kvchat.prompt.conversation import NEW_TITLE, title_of
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters, body_sha256, wires_of
 from kvchat.store import StoreError
+
+log = logging.getLogger(__name__)
 
 
 class Talking(Reading):
@@ -108,30 +111,33 @@ class Talking(Reading):
         async with self._lane.chat(conversation.id):
             emit(Waiting("connecting", 0.0))
             backend = await self._connector.ready()
-            if self.asks_before_leaving and not self.may_send_to(backend.info):
+            if not self._agreed_to(backend):
                 return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                           "send to it. Nothing was sent; try again to be asked.")
+            if live:
+                live.sent_at = time.monotonic()
+            following = await self._follow(backend)
+            if not self._agreed_to(backend):  # it was found at another address just now
+                return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
+                                          "agreed to send to it. Nothing was sent; try again to be asked.")
             await self._freeze_template(conversation, backend)
             record = conversation.record
             turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info),
                             parameters or record.parameters, record.template_options)
-            if live:
-                live.sent_at = time.monotonic()
-            following = await self._follow(backend)
-            followed = await following.before(turn, path) if following else None
-            if following and followed:
+            followed = self._followed[record.id] = await following.before(turn, path) if following else (
+                self._asked_of(backend, turn, path))
+            if following:
                 turn = replace(turn, slot=await self._planned(backend, following, followed))
-                self._followed[record.id] = followed
             sha = body_sha256(backend.body(turn))
             answer = live.node if live else ""
             info = backend.info
             await self._keeper.write(lambda: self._store.record_request(
                 answer, body_sha256=sha, server=info.base_url, kind=info.kind, build=info.build, model=turn.model))
-            if following and followed:
+            if following:
                 following.sent(followed, turn.slot)
             elif self._shared:
                 self._shared.sent(path, record.id, self._clock().timestamp())
-            return await backend.chat(turn, emit)
+            return await backend.chat(turn, self._watched(followed, emit))
 
     def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
@@ -156,7 +162,12 @@ class Talking(Reading):
 
         answer = await answering.run(context_size)
         followed = self._followed.pop(conversation.id, None)
-        answer = replace(answer, figures=await self._explained(followed, answer.figures))
+        if followed is not None and answering.live.progress is not None:
+            followed.processed = answering.live.progress.processed
+        try:
+            answer = replace(answer, figures=await self._explained(followed, answer.figures))
+        except Exception:  # the answer is worth more than what can be told about it
+            log.exception("a turn could not be explained")
         used = answer.figures.context_used if answer.figures else None
         record = replace(
             conversation.record, updated=max(conversation.record.updated, self._clock().timestamp()),

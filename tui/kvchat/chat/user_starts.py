@@ -8,7 +8,8 @@ no places.
 from __future__ import annotations
 
 import re
-from os.path import commonprefix
+from collections.abc import Sequence
+from itertools import takewhile
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.tokens import NO_TOKENS, Tokens
@@ -59,8 +60,8 @@ class UserStarts:
 def marker_in(without: str, asked: str) -> str:
     """What stands in front of a question: `without` is a prompt without any, `asked` the same with it. Both end with
     the header of the answer that is asked for."""
-    header = len(commonprefix((without[::-1], asked[::-1])))
-    shared = len(commonprefix((without[:len(without) - header], asked)))
+    header = _shared(without[::-1], asked[::-1])
+    shared = _shared(without[:len(without) - header], asked)
     return _marker(asked[shared:max(shared, asked.rfind(QUESTION))])
 
 
@@ -68,8 +69,13 @@ def repeated_marker_in(asked: str) -> str:
     """What stands in front of both questions of a prompt."""
     first, _, rest = asked.partition(FIRST)
     between = rest.partition(ANSWER)[2].partition(QUESTION)[0]
-    shared = len(commonprefix((_SEGMENT.findall(first)[::-1], _SEGMENT.findall(between)[::-1])))
+    shared = _shared(_SEGMENT.findall(first)[::-1], _SEGMENT.findall(between)[::-1])
     return _marker("".join(_SEGMENT.findall(between)[-shared:]) if shared else "")
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many items both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 def _marker(before: str) -> str:

@@ -63,6 +63,7 @@ class EngineOptions:
         return Shape(
             slots=max(1, self.slots), ram_bytes=None if cache_ram == -1 else
             Shape().ram_bytes if cache_ram < 0 else cache_ram << 20,
+            context=context_for(self.context_size, header.context_length) * max(1, self.slots),
             rewind=rewind, window=header.sliding_window, batch=max(1, self.batch_size),
             micro_batch=min(Shape().micro_batch, max(1, self.batch_size)),
         )

@@ -1,0 +1,44 @@
+"""The tiny models, and kvchat for one of their servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from causes_kit import STEADY, TEMPLATES, Chat, Start
+
+from engine_fixture import small_model
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.prompt.request import Parameters
+from kvchat.store import Store
+from tiny_models import dense, tiny_models, tokenizer_of
+
+
+@pytest.fixture(scope="package")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    folder, source = tmp_path_factory.mktemp("models"), small_model()
+    found = tiny_models(folder, source, ("dense", "forgetful", "hybrid"))
+    tokenizer = tokenizer_of(source)
+    for name, template in TEMPLATES.items():
+        found[name] = folder / f"{name}.gguf"
+        dense(found[name], tokenizer, template)
+    return found
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Start]:
+    """Starts kvchat on one folder for a server: `start(url, parameters=..., detour=False)`."""
+    running: list[Chat] = []
+
+    def start(url: str, parameters: Parameters = STEADY, **cache: bool) -> Chat:
+        settings = changed(Settings(), "server.base_url", url)
+        settings = replace(settings, parameters=parameters, cache=replace(settings.cache, **cache))  # type: ignore[arg-type]
+        running.append(Chat(ChatService(Store.open(tmp_path / "data"), settings)))
+        return running[-1]
+
+    yield start
+    for chat in running:
+        await chat.close()

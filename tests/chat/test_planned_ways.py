@@ -1,0 +1,143 @@
+"""The ways to send a turn, on real servers: what is chosen reads as little as was said, and was predicted."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("xllamacpp")
+pytest.importorskip("gguf")
+
+from service_play import Play, playing, serving, shape_of
+
+from engine_fixture import small_model
+from kvchat.cache.plan import Way
+from kvchat.cache.shape import Shape
+from kvchat.cache.tokens import Tokens
+from kvchat.config import changed
+from kvchat.prompt.message import instructions_of
+from tiny_models import tiny_models
+
+pytestmark = pytest.mark.engine
+LINE = "The lamp turned over the sea while the keeper wrote the log of the night. "
+Start = Callable[[Shape], AbstractAsyncContextManager[Play]]
+
+
+@pytest.fixture(scope="module")
+def dense(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_models(tmp_path_factory.mktemp("models"), small_model(), ("dense",))["dense"]
+
+
+@pytest.fixture
+def start(dense: Path, tmp_path: Path) -> Start:
+    @asynccontextmanager
+    async def start(shape: Shape) -> AsyncIterator[Play]:
+        async with serving(dense, shape, 6144 * shape.slots) as url, playing(url, tmp_path / "data", shape) as play:
+            play.service.settings = replace(play.service.settings, time_stamp=False)
+            play.service.settings = changed(play.service.settings, "cache.salt", False)
+            yield play
+
+    return start
+
+
+async def begin(play: Play, system: str, *questions: str) -> str:
+    conversation = await play.service.create(system, reuse=False)
+    for question in questions:
+        await play.say(conversation.id, question)
+    return conversation.id
+
+
+@pytest.mark.parametrize("shape", [shape_of("dense"), shape_of("dense", slots=4, unified=True)])
+async def test_back_from_a_peek_the_detour_saves_reading_the_long_chat_again(start: Start, shape: Shape) -> None:
+    async with start(shape) as play:
+        long = await begin(play, LINE * 20, LINE * 100, LINE * 60)
+        peek = await play.service.create(LINE * 20, reuse=False)
+        await play.say(peek.id, "What is short?")
+        figures = await play.say(long, "And then?")
+        plan = play.following.plan
+        assert plan is not None and plan.chosen.way is Way.DETOUR
+        as_is = next(option for option in plan.options if option.way is Way.AS_IS)
+        assert as_is.tokens > 2500
+        assert figures.cached_tokens == figures.predicted_cached
+        assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24
+        # the other way round: without the detour
+        await play.say(peek.id, "What is shorter?")
+        play.service.settings = changed(play.service.settings, "cache.detour", False)
+        figures = await play.say(long, "And then?")
+        assert figures.cached_tokens == figures.predicted_cached
+        assert figures.evaluated_tokens is not None and figures.evaluated_tokens > 2500
+
+
+async def test_where_nothing_is_parked_it_goes_as_is(start: Start) -> None:
+    async with start(shape_of("dense", ram=0)) as play:
+        long = await begin(play, LINE * 20, LINE * 60)
+        await begin(play, LINE * 20, "What is short?")
+        figures = await play.say(long, "And then?")
+        assert play.following.plan is not None and play.following.plan.chosen.way is Way.AS_IS
+        assert figures.cached_tokens == figures.predicted_cached
+
+
+async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None:
+    """Both slots begin with the same system prompt; the first, with the long chat, would be taken."""
+    async with start(shape_of("dense", slots=2, ram=0)) as play:
+        long = await in_slot(play, 0, LINE * 15)
+        await in_slot(play, 1, "How short?")
+        await play.say(long, "And then?")
+        third = await in_slot(play, None)
+        as_is = play.following.twin.best.predict(await prefix_of(play, third))
+        assert as_is.slot == 0 and as_is.replaces is not None and as_is.replaces.owner == long
+        figures = await play.say(third, "Why?")
+        plan = play.following.plan
+        assert plan is not None and (plan.chosen.way, plan.slot) == (Way.PIN, 1)
+        assert figures.cached_tokens == figures.predicted_cached
+        figures = await play.say(long, "And now?")
+        assert figures.cached_tokens == figures.predicted_cached
+        assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24, "its tail was kept"
+
+
+async def prefix_of(play: Play, id: str) -> Tokens:
+    conversation = await play.service.open(id)
+    prefix = await play.following.prefix(play.service._turn_after(conversation, conversation.path()))
+    assert prefix is not None
+    return prefix
+
+
+async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
+    """A conversation whose system prompt, the same for all, was read into this slot."""
+    conversation = await play.service.create(LINE * 20, reuse=False)
+    prefix, following = await prefix_of(play, conversation.id), play.following
+    if slot is not None:
+        following.side_request("side", conversation.id, prefix, slot)
+        await following.access.read_ahead(prefix, lambda _: None, slot)
+        following.twin.end(Tokens.unknown(1))
+    for question in questions:
+        await play.say(conversation.id, question)
+        held = following.twin.best.slots[slot or 0]
+        assert held is not None and held.owner == conversation.id
+    return conversation.id
+
+
+async def test_a_tag_is_given_once_to_each_conversation_and_stays(start: Start) -> None:
+    """Two slots and nothing parked: with the same beginning all new chats would take the long one's slot."""
+    async with start(shape_of("dense", slots=2, ram=0)) as play:
+        play.service.settings = changed(play.service.settings, "cache.salt", True)
+        system = LINE * 4
+        first = await begin(play, system, LINE * 40)
+        assert play.service.get(first).path()[0].text.startswith(system[:20])  # type: ignore[union-attr]
+        second = await play.service.create(system, reuse=False)
+        tagged = second.path()[0].text
+        assert tagged != play.service.get(first).path()[0].text  # type: ignore[union-attr]
+        assert instructions_of(tagged) == instructions_of(play.service.get(first).path()[0].text)  # type: ignore[union-attr]
+        await play.say(second.id, "One?")
+        figures = await play.say(first, "And then?")
+        assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24, "it kept its slot"
+        for question in ("Two?", "Three?"):
+            figures = await play.say(second.id, question)
+            assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24
+        assert second.path()[0].text == tagged
+        third = await play.service.create(system, reuse=False)
+        assert third.path()[0].text != tagged

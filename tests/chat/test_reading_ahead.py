@@ -1,0 +1,392 @@
+"""Reading ahead on real servers with tiny models: when it happens, when it does not, and that it never costs a turn."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+pytest.importorskip("xllamacpp")
+pytest.importorskip("gguf")
+
+from service_play import Play, playing, serving, shape_of, text, until
+from warmup_walk import played, told
+
+from engine_fixture import small_model
+from kvchat.cache.shape import Shape
+from kvchat.chat import reading
+from kvchat.chat.following import FollowedTurn
+from kvchat.chat.power import on_battery
+from kvchat.config import changed
+from kvchat.prompt.context import ContextBlock
+from tiny_models import tiny_models
+
+pytestmark = pytest.mark.engine
+ALONE = shape_of("dense", ram=0)
+"""One slot, and nothing is parked: whatever was not used last is cold."""
+LONG = "The lamp turned over the sea while the keeper wrote the log of the night. " * 30
+Start = Callable[..., AbstractAsyncContextManager[Play]]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return tiny_models(tmp_path_factory.mktemp("models"), small_model(), ("dense", "hybrid", "forgetful"))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is waited for, and the mains are plugged in."""
+    monkeypatch.setattr(reading, "REST_S", 0.0)
+    monkeypatch.setattr(reading, "on_battery", lambda: False)
+
+
+@pytest.fixture
+def start(models: dict[str, Path], tmp_path: Path) -> Start:
+    @asynccontextmanager
+    async def start(shape: Shape = ALONE, kind: str = "dense", *, ahead: bool = True) -> AsyncIterator[Play]:
+        async with serving(models[kind], shape) as url, playing(url, tmp_path / "data", shape, ahead=ahead) as play:
+            yield play
+
+    return start
+
+
+async def rested(play: Play) -> None:
+    """Wait until everything that is to be read ahead has been."""
+    while (rest := play.service._rest) is not None and not rest.done():
+        await asyncio.wait({rest})
+
+
+async def cold(play: Play, system: str = LONG) -> str:
+    """A conversation with one turn, that is cold because another one was asked after it; the other one is looked at."""
+    ahead, play.service.reads_ahead = play.service.reads_ahead, False
+    first = await play.service.create(system, reuse=False)
+    await play.say(first.id, "One?")
+    other = await play.service.create("Be brief.", reuse=False)
+    await play.say(other.id, LONG)
+    play.service.reads_ahead = ahead
+    return first.id
+
+
+# -- what it costs ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dense", "hybrid"])
+async def test_a_send_at_any_moment_never_reads_more_than_without_reading_ahead(
+        models: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    found = await played(models[kind], shape_of(kind, ram=0), tmp_path, 20, 7)
+    assert all(timing.more <= 0 for timing in found), told(kind, found)
+    assert all(timing.exact for timing in found), told(kind, found)
+    assert any(timing.ahead for timing in found) and any(timing.missing for timing in found), told(kind, found)
+
+
+@pytest.mark.parametrize("kind", ["dense", "hybrid"])
+async def test_a_switch_while_reading_ahead_costs_the_other_conversation_nothing_where_states_are_parked(
+        models: dict[str, Path], tmp_path: Path, kind: str) -> None:
+    found = await played(models[kind], shape_of(kind, slots=2), tmp_path, 20, 8, switch=True)
+    assert all(timing.turn <= timing.alone for timing in found), told(kind, found)
+    assert all(timing.exact for timing in found), told(kind, found)
+
+
+async def test_its_tokens_stand_in_a_line_of_their_own(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play)
+        before = play.service._store.warmups()
+        await play.service.open(id)
+        await rested(play)
+        figures = await play.say(id, "Two?")
+        await rested(play)
+        ledger = play.service._store.warmups(0.0, id)
+        assert before.tokens == 0 and ledger.tokens == sum(ahead.evaluated for ahead in play.ahead) > 300
+        assert figures.evaluated_tokens is not None and figures.evaluated_tokens < 40
+        assert figures.evaluated_tokens + figures.cached_tokens == figures.prompt_tokens  # type: ignore[operator]
+
+
+async def test_a_cancelled_one_is_counted_as_far_as_it_came(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play, LONG * 4)
+        await play.service.open(id)
+        await until(lambda: bool(play.ahead and play.ahead[-1].reached))
+        figures = await play.say(id, "Two?")
+        (made,) = play.ahead[-1:]
+        assert 0 < made.reached < len(made.prompt)
+        assert play.service._store.warmups(0.0, id).tokens == made.evaluated
+        assert figures.cached_tokens == figures.predicted_cached == made.reached
+
+
+async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play)
+        other = next(record.id for record in play.service.conversations() if record.id != id)
+
+        async def never(*given: Any) -> None:
+            await asyncio.Event().wait()
+
+        play.following.access.read_ahead = never  # type: ignore[method-assign, assignment]
+        await play.service.open(id)
+        await until(lambda: play.service.warming == id)
+        figures = await play.say(other, "Two?")
+        assert figures.cached_tokens == figures.predicted_cached and figures.evaluated_tokens < 40  # type: ignore[operator]
+        assert play.service._store.warmups().tokens == 0
+
+
+# -- when it is done -------------------------------------------------------------------------------------------------
+
+
+async def test_a_cold_conversation_is_read_ahead_when_it_is_opened(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play)
+        await play.service.open(id)
+        await rested(play)
+        assert len(play.ahead) == 1
+        assert (await play.say(id, "Two?")).evaluated_tokens < 20  # type: ignore[operator]
+
+
+async def test_a_warm_conversation_is_left_alone(start: Start) -> None:
+    async with start() as play:
+        conversation = await play.service.create(LONG)
+        await play.say(conversation.id, "One?")
+        await rested(play)
+        play.ahead.clear()
+        await play.service.open(conversation.id)
+        await rested(play)
+        assert play.ahead == []
+
+
+async def test_a_new_conversations_system_prompt_is_read_ahead(start: Start) -> None:
+    async with start() as play:
+        conversation = await play.service.create(LONG)
+        await rested(play)
+        assert len(play.ahead) == 1 and play.ahead[0].evaluated > 400
+        assert (await play.say(conversation.id, "One?")).cached_tokens == len(play.ahead[0].prompt)
+
+
+async def test_what_a_template_drops_from_an_answer_is_read_ahead_after_it(start: Start) -> None:
+    async with start(kind="forgetful") as play:
+        conversation = await play.service.create("Be brief.")
+        await play.service.set_template_options(
+            conversation.id, {"preserve_reasoning": False, "enable_thinking": False})
+        await play.service.set_parameters(conversation.id, replace(
+            play.service.settings.parameters, max_tokens=60))
+        await play.say(conversation.id, LONG)
+        await rested(play)
+        play.ahead.clear()
+        await play.say(conversation.id, LONG)
+        await rested(play)
+        (made,) = play.ahead
+        assert made.evaluated > 10, "the answer, without what stood in front of it"
+        figures = await play.say(conversation.id, "Three?")
+        assert figures.evaluated_tokens < 20, figures  # type: ignore[operator]
+
+
+async def test_an_attachment_is_read_ahead_while_the_question_is_typed(start: Start) -> None:
+    async with start() as play:
+        conversation = await play.service.create("Be brief.")
+        await play.say(conversation.id, "One?")
+        await rested(play)
+        block = ContextBlock("file", "log.txt", LONG)
+        play.service.prepare(conversation.id, [block])
+        await rested(play)
+        assert play.ahead[-1].evaluated > 400
+        await play.service.send(conversation.id, "What is in it?", [block])
+        assert (await play.answered(conversation.id)).evaluated_tokens < 30  # type: ignore[operator]
+
+
+async def test_the_conversation_that_is_looked_at_is_read_ahead_when_another_ones_answer_ends(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play)
+        other = await play.service.create("Be brief, too.", reuse=False)
+        await rested(play)
+        play.ahead.clear()
+        await play.service.send(other.id, "One?", parameters=long_answer(play))
+        await play.service.open(id)
+        await rested(play)
+        assert play.ahead == []
+        await play.service.wait(other.id)
+        await rested(play)
+        assert len(play.ahead) == 1 and (await play.say(id, "Two?")).evaluated_tokens < 20  # type: ignore[operator]
+
+
+# -- when it is not --------------------------------------------------------------------------------------------------
+
+
+def long_answer(play: Play):  # type: ignore[no-untyped-def]
+    return replace(play.service.settings.parameters, max_tokens=400)
+
+
+async def test_nothing_is_read_ahead_while_another_conversation_streams(start: Start) -> None:
+    async with start(shape_of("dense", slots=2)) as play:
+        id = await cold(play)
+        other = await play.service.create("Be brief, too.", reuse=False)
+        await rested(play)
+        play.ahead.clear()
+        await play.service.send(other.id, "One?", parameters=long_answer(play))
+        for _ in range(5):
+            await play.service.open(id)
+            await rested(play)
+            assert other.id in play.service.streaming() and play.ahead == []
+        await play.service.stop(other.id)
+
+
+@pytest.mark.parametrize("why", ["setting", "battery", "nobody"])
+async def test_it_can_be_off(start: Start, monkeypatch: pytest.MonkeyPatch, why: str) -> None:
+    async with start() as play:
+        id = await cold(play)
+        if why == "setting":
+            play.service.settings = changed(play.service.settings, "cache.warm_up", False)
+        elif why == "battery":
+            monkeypatch.setattr(reading, "on_battery", lambda: True)
+        else:
+            play.service.reads_ahead = False
+        await play.service.open(id)
+        await rested(play)
+        assert play.ahead == []
+        if why == "battery":
+            play.service.settings = changed(play.service.settings, "cache.warm_up_on_battery", True)
+            await play.service.open(id)
+            await rested(play)
+            assert len(play.ahead) == 1
+
+
+@pytest.mark.parametrize(("supplies", "found"), [
+    ({}, False),
+    ({"AC": {"type": "Mains", "online": "1"}, "BAT0": {"type": "Battery", "status": "Discharging"}}, False),
+    ({"AC": {"type": "Mains", "online": "0"}, "BAT0": {"type": "Battery", "status": "Discharging"}}, True),
+    ({"AC": {"type": "Mains", "online": "0"}, "BAT0": {"type": "Battery", "status": "Full"}}, False),
+    ({"BAT0": {"type": "Battery", "status": "Discharging\n"}}, True),
+    ({"BAT0": {"type": "Battery", "status": "Charging"}, "usb": {"type": "USB", "online": "1"}}, False),
+    ({"mouse": {"type": "Battery", "scope": "Device", "status": "Discharging"}}, False),
+    ({"odd": {}, "BAT1": {"type": "Battery"}}, False),
+])
+def test_the_battery_is_known_by_what_the_system_says(
+        tmp_path: Path, supplies: dict[str, dict[str, str]], found: bool) -> None:
+    for name, values in supplies.items():
+        (tmp_path / name).mkdir()
+        for key, value in values.items():
+            (tmp_path / name / key).write_text(value)
+    assert on_battery(tmp_path) is found
+    assert not on_battery(tmp_path / "nothing here")
+
+
+# -- a send goes first -----------------------------------------------------------------------------------------------
+
+
+class Proxy:
+    """Passes connections on, and notes when a request begins and when the client has closed it."""
+
+    def __init__(self, url: str) -> None:
+        self.to = urlsplit(url)
+        self.seen: list[tuple[str, str]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def passing(self, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        head = await client.readuntil(b"\r\n\r\n")
+        path = head.split(b" ", 2)[1].decode()
+        self.seen.append(("begins", path))
+        server, on = await asyncio.open_connection(self.to.hostname, self.to.port)
+        on.write(head)
+
+        async def answer() -> None:
+            while data := await server.read(65536):
+                back.write(data)
+            back.close()
+
+        answering = asyncio.create_task(answer())
+        self._tasks.add(answering)
+        while data := await client.read(65536):
+            on.write(data)
+        self.seen.append(("closed", path))
+        on.close()
+
+
+async def test_it_is_closed_before_the_chat_request_goes_out(models: dict[str, Path], tmp_path: Path) -> None:
+    async with serving(models["dense"], ALONE) as url:
+        proxy = Proxy(url)
+        listening = await asyncio.start_server(proxy.passing, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        async with playing(f"http://127.0.0.1:{port}", tmp_path / "data", ALONE, ahead=True) as play:
+            for _ in range(6):
+                id = await cold(play, LONG * 4)
+                requests = len(play.ahead)
+                await play.service.open(id)
+                await until(lambda: len(play.ahead) > requests and play.ahead[-1].reached > 0)  # noqa: B023
+                proxy.seen.clear()
+                await play.say(id, "Two?")
+                order = [(what, path.rsplit("/", 1)[-1]) for what, path in proxy.seen
+                         if path.endswith(("/completion", "/chat/completions"))]
+                assert order[:2] == [("closed", "completion"), ("begins", "completions")], proxy.seen
+        listening.close()
+
+
+# -- what is read ----------------------------------------------------------------------------------------------------
+
+
+class Clock:
+    """Moves a little whenever it is asked, and as far as one likes."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 11, 21, 9, 16, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
+
+
+async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> None:
+    """Over a random walk, with attachments, time stamps that fall due in between, edits and other branches."""
+    chance, checked, with_blocks = random.Random(5), 0, 0
+    async with start(shape_of("dense", ram=0)) as play:
+        service, clock = play.service, Clock()
+        service._clock = clock
+        talks = [await service.create(text(chance, [60]), reuse=False) for _ in range(3)]
+        for number in range(36):
+            at = chance.randrange(len(talks))
+            if (talks[at].record.context_used or 0) > 2500:
+                talks[at] = await service.create(text(chance, [60]), reuse=False)
+            talk = talks[at]
+            play.ahead.clear()
+            await service.open(talk.id)
+            blocks = [ContextBlock("file", f"{number}-{at}.txt", text(chance, [40, 90]))
+                      for at in range(chance.choice([0, 0, 1, 2]))]
+            for count in range(len(blocks)):
+                service.prepare(talk.id, blocks[:count + 1])
+                if chance.random() < 0.5:
+                    await rested(play)
+                clock.now += timedelta(minutes=chance.choice([0, 2]))
+            if chance.random() < 0.8:
+                await rested(play)
+            clock.now += timedelta(minutes=chance.choice([0, 0, 1]))
+            sent: list[FollowedTurn] = []
+            before = play.following.before
+            play.following.before = noted(before, sent)  # type: ignore[method-assign]
+            await service.send(talk.id, text(chance, [1, 20]), blocks)
+            await play.answered(talk.id)
+            play.following.before = before  # type: ignore[method-assign]
+            whole = [made for made in play.ahead if made.done]
+            if whole:
+                last, prompt = whole[-1].prompt, sent[0].tokens
+                assert prompt is not None and prompt.starts_with(last) and len(last) < len(prompt), number
+                checked, with_blocks = checked + 1, with_blocks + bool(blocks)
+            await rested(play)
+            clock.now += timedelta(minutes=chance.choice([0, 3, 11]))
+    assert checked >= 14 and with_blocks >= 5, (checked, with_blocks)
+
+
+Before = Callable[..., Awaitable[FollowedTurn]]
+
+
+def noted(before: Before, sent: list[FollowedTurn]) -> Before:
+    """As `before`, and every chat request is noted."""
+
+    async def noting(*given: Any) -> FollowedTurn:
+        sent.append(followed := await before(*given))
+        return followed
+
+    return noting
