@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import httpx
 import pytest
-from engine_fixture import RunningServer, running_server
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine_fixture import RunningServer, running_server
 from kvchat.backends.dialect import CacheAccess, ChatTurn
 from kvchat.backends.identify import connect
 from kvchat.backends.pieces import PieceTokens

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kvchat.cache.candidates import Candidates, guesses, shape_from_json, shape_to_json
-from kvchat.cache.held import Held
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.candidates import Candidates, guesses, shape_from_json, shape_to_json
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.twin import Twin
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.twin import Twin
 
 REQUESTS = 40
 """After so many requests of a person, the shape is known well enough."""

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.cause import Cause
-from kvchat.cache.causes import explain, silent_loss
-from kvchat.cache.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.causes.cause import Cause
+from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
+from kvchat.cache.causes.explain import explain, silent_loss
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.twin import Place, Prediction
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.twin import Place, Prediction
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.wire import canonical
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.cut import cut_notice
+from kvchat.cache.causes.cut import cut_notice
 
 
 def turn(prompt, predicted=100, size=4096):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.cache.divergence import common_length, divergence, wire_divergence
+from kvchat.cache.causes.divergence import common_length, divergence, wire_divergence
 from kvchat.prompt.wire import canonical
 
 

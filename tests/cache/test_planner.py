@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.held import Held
-from kvchat.cache.plan import Option, Plan, Way
-from kvchat.cache.planner import DETOUR, WORTH, Restorable, plan, worth_a_salt
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.plan import Option, Plan, Way
+from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Restorable, plan, worth_a_salt
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.twin import Twin
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.twin import Twin
 
 SEPARATE = Shape(slots=2)
 HYBRID = Shape(rewind=Rewind.NOWHERE, batch=64, micro_batch=64)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvchat.cache.sharing.trie import PrefixTrie, TrieRules, estimated, room_for
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.trie import PrefixTrie, TrieRules, estimated, room_for
 from kvchat.cache.warmth import Heat
 
 END = 999

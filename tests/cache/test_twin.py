@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.twin import Held, Place, Prediction, Twin
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.cache.twin import Held, Place, Prediction, Twin
 
 DENSE = Shape()
 A, B = 1000, 2000

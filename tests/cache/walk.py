@@ -29,9 +29,9 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kvchat.backends.engine.models import default_model
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.twin import Prediction, Twin
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.twin import Prediction, Twin
 from tiny_models import WINDOW, tiny_models
 from tiny_server import tiny_server
 

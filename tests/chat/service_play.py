@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kvchat.backends.dialect import ReadAhead
 from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.following import Following, Look
 from kvchat.chat.service import ChatService

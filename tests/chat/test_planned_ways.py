@@ -15,8 +15,8 @@ pytest.importorskip("gguf")
 from service_play import Play, playing, serving, shape_of
 
 from engine_fixture import small_model
-from kvchat.cache.plan import Way
-from kvchat.cache.shape import Shape
+from kvchat.cache.llamacpp.plan import Way
+from kvchat.cache.llamacpp.shape import Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.config import changed
 from kvchat.prompt.message import instructions_of

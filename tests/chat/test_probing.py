@@ -13,7 +13,7 @@ pytest.importorskip("gguf")
 from service_play import Ahead, Play, playing, serving, shape_of, until
 
 from engine_fixture import small_model
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.chat import reading
 from kvchat.chat.probing import prompts, unused
 from tiny_models import tiny_models

@@ -21,7 +21,7 @@ from service_play import Play, playing, serving, shape_of, text, until
 from warmup_walk import played, told
 
 from engine_fixture import small_model
-from kvchat.cache.shape import Shape
+from kvchat.cache.llamacpp.shape import Shape
 from kvchat.chat import reading
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.power import on_battery

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.cause import Cause
+from kvchat.cache.causes.cause import Cause
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import Node, Role

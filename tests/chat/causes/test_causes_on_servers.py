@@ -22,8 +22,8 @@ from causes_kit import (
     until,
 )
 
-from kvchat.cache.cause import Cause
-from kvchat.cache.shape import Shape
+from kvchat.cache.causes.cause import Cause
+from kvchat.cache.llamacpp.shape import Shape
 from kvchat.chat import reading
 from kvchat.prompt.request import Parameters
 from toyserver import ToyServer, event, loading, reply, sse, tokens

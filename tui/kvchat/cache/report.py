@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kvchat.cache.accounting import Totals, TurnFigures, WarmupTotals
-from kvchat.cache.cause import Finding
-from kvchat.cache.plan import Plan
+from kvchat.cache.causes.cause import Finding
+from kvchat.cache.llamacpp.plan import Plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Warmth
 

@@ -19,13 +19,13 @@ from kvchat.backends.dialect import (
     ServerState,
 )
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.candidates import Candidates, guesses, shape_from_json, shape_to_json
-from kvchat.cache.cause import Finding
-from kvchat.cache.planner import DETOUR, worth_a_salt
-from kvchat.cache.shape import Shape
+from kvchat.cache.causes.cause import Finding
+from kvchat.cache.llamacpp.candidates import Candidates, guesses, shape_from_json, shape_to_json
+from kvchat.cache.llamacpp.planner import DETOUR, worth_a_salt
+from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.twin import Twin
 from kvchat.cache.speed import SpeedFit, fit, samples_of
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.cache.twin import Twin
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.conversations import ConversationList
 from kvchat.chat.events import ServerChanged, WarmthChanged

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends.dialect import ChatTurn, Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.cut import cut_notice
+from kvchat.cache.causes.cut import cut_notice
 from kvchat.chat.answering import Answering, previous_figures
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed

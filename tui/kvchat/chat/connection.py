@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
-from kvchat.cache.held import Held
-from kvchat.cache.shape import Shape
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.shape import Shape
 from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ConfigError, Settings, api_key
 

@@ -14,8 +14,8 @@ from typing import Literal
 
 from kvchat.backends.dialect import ChatTurn, ServerInfo
 from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.evidence import NOBODY, Change, Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
-from kvchat.cache.prediction import Prediction
+from kvchat.cache.causes.evidence import NOBODY, Change, Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
+from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import canonical

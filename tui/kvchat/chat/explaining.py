@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, StreamEvent, Waiting
 from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.causes import explain, silent_loss
-from kvchat.cache.evidence import Change, LastRead, Sent, ServerIdentity
+from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
+from kvchat.cache.causes.explain import explain, silent_loss
 from kvchat.chat.caching import Caching
 from kvchat.chat.evidence import identity
 from kvchat.chat.following import FollowedTurn

@@ -16,13 +16,13 @@ from typing import Literal
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, ServerInfo, ServerState, SlotCount
 from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.cache.candidates import Candidates
-from kvchat.cache.cause import Finding
-from kvchat.cache.evidence import Evidence, Foreign
-from kvchat.cache.plan import Plan
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.causes.cause import Finding
+from kvchat.cache.causes.evidence import Evidence, Foreign
+from kvchat.cache.llamacpp.candidates import Candidates
+from kvchat.cache.llamacpp.plan import Plan
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.twin import Prediction, Twin
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.cache.twin import Prediction, Twin
 from kvchat.chat.evidence import Asked, Journal, identity
 from kvchat.chat.user_starts import UserStarts
 from kvchat.prompt.message import Message, Node, Role, State

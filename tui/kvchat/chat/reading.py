@@ -15,8 +15,8 @@ from datetime import timedelta
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.plan import Option, Way
-from kvchat.cache.planner import WORTH
+from kvchat.cache.llamacpp.plan import Option, Way
+from kvchat.cache.llamacpp.planner import WORTH
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.events import WarmthChanged

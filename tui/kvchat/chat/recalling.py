@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable, Sequence
 
-from kvchat.cache.held import Held
+from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.following import Following
 

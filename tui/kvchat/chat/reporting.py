@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.cache.accounting import NOISE, TurnFigures, totals
-from kvchat.cache.cause import Cause, Finding
+from kvchat.cache.causes.cause import Cause, Finding
+from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
-from kvchat.cache.shape import Rewind, Shape
 from kvchat.chat.branches import Branches
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError

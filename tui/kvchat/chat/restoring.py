@@ -13,10 +13,10 @@ from typing import Any
 from kvchat.backends.dialect import Backend
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.held import Held as HeldState
-from kvchat.cache.plan import Option, Plan, Way
-from kvchat.cache.planner import Restorable, plan
-from kvchat.cache.shape import Rewind
+from kvchat.cache.llamacpp.held import Held as HeldState
+from kvchat.cache.llamacpp.plan import Option, Plan, Way
+from kvchat.cache.llamacpp.planner import Restorable, plan
+from kvchat.cache.llamacpp.shape import Rewind
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.events import Noticed
 from kvchat.chat.explaining import Explaining

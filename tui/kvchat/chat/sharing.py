@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvchat.backends.dialect import ServerInfo
+from kvchat.cache.sharing.trie import PrefixTrie, TrieRules, estimated
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.trie import PrefixTrie, TrieRules, estimated
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.prompt.message import Node
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from textual.content import Content
 
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.cause import Divergence
+from kvchat.cache.causes.cause import Divergence
 from kvchat.cache.report import CacheReport, MessageCells
 from kvchat.cache_words import accuracy, prediction, reuse_percent, spark_values, warmth_words, wasted
 from kvchat.display import one_line

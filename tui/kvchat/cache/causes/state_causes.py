@@ -6,11 +6,11 @@ nothing better explains the turn.
 
 from __future__ import annotations
 
-from kvchat.cache import remedies
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.case import Case, Suspicion, shortened
-from kvchat.cache.cause import Cause
-from kvchat.cache.evidence import OwnUse
+from kvchat.cache.causes import remedies
+from kvchat.cache.causes.case import Case, Suspicion, shortened
+from kvchat.cache.causes.cause import Cause
+from kvchat.cache.causes.evidence import OwnUse
 
 SIMILAR = 0.1
 """llama.cpp takes the slot that holds more than this share of a prompt."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from kvchat.cache.plan import Option, Plan, Way
+from kvchat.cache.llamacpp.plan import Option, Plan, Way
+from kvchat.cache.llamacpp.twin import Prediction, Twin
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.twin import Prediction, Twin
 
 WORTH = 16
 """Fewer tokens than this are not worth another way: a request more costs a few milliseconds too."""
@@ -40,7 +40,8 @@ def plan(
     found = [(Option(Way.AS_IS, len(prompt) - as_is.cached), _lost(as_is))]
     if len(twin.slots) > 1 and not twin.shape.unified:
         for slot, held in enumerate(twin.slots):
-            if (held is not None or idle) and slot != as_is.slot and slot not in busy:  # pinning to an empty slot skips the look-up
+            # Pinning to an empty slot skips the look-up.
+            if (held is not None or idle) and slot != as_is.slot and slot not in busy:
                 pinned = twin.predict(prompt, slot)
                 found.append((Option(Way.PIN, len(prompt) - pinned.cached, slot), _lost(pinned)))
     if detour and as_is.best > as_is.cached + WORTH:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.cause import Divergence
-from kvchat.cache.divergence import (
+from kvchat.cache.causes.cause import Divergence
+from kvchat.cache.causes.divergence import (
     common_length,
     content_of,
     divergence,
@@ -21,7 +21,7 @@ from kvchat.cache.divergence import (
     spans,
     wire_divergence,
 )
-from kvchat.cache.evidence import Evidence, LastRead
+from kvchat.cache.causes.evidence import Evidence, LastRead
 
 _THOUGHT = re.compile(r"think|thought|reason|channel", re.IGNORECASE)
 _TAIL = 64

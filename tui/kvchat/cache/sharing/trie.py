@@ -13,8 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from kvchat.cache.accounting import NOISE
+from kvchat.cache.sharing.node import Mark, Node
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.trie_node import Mark, Node
 from kvchat.cache.warmth import Heat, Warmth
 
 _PARTLY = 0.5

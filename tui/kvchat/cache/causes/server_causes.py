@@ -5,10 +5,10 @@ The rule: these are the server's acts, and told as such.
 
 from __future__ import annotations
 
-from kvchat.cache import remedies
-from kvchat.cache.case import Case, Suspicion, model_name, shortened
-from kvchat.cache.cause import Cause, Finding
-from kvchat.cache.evidence import NOBODY
+from kvchat.cache.causes import remedies
+from kvchat.cache.causes.case import Case, Suspicion, model_name, shortened
+from kvchat.cache.causes.cause import Cause, Finding
+from kvchat.cache.causes.evidence import NOBODY
 
 NEVER = 3
 """Turns in a row without any reuse from which a server is thought not to cache at all."""

@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
-from kvchat.cache.held import Held
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.twin import Mismatch, Prediction, Twin
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.twin import Mismatch, Prediction, Twin
 
 MEMORY = 0.9
 """How much of its record a guess keeps with each new request: a rule that changed shows after a few."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from kvchat.cache.cause import Divergence
+from kvchat.cache.causes.cause import Divergence
 
 EXCERPT = 24
 """Characters shown of each side."""

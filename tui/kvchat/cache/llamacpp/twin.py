@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from kvchat.cache.held import Held
-from kvchat.cache.parking import better, park, ratio, trimmed
-from kvchat.cache.prediction import Mismatch, Place, Prediction
-from kvchat.cache.rewind import Checkpoint, Memory, overwritten, read, resume, saved
-from kvchat.cache.shape import Rewind, Shape
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.parking import better, park, ratio, trimmed
+from kvchat.cache.llamacpp.prediction import Mismatch, Place, Prediction
+from kvchat.cache.llamacpp.rewind import Checkpoint, Memory, overwritten, read, resume, saved
+from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.tokens import Tokens
 
 __all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Place", "Prediction", "Twin"]

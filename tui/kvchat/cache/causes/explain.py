@@ -15,12 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvchat.cache import sent_causes, server_causes, state_causes
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.case import Case, Suspicion
-from kvchat.cache.cause import Cause, Finding
-from kvchat.cache.evidence import Evidence
-from kvchat.cache.parting import NO_PARTING, parting
+from kvchat.cache.causes import sent_causes, server_causes, state_causes
+from kvchat.cache.causes.case import Case, Suspicion
+from kvchat.cache.causes.cause import Cause, Finding
+from kvchat.cache.causes.evidence import Evidence
+from kvchat.cache.causes.parting import NO_PARTING, parting
 
 _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
     server_causes.server_gone,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from kvchat.cache.held import Held
-from kvchat.cache.shape import Shape
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.shape import Shape
 from kvchat.cache.tokens import Tokens
 
 MOST = 128

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 
-from kvchat.cache import remedies
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.case import Case, Suspicion, shortened
-from kvchat.cache.cause import Cause, Divergence
-from kvchat.cache.divergence import content_of, spans
-from kvchat.cache.evidence import Change, Evidence
-from kvchat.cache.parting import Difference, differ, prompt_length
+from kvchat.cache.causes import remedies
+from kvchat.cache.causes.case import Case, Suspicion, shortened
+from kvchat.cache.causes.cause import Cause, Divergence
+from kvchat.cache.causes.divergence import content_of, spans
+from kvchat.cache.causes.evidence import Change, Evidence
+from kvchat.cache.causes.parting import Difference, differ, prompt_length
 
 _ACTS: dict[Change, str] = {
     "edit": "You edited {message}",

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.twin import Prediction
 from kvchat.cache.price import Act
-from kvchat.cache.shape import Shape
 from kvchat.cache.tokens import Tokens
-from kvchat.cache.twin import Prediction
 
 Change = Act | Literal["tools", "compact"]
 """An act of the person that changes what is sent; each was priced before it was done."""

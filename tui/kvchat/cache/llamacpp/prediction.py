@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from kvchat.cache.held import Held
+from kvchat.cache.llamacpp.held import Held
 
 
 @dataclass(frozen=True, slots=True)

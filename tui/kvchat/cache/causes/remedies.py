@@ -5,7 +5,7 @@ The rule: no sentence where nothing helps, and no flag of another server.
 
 from __future__ import annotations
 
-from kvchat.cache.shape import Shape
+from kvchat.cache.llamacpp.shape import Shape
 
 LLAMACPP = "llama.cpp"
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvchat.cache.cause import Cause, Divergence, Finding
-from kvchat.cache.evidence import Evidence
-from kvchat.cache.parting import Parting
+from kvchat.cache.causes.cause import Cause, Divergence, Finding
+from kvchat.cache.causes.evidence import Evidence
+from kvchat.cache.causes.parting import Parting
 
 ENGINE = "built-in engine"
 _TITLE = 30

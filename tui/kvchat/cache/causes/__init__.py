@@ -1,0 +1,1 @@
+"""Why a turn was read again: evidence in, one finding out."""

@@ -1,0 +1,1 @@
+"""Servers that share prefixes among all conversations: a compressed prefix trie."""
