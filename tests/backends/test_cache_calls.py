@@ -44,8 +44,9 @@ async def test_a_growing_prompt_has_the_ids_the_server_gives_for_the_whole_of_it
     texts = ["You are terse.", "Hi", "Hello!\n\n", "  two\nlines <|im_end|> and a mark", "Grüße 漢字 🙂"]
     for count in range(2, len(texts) + 1):
         text = await access.prompt_text(_turn(*texts[:count]))
-        whole = httpx.post(f"{server.base_url}/tokenize", json={
-            "content": text, "add_special": True, "parse_special": True}).json()["tokens"]
+        async with httpx.AsyncClient(base_url=server.base_url) as client:
+            found = await client.post("/tokenize", json={"content": text, "add_special": True, "parse_special": True})
+        whole = found.json()["tokens"]
         assert list(await access.tokens_of(text)) == whole
 
 

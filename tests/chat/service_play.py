@@ -13,7 +13,8 @@ from kvchat.backends.dialect import ReadAhead
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.following import Following, Look
+from kvchat.chat.following import Following
+from kvchat.chat.looking import Look
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Role

@@ -1,4 +1,4 @@
-"""The service on a real llama.cpp server with a tiny model: what is predicted, priced, warm and told is what happens."""
+"""The service on a real llama.cpp server with a tiny model: what is predicted, priced and told is what happens."""
 
 from __future__ import annotations
 

@@ -30,8 +30,9 @@ from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.conversations import ConversationList
 from kvchat.chat.events import ServerChanged, WarmthChanged
 from kvchat.chat.evidence import Journal
-from kvchat.chat.following import LOOK_S, Following
+from kvchat.chat.following import Following
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.looking import LOOK_S
 from kvchat.chat.recalling import noted, recall
 from kvchat.chat.sharing import SharedPrefixes
 from kvchat.prompt.message import Message, Node

@@ -1,0 +1,141 @@
+"""Looking at a server's slots and at who answers, and correcting the twin of its cache by what is seen.
+
+The rule: the server's word is believed, not the twin's; a look that fails or takes long tells nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo, ServerState, SlotCount
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.causes.evidence import Evidence, Foreign
+from kvchat.cache.llamacpp.candidates import Candidates
+from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.chat.evidence import Journal
+from kvchat.chat.prefixes import Prefixes
+
+LOOK_S = 0.5
+BUSY_S = 0.01
+NEVER: tuple[int, ...] = (-1,)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a look at the slots told."""
+
+    counts: tuple[SlotCount, ...] = ()
+
+
+class Looking(Prefixes):
+    """What a server says of itself. `changed` is called when what is held may have changed."""
+
+    def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, changed: Callable[[], None],
+                 journal: Journal) -> None:
+        super().__init__(access)
+        self.server = server
+        self.twin = twin
+        self.busy: frozenset[int] = frozenset()
+        """Slots that worked for somebody else at the last look."""
+        self.journal = journal
+        self.state = ServerState()
+        """The server's last state."""
+        self._changed = changed
+        self._tasks_seen: tuple[int | None, ...] = ()
+        self._last_counts: tuple[int, ...] = NEVER
+        self._inherits = False
+        """Whether the server held something before it was followed: it may reuse what the twin knows nothing of."""
+        self._tasks_at_begin: tuple[int | None, ...] = ()
+        self._came: Callable[[int], None] | None = None
+        """Is told how far the last request came, which was cancelled."""
+        self._was_cut = False
+        """Whether the last request was ended early: its batch may still be computed."""
+        self._unheard = False
+        """Whether the last request was cancelled before the server was heard of: it may never have begun."""
+
+    async def look(self) -> Look:
+        """Look at the slots and correct the twin."""
+        return self._observe(await self._counts())
+
+    async def _counts(self) -> Sequence[SlotCount]:
+        if not self._works:
+            return ()
+        counts: Sequence[SlotCount] = ()
+        try:
+            async with asyncio.timeout(LOOK_S):
+                counts = await self.access.slot_counts()
+                while self._finishes(counts):
+                    await asyncio.sleep(BUSY_S)
+                    counts = await self.access.slot_counts()
+        except (BackendError, TimeoutError):
+            pass
+        return counts
+
+    def _finishes(self, counts: Sequence[SlotCount]) -> bool:
+        """Whether the slot used last still computes the batch in which a request of ours was cancelled: nothing else
+        begins there before, so that waiting for it costs no time."""
+        slot = self.journal.last_slot if self._was_cut else None
+        return slot is not None and slot < len(counts) and counts[slot].busy
+
+    def count(self, slot: int) -> int:
+        """The tokens that the server last reported for a slot."""
+        return self._last_counts[slot] if slot < len(self._last_counts) else 0
+
+    def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = 0) -> Look:
+        """Correct the twin by what the slots hold. `slot`: where a request of ours ended just now, which left about
+        `left` tokens; None: it is not known where; -1: there was none."""
+        if not counts:
+            return Look()
+        first = self._last_counts is NEVER
+        if first:
+            self._inherits = any(count.tokens for count in counts)
+        self._last_counts = tuple(count.tokens for count in counts)
+        self.busy = frozenset(slot for slot, count in enumerate(counts) if count.busy)
+        tasks = tuple(count.task for count in counts)
+        emptied = any(before is not None and (now is None or now < before)
+                      for before, now in zip(self._tasks_seen, tasks, strict=False))
+        if emptied or (first and not any(task is not None for task in tasks)):
+            # only a new process has another name; one that keeps it has slept
+            self._lost("slept" if self.state.process and emptied else "restarted")
+        elif self._unheard and tasks == self._tasks_at_begin:
+            self.twin.never_began()
+            self._came = None
+        self._unheard, self._tasks_seen = False, tasks
+        cut, said = self._came, self.twin.said
+        self._came = None
+        surprises = self.twin.observe([None if count.busy else count.tokens for count in counts])
+        if cut is not None and said is not None and said.slot < len(counts):
+            cut(counts[said.slot].tokens)
+        for found in () if first or emptied or slot is None else surprises:
+            if found.count and found.slot != slot and found.count != left:
+                self.journal.saw(self.server.base_url, "foreign", Foreign(found.slot, found.count))
+        if surprises:
+            self._changed()
+        return Look(tuple(counts))
+
+    def noticed(self, state: ServerState) -> None:
+        """The server said who it is: see whether it lost what it held."""
+        before, self.state = self.state, state
+        if state.asleep and not before.asleep:
+            self._lost("slept")
+        elif before.process and state.process and before.process != state.process:
+            self._lost("restarted")
+
+    def _lost(self, what: Literal["restarted", "slept"]) -> None:
+        self.journal.saw(self.server.base_url, what)
+        self.twin.forget()
+        self._tasks_seen = ()
+        self._changed()
+
+    def shape(self, evidence: Evidence) -> Shape:
+        """What the cache is like, as far as can be told with this turn: one that reused less of an undisturbed slot
+        than it holds cannot go back to where the prompts part."""
+        shape, said, figures = self.twin.best.shape, evidence.prediction, evidence.figures
+        cached = figures.cached_tokens
+        if (said is None or cached is None or said.source != "slot" or said.cached <= cached + NOISE
+                or evidence.changed_by not in ("edit", "regenerate", "delete", "fork") or not self.twin.may_not_rewind):
+            return shape
+        return replace(shape, rewind=Rewind.NOWHERE)
