@@ -80,7 +80,7 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
     (figures(2000, 1936, 64), "Turn 2: nothing was read again."),
     (TurnFigures(2000, 1936, 20, None), "Turn 2: how much was read again is unknown, for the turn before has no"),
     (TurnFigures(ttft_ms=310), "Turn 2: how much was read again is not reported by this server."),
-    (None, "Turn 2: no figures; the answer did not end, or never reached a server."),
+    (None, "Turn 2: no figures on this branch yet."),
 ])
 async def test_a_turn_without_a_finding_says_what_its_figures_say(cost: TurnFigures | None, words: str) -> None:
     async with showing(inspector(of_turns(figures(1848, 0, 1848), cost))) as shown:

@@ -73,7 +73,7 @@ def _print(report: CacheReport, now: float) -> None:
 def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
     figures = turn.figures or TurnFigures()
     first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
-    return (str(number), count(figures.cached_tokens), count(figures.new_tokens), count(figures.avoidable_tokens),
+    return (str(number), count(figures.cached_tokens), count(figures.needed_tokens), count(figures.avoidable_tokens),
             first, speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
 
 

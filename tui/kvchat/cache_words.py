@@ -95,6 +95,7 @@ def following(sentence: str, tokens: int) -> str:
     """A cause as it stands behind a colon: without its full stop, and without the number of `tokens`, which stands
     in front of it."""
     said = sentence.strip().removesuffix(".").removesuffix(f": {tokens:,} tokens were read again")
+    said = said.removeprefix(f"{tokens:,} tokens were read again; ")
     first = said.partition(" ")[0]
     return first.lower() + said[len(first):] if first in ("The", "Another", "A", "An", "Other", "Caching") else said
 

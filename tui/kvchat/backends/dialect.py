@@ -81,6 +81,11 @@ class ServerInfo:
     owner: str = ""
     """Who its list of models says owns the one in use: it tells some servers apart (`vllm`, `sglang`)."""
 
+    @property
+    def place(self) -> str:
+        """What the server is called in what is kept of it: the embedded engine has another port at every start."""
+        return "built-in engine" if self.embedded else self.base_url
+
 
 @dataclass(frozen=True, slots=True)
 class ChatTurn:

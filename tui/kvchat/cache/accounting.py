@@ -11,8 +11,9 @@ Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 NOISE = 8
 """Avoidable tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
@@ -77,6 +78,12 @@ class TurnFigures:
         return max(0, evaluated - self.new_tokens)
 
     @property
+    def needed_tokens(self) -> int | None:
+        """Evaluated tokens that had to be: new ones, less what was read ahead of them."""
+        evaluated, avoidable = self.evaluated_tokens, self.avoidable_tokens
+        return None if evaluated is None or avoidable is None else evaluated - avoidable
+
+    @property
     def prefill_speed(self) -> float | None:
         """Evaluated tokens per second."""
         evaluated = self.evaluated_tokens
@@ -113,13 +120,12 @@ SPEED_SAMPLE = 32
 
 
 def measured_speed(turns: Iterable[TurnFigures]) -> float | None:
-    """Prefill tokens per second over `turns`: tokens and times are summed, not averaged. None without a sample."""
-    tokens, ms = 0, 0.0
-    for turn in turns:
-        evaluated = turn.evaluated_tokens
-        if evaluated is not None and evaluated >= SPEED_SAMPLE and turn.prompt_ms:
-            tokens += evaluated
-            ms += turn.prompt_ms
+    """Prefill tokens per second over `turns`: tokens and times are summed, not averaged, and small reads, which tell
+    of overhead, count only where there are no larger ones. None without a sample."""
+    read = [(turn.evaluated_tokens or 0, turn.prompt_ms) for turn in turns if turn.prompt_ms]
+    least = max(SPEED_SAMPLE, max((tokens for tokens, _ in read), default=0) // 4)
+    tokens = sum(tokens for tokens, _ in read if tokens >= least)
+    ms = sum(ms for tokens, ms in read if tokens >= least)
     return tokens / ms * 1000 if ms else None
 
 
@@ -135,6 +141,8 @@ class Totals:
     new_tokens: int = 0
     avoidable_tokens: int = 0
     predicted_tokens: int = 0
+    kept_tokens: int = 0
+    """Of what was not new, the tokens that were reused."""
     seconds_saved: float | None = None
     """Cached tokens at the measured prefill speed; None without a measured speed."""
 
@@ -145,14 +153,17 @@ class Totals:
     @property
     def reuse(self) -> float | None:
         old = self.prompt_tokens - self.new_tokens
-        return min(1.0, self.cached_tokens / old) if old > 0 else None
+        return min(1.0, self.kept_tokens / old) if old > 0 else None
 
 
-def totals(turns: Iterable[TurnFigures], speed: float | None = None) -> Totals:
-    """The sums over `turns`. `speed` (tokens/s) overrides the speed measured from the turns themselves."""
+def totals(turns: Iterable[TurnFigures], saving: Callable[[int], float] | None = None) -> Totals:
+    """The sums over `turns`. `saving`: the seconds that reading so many tokens takes; without it they are told by the
+    speed measured from the turns themselves."""
     turns = list(turns)
     known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
-    speed = speed or measured_speed(turns)
+    speed = measured_speed(turns)
+    if saving is None and speed:
+        saving = partial(_flat, speed)
     cached = sum(t.cached_tokens or 0 for t in known)
     return Totals(
         turns=len(turns),
@@ -163,8 +174,13 @@ def totals(turns: Iterable[TurnFigures], speed: float | None = None) -> Totals:
         new_tokens=sum(t.new_tokens or 0 for t in known),
         avoidable_tokens=sum(t.avoidable_tokens or 0 for t in known),
         predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
-        seconds_saved=cached / speed if speed else None,
+        kept_tokens=sum(min(t.cached_tokens or 0, (t.prompt_tokens or 0) - (t.new_tokens or 0)) for t in known),
+        seconds_saved=sum(saving(t.cached_tokens or 0) for t in known) if saving else None,
     )
+
+
+def _flat(speed: float, tokens: int) -> float:
+    return tokens / speed
 
 
 @dataclass(frozen=True, slots=True)

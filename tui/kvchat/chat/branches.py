@@ -212,7 +212,7 @@ class Branches(Talking):
         conversation = self._open.get(id)
         info = self._connector.info
         return (measured_speed(conversation.figures()) if conversation else None) or (
-            measured_speed(self._store.speed_samples(info.base_url, info.model)) if info else None)
+            measured_speed(self._store.speed_samples(info.place, info.model)) if info else None)
 
     async def set_instructions(self, id: str, instructions: str) -> None:
         """Another system prompt: a new branch below a new system message. The old branch stays."""

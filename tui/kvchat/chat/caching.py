@@ -6,7 +6,7 @@ The rule: a chat never fails or waits for what is done here; what is not known i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kvchat.backends.dialect import (
@@ -172,8 +172,11 @@ class Caching(ConversationList):
         return worth_a_salt(following.twin.best, prefix, tagged, detour=self.settings.cache.detour)
 
     def _server_changed(self) -> None:
-        if self._following is not None and self._following.server is not self._connector.info:
+        info = self._connector.info
+        if self._following is not None and self._following.server is not info:
             self._following = None
+        if self._shared is not None and self._shared.server is not info:
+            self._shared = None
         self._speed = None
         super()._server_changed()
 
@@ -219,12 +222,18 @@ class Caching(ConversationList):
             return None
         if self._speed is None or self._speed[0] is not info:
             try:
-                answers = samples_of(reversed(self._store.speed_samples(info.base_url, info.model, 40)))
-                ahead = reversed(self._store.warmup_samples(info.base_url, info.model))
+                answers = samples_of(reversed(self._store.speed_samples(info.place, info.model, 40)))
+                ahead = reversed(self._store.warmup_samples(info.place, info.model))
                 self._speed = info, fit([*ahead, *answers])
             except StoreError:
                 return None
         return self._speed[1]
+
+    @property
+    def saving(self) -> Callable[[int], float] | None:
+        """The seconds that reading so many tokens from the beginning takes; None until it was measured."""
+        speed = self.speed_fit()
+        return (lambda tokens: speed.seconds(0, tokens)) if speed is not None else None
 
     def _setting(self, key: str) -> str:
         """A value kept in the store; empty where there is none, or it cannot be read."""
@@ -239,7 +248,18 @@ class Caching(ConversationList):
         return self._following.twin.best if self._following is not None else None
 
     def warmth(self, id: str) -> Warmth:
-        """What the server holds of a conversation's branch in use."""
+        """What the server holds of a conversation's branch in use, or a snapshot on the disk."""
+        found = self._held_of(id)
+        record = self._listed(id)
+        if found.heat is not Heat.COLD or record is None:
+            return found
+        kept = max((snapshot.tokens for snapshot in self._connector.snapshots.known(id)), default=0)
+        if kept <= (found.held or 0):
+            return found
+        used = record.context_used or kept
+        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since)
+
+    def _held_of(self, id: str) -> Warmth:
         record = self._listed(id)
         conversation = self._open.get(id)
         if record is None or record.head is None:

@@ -42,6 +42,8 @@ class FollowedTurn(Asked):
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when what it left in the cache is known, or never will be."""
     finding: Finding | None = None
+    certain: bool = True
+    """Whether the slots were at rest before: else a cancelled request may have read on."""
     processed: int = 0
     """Prompt tokens that the server had read when it was last heard of."""
 
@@ -84,7 +86,7 @@ class Following(Looking):
                 self._current.closed.set()  # what it left stays unknown
         if not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
-        return FollowedTurn(turn, path, server=identity(self.server, turn.model))
+        return FollowedTurn(turn, path, certain=not self.busy, server=identity(self.server, turn.model))
 
     def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
@@ -124,7 +126,7 @@ class Following(Looking):
         if figures is None or prediction is None:
             return figures
         cached = figures.cached_tokens
-        if cached is not None and cached > prediction.cached and self._inherits:
+        if cached is not None and cached > prediction.cached and (self._inherits or not followed.certain):
             return figures
         if cached is not None and followed.tokens is not None:
             self.twin.reported(cached)

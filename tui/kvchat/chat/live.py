@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -63,5 +64,6 @@ class OpenConversation:
         """The figures of the branch's answers, oldest first; answers that never reached a server are left out."""
         return [n.figures for n in self.path() if n.role is Role.ASSISTANT and n.figures is not None]
 
-    def totals(self) -> Totals:
-        return totals(self.figures())
+    def totals(self, saving: Callable[[int], float] | None = None) -> Totals:
+        """The sums over the branch; `saving`: the seconds that reading so many tokens takes."""
+        return totals(self.figures(), saving)

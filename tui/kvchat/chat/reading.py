@@ -19,6 +19,7 @@ from kvchat.cache.llamacpp.plan import Option, Way
 from kvchat.cache.llamacpp.planner import WORTH
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
+from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.live import OpenConversation
@@ -64,6 +65,13 @@ class Reading(Restoring):
         super()._server_changed()
         if self._connector.connection.phase == "ready" and self._looked_at:
             self._warm_soon(self._looked_at)
+
+    def warmth(self, id: str) -> Warmth:
+        """What the server holds of a conversation; of the one that is being read ahead, what it has so far."""
+        found, progress = super().warmth(id), self.warmup_progress
+        if id != self.warming or progress is None:
+            return found
+        return Warmth(Heat.PARKED, progress.processed, progress.total - progress.processed, found.since)
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
         """These blocks will stand in front of the next question: they are read ahead while it is typed."""
@@ -199,7 +207,7 @@ class Reading(Restoring):
         self._speed = None
         if read.end > read.start:
             self._in_background(self._keeper.write(
-                lambda: self._store.record_warmup(id, now, info.base_url, info.model, read)))
+                lambda: self._store.record_warmup(id, now, info.place, info.model, read)))
 
     async def _rest_now(self) -> None:
         """End what is done beside the conversations, and wait until what the last answer left is known."""

@@ -40,7 +40,7 @@ class Reporting(Branches):
             exact_predictions=following.exact if following else 0,
             plan=following.plan if following else None, speed=self.speed_fit(),
             rules=_rules(following.twin.best.shape) if following else "",
-            here=Ledger(totals(figures), _misses(figures), self._store.warmups(0.0, record.id)),
+            here=Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(0.0, record.id)),
             week=self._week(since),
             warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
         )
@@ -48,7 +48,7 @@ class Reporting(Branches):
     def _week(self, since: float) -> Ledger:
         try:
             figures = self._store.figures(since)
-            return Ledger(totals(figures), _misses(figures), self._store.warmups(since))
+            return Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(since))
         except StoreError:
             return Ledger()
 
@@ -70,7 +70,9 @@ def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[Tu
         if node.role is Role.USER:
             question = node.text
         elif node.role is Role.ASSISTANT:
-            yield TurnReport(question, node.figures, findings.get(node.id) or _finding(node.figures))
+            found, told = findings.get(node.id), _finding(node.figures)
+            same = found is not None and told is not None and found.sentence == told.sentence
+            yield TurnReport(question, node.figures, found if same else told)
 
 
 def _finding(figures: TurnFigures | None) -> Finding | None:

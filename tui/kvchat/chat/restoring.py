@@ -17,6 +17,7 @@ from kvchat.cache.llamacpp.held import Held as HeldState
 from kvchat.cache.llamacpp.plan import Option, Plan, Way
 from kvchat.cache.llamacpp.planner import Restorable, plan
 from kvchat.cache.llamacpp.shape import Rewind
+from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.events import Noticed
 from kvchat.chat.explaining import Explaining
@@ -26,6 +27,8 @@ from kvchat.prompt.message import Node
 
 IDLE_S = 60.0
 """How long nothing is asked before the conversation used last is saved."""
+FAST = SpeedFit(1 / 4000)
+"""A server's speed before it was measured: rather too fast, so that a snapshot is only restored where it pays."""
 WORTH_SAVING = 256
 """Tokens that were read since the last save."""
 
@@ -60,9 +63,9 @@ class Restoring(Explaining):
     def _restorable(self, following: Following, path: Sequence[Node]) -> Restorable | None:
         snapshots = self._connector.snapshots
         found = self._snapshot(following, path)
-        speed = self.speed_fit()
-        if found is None or speed is None:
+        if found is None:
             return None
+        speed = self.speed_fit() or FAST
         kept = found.tokens if found.shared(_digests(path)) == len(found.path) else 0
         return Restorable(kept, int(snapshots.seconds(found) / speed.alpha)) if kept else None
 

@@ -95,7 +95,7 @@ class ChatService(Compaction):
     def all_time(self, days: float = 7) -> Totals:
         """The totals over all conversations of the last `days`."""
         since = self._clock().timestamp() - days * 86400
-        return totals(self._store.figures(since))
+        return totals(self._store.figures(since), self.saving)
 
     # -- the server -----------------------------------------------------------------------------------------------
 

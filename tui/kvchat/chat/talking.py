@@ -132,7 +132,7 @@ class Talking(Reading):
             answer = live.node if live else ""
             info = backend.info
             await self._keeper.write(lambda: self._store.record_request(
-                answer, body_sha256=sha, server=info.base_url, kind=info.kind, build=info.build, model=turn.model))
+                answer, body_sha256=sha, server=info.place, kind=info.kind, build=info.build, model=turn.model))
             if following:
                 following.sent(followed, turn.slot)
             elif self._shared:

@@ -267,6 +267,7 @@ class ChatScreen(ConversationActs, CompactingActs, WritingActs):
         self.transcript.set_live(None)
         last = next((n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT), None)
         figures = conversation.figures()
+        self.status.saving = self.service.saving
         self.status.set_turns(figures, state=last.state if last else State.DONE)
         self.show_aside()
         self.show_context(self.service.context_used(conversation) if conversation.record.turns else None)
@@ -282,7 +283,7 @@ class ChatScreen(ConversationActs, CompactingActs, WritingActs):
         conversation = self.conversation
         ahead = self.service.warming == conversation.id
         self.status.set_reading_ahead(ahead, self.service.warmup_progress if ahead else None)
-        totals, warmth = conversation.totals(), self.service.warmth(conversation.id)
+        totals, warmth = conversation.totals(self.service.saving), self.service.warmth(conversation.id)
         words = ""
         if offer := self.compaction_offer():
             words = offer

@@ -60,7 +60,7 @@ class WritingActs(ServerActs):
         self.composer.load("", "")
         self.composer.replace_text(text)
         asked = self.service.price(self.conversation.id, "edit", node)
-        cost = f" · reads {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
+        cost = f" · reads up to {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
         self.composer.add_class("-editing")
         self.composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
         self.composer.focus()

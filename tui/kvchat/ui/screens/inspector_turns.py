@@ -101,7 +101,7 @@ def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
 def _verdict(turn: TurnReport) -> Content:
     figures = turn.figures
     if figures is None:
-        return content(("no figures; the answer did not end, or never reached a server.", MUTED))
+        return content(("no figures on this branch yet.", MUTED))
     if figures.avoidable_tokens is None:
         unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
         return content((f"how much was read again is {unknown}.", MUTED))
@@ -116,7 +116,7 @@ def _verdict(turn: TurnReport) -> Content:
 
 def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
     figures = figures or TurnFigures()
-    tokens = (figures.cached_tokens, figures.new_tokens, figures.avoidable_tokens)
+    tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
     speeds = (figures.prefill_speed, figures.decode_speed)
     values = (*map(count, tokens), _seconds(figures.ttft_ms, cells[3]), *map(_per_second, speeds))
     return "".join(value.rjust(wide) for value, wide in zip(values, cells, strict=True))

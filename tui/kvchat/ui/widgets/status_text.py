@@ -7,7 +7,7 @@ screen.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
@@ -48,9 +48,10 @@ class Live:
 
 
 def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
-            key: str = "F2", brief: bool = False) -> list[Piece]:
+            key: str = "F2", brief: bool = False, saving: Callable[[int], float] | None = None) -> list[Piece]:
     """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its avoidable
-    tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved."""
+    tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved;
+    `saving`: the seconds that reading so many tokens takes."""
     if not turns:
         return [Piece("nothing read yet", "quiet")]
     turn = turns[-1]
@@ -62,7 +63,7 @@ def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DO
         return _without_history(turns, width)
     if wasted(turn) and not seen:
         return _avoidable(turns, width, key)
-    return _reused(turns, width, brief)
+    return _reused(turns, width, brief, saving)
 
 
 def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
@@ -73,20 +74,23 @@ def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
     return [Piece("reuse ", "quiet"), tone, Piece("  " + sparkline(spark_values(list(turns)), SPARK) + "  ", "spark")]
 
 
-def _reused(turns: Sequence[TurnFigures], width: int, brief: bool) -> list[Piece]:
+def _reused(
+    turns: Sequence[TurnFigures], width: int, brief: bool, saving: Callable[[int], float] | None,
+) -> list[Piece]:
     turn = turns[-1]
-    cached, new = turn.cached_tokens or 0, turn.new_tokens or 0
+    cached, new = turn.cached_tokens or 0, turn.needed_tokens or 0
     if width < SHORT:
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{reuse_percent(turn):>3} %", "strong")],
                       f"{cached:,}+{new:,}")
     speed = measured_speed(turns) or turn.prefill_speed
+    saved = saving(cached) if saving else cached / speed if speed else None
     again = wasted(turn)
     groups: list[Pieces] = [
         [Piece(f"{cached:>6,}", "reused"), Piece(" reused", "quiet")],
         [Piece(f"{new:>5,}", "new"), Piece(" new", "quiet")],
         [Piece(f"{again:,} avoidable", "warning")] if again else [],
         _ttft(turn),
-        [Piece("saved ", "quiet"), Piece(duration(cached / speed))] if speed and cached and not brief else [],
+        [Piece("saved ", "quiet"), Piece(duration(saved))] if saved and cached and not brief else [],
     ]
     return _head(turns) + joined(groups, _DOT)
 

@@ -6,7 +6,7 @@ The rule: these widgets only hold what the app feeds them and draw it; the sente
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from rich.cells import cell_len
@@ -40,6 +40,8 @@ class StatusLine(PieceLine):
         self._aside = ""
         self._ahead: PromptProgress | None = None
         self._reads_ahead = False
+        self.saving: Callable[[int], float] | None = None
+        """The seconds that reading so many tokens takes, where that is measured."""
         self.why_key = "F2"
         """The key that leads to more about a turn."""
 
@@ -75,7 +77,7 @@ class StatusLine(PieceLine):
         seen = self._seen.issuperset(self._turns[-1:])
         left = (status_text.running(self._live, screen) if self._live is not None else
                 status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key,
-                                    brief=self._reads_ahead))
+                                    brief=self._reads_ahead, saving=self.saving))
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
         if self._reads_ahead and self._live is None:
             aside = status_text.reading_ahead(self._ahead, width - 3 - width_of(left))
