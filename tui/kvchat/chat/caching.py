@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kvchat.backends.dialect import (
     Backend,
@@ -34,7 +34,6 @@ from kvchat.chat.following import Following
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.looking import LOOK_S
 from kvchat.chat.recalling import noted, recall
-from kvchat.chat.sharing import SharedPrefixes
 from kvchat.prompt.message import Message, Node
 from kvchat.prompt.request import wires_of
 from kvchat.store import StoreError
@@ -45,6 +44,9 @@ DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
 TAG, TEMPLATE = 6, 4
 """About how many tokens a tag has, and the chat template in front of it."""
+
+if TYPE_CHECKING:  # most servers can be followed
+    from kvchat.chat.sharing import SharedPrefixes
 
 
 class Caching(ConversationList):
@@ -76,6 +78,8 @@ class Caching(ConversationList):
             return following
         if known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
             self._following = following if known_one else None
+            from kvchat.chat.sharing import SharedPrefixes
+
             if self._shared is None or self._shared.server is not backend.info:
                 self._shared = SharedPrefixes(backend.info)
             return None

@@ -108,7 +108,11 @@ class Compaction(Reporting):
         if len(sizes) < 2:
             raise ChatError("There is nothing to compact yet: a summary takes the place of the older turns, and the "
                             "last one stays.")
-        used = self.context_used(conversation) or sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
+        used = self.context_used(conversation)
+        if used is None:
+            used = sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
+        elif path[-1].figures is None:  # a last question that did not fit was never counted
+            used += sizes[-1]
         window = self._window()
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:

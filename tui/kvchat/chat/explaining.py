@@ -11,7 +11,6 @@ from dataclasses import replace
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, StreamEvent, Waiting
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
-from kvchat.cache.causes.explain import explain, silent_loss
 from kvchat.chat.caching import Caching
 from kvchat.chat.evidence import identity
 from kvchat.chat.following import FollowedTurn
@@ -41,6 +40,8 @@ class Explaining(Caching):
             evidence, seconds=speed.seconds(start, start + avoidable) if speed else None,
             shape=following.shape(evidence) if following is not None else None,
             can_keep_reasoning=following.server.preserves_reasoning if following is not None else None)
+        from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
+
         finding = followed.finding = explain(evidence) or silent_loss(evidence)
         if finding is None:
             return figures

@@ -34,6 +34,7 @@ REST_S = 1.0
 """How long a conversation is looked at before it is read ahead."""
 
 QUIT_S = 1.5
+PLAN_S = 1.0
 TOLD_S = 0.25
 """How often the screen is told how far a conversation is read ahead."""
 
@@ -224,7 +225,14 @@ class Reading(Restoring):
     async def _planned(self, backend: Backend, following: Following, followed: FollowedTurn) -> int | None:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
         turn, path = followed.turn, followed.path[:-1]
-        prefix = following.known_prefix(replace(turn, wires=turn.wires[:-1]))
+        before = replace(turn, wires=turn.wires[:-1])
+        prefix = following.known_prefix(before)
+        if prefix is None and self._snapshot(following, path) is not None:
+            try:
+                async with asyncio.timeout(PLAN_S):  # a snapshot saves more than its ids take to read
+                    prefix = await following.prefix(before)
+            except TimeoutError:
+                pass
         if prefix:
             followed.plan = self._way(following, path, prefix)
             await self._prepared(backend, following, followed.plan.chosen, turn.session_id, path, prefix)
