@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -150,3 +151,32 @@ async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Ma
         await say(plain, one.id, "Still?")
         three = await plain.create(WORDS * 6, reuse=False)
         assert three.path()[0].text == roots[0]
+
+
+async def test_a_branch_that_is_gone_back_to_is_read_ahead(
+    make: Maker, dense: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kvchat.chat.reading.REST_S", 0.05)
+    with tiny_server(dense, n_parallel=1, n_ctx=4096, cache_ram_mib=0) as url:
+        service = make(url, warm_up_on_battery=True)
+        service.reads_ahead = True
+        changed = asyncio.Event()
+        service.subscribe(lambda event: changed.set())
+
+        async def warm() -> None:
+            while service.warmth(one.id).heat is not Heat.WARM:
+                changed.clear()
+                await asyncio.wait_for(changed.wait(), 20)
+
+        await service.connect()
+        one = await service.create("Be brief.")
+        await service.open(one.id)
+        await warm()
+        await say(service, one.id, WORDS * 30)
+        question = one.path()[-2]
+        await service.edit(one.id, question.id, "Quite another question. " * 60)
+        await service.wait(one.id)
+        await service.undo(one.id)
+        await warm()
+        figures = await say(service, one.id, "Back?")
+        assert figures.avoidable_tokens <= 1 and service._store.warmups().tokens > 400

@@ -107,6 +107,7 @@ class Branches(Talking):
             head = heads.pop()
             if head in conversation.tree and head != conversation.record.head:
                 await self._update(conversation, head=head)
+                self._went(conversation)
                 return True
         return False
 
@@ -121,6 +122,12 @@ class Branches(Talking):
             for new in branch.nodes:
                 conversation.tree.put(new)
         await self._update(conversation, head=branch.head)
+        self._went(conversation)
+
+    def _went(self, conversation: OpenConversation) -> None:
+        """The conversation stands on another branch: read that ahead while it is looked at."""
+        if self._looked_at == conversation.id:
+            self._warm_soon(conversation.id)
 
     def price(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
         """What `act` would make the server read before it answers. `text` is what is to be attached, or the

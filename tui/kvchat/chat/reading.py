@@ -168,6 +168,7 @@ class Reading(Restoring):
         read: int | None = None
         cached, started = prediction.cached, time.monotonic()
         self.warming = id
+        self.warmup_progress = PromptProgress(len(prefix), cached, cached)
 
         def progressed(progress: PromptProgress) -> None:
             nonlocal read, cached
