@@ -37,6 +37,7 @@ def _code_texts(document: MarkdownDocument) -> list[tuple[str, str]]:
 @given(_streams(), st.sampled_from([20, 44, 90]))
 @example(["para\n#", "para\n#foo\n\nmore\n\nand"], 44)
 @example(["- a\n\n1", "- a\n\n1. b\n2. c"], 44)
+@example(["> quote\n\na|b\n|---|:-", "> quote\n\na|b\n|---|:-:|\n"], 20)
 @example(["| a | b |\n|---|---|\n| 1 |", "| a | b |\n|---|---|\n| 1 | 2 |\n| 3",
           "| a | b |\n|---|---|\n| 1 | 2 |\n| 3\n\nend"], 44)
 def test_streaming_draws_the_same_text_as_drawing_at_once(steps: list[str], width: int) -> None:

@@ -152,7 +152,7 @@ class MarkdownDocument:
                 return fence.rows(lines[top + 1:])
         if unit[0].type == "table_open":
             table, layout = renderer.table(unit), TableLayout(self._width)
-            if alone:
+            if alone and top + 2 < len(lines):  # before that, the line of the alignments may be unfinished
                 self._growing = _OpenTableTail(above, table, layout, offset + 2)
             return layout.rows(table)
         return renderer.block(unit, self._width)
