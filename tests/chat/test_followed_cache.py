@@ -180,3 +180,16 @@ async def test_a_branch_that_is_gone_back_to_is_read_ahead(
         await warm()
         figures = await say(service, one.id, "Back?")
         assert figures.avoidable_tokens <= 1 and service._store.warmups().tokens > 400
+
+
+async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_other(make: Maker, server: str) -> None:
+    service = make(server)
+    both = [await service.create(f"Be brief, {name}. " + WORDS * 5, reuse=False) for name in ("one", "two")]
+    for turn in range(4):
+        for conversation in both:
+            await service.send(conversation.id, f"Question {turn}: {WORDS}")
+        for conversation in both:
+            await service.wait(conversation.id)
+    for conversation in both:
+        for figures in conversation.figures():
+            assert figures.predicted_cached == figures.cached_tokens and figures.cause is None

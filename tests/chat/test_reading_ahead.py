@@ -121,6 +121,18 @@ async def test_a_cancelled_one_is_counted_as_far_as_it_came(start: Start) -> Non
         assert figures.cached_tokens == figures.predicted_cached == made.reached
 
 
+async def test_typing_and_work_on_other_conversations_do_not_stop_it(start: Start) -> None:
+    async with start() as play:
+        id = await cold(play, LONG * 4)
+        await play.service.open(id)
+        await until(lambda: bool(play.ahead and play.ahead[-1].reached))
+        other = next(record.id for record in play.service.conversations() if record.id != id)
+        await play.service.set_draft(id, "What about")
+        await play.service.rename(other, "Another title")
+        await until(lambda: play.ahead[-1].done)
+        assert len(play.ahead) == 1
+
+
 async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -> None:
     async with start() as play:
         id = await cold(play)
