@@ -193,3 +193,21 @@ async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_o
     for conversation in both:
         for figures in conversation.figures():
             assert figures.predicted_cached == figures.cached_tokens and figures.cause is None
+
+
+async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
+    make: Maker, server: str, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = make(server)
+    one = await service.create(WORDS)
+    await say(service, one.id, "Hello")
+    asked: list[object] = []
+    monkeypatch.setattr(service._following.access, "prompt_text", asked.append)
+    monkeypatch.setattr(service, "may_send_to", lambda server: False)
+    service.asks_before_leaving = service.reads_ahead = True
+    await service.create(WORDS * 2, reuse=False)
+    await service.exact_price(one.id, "edit", one.path()[1].id, "A secret")
+    await service._warm(one.id)
+    await service.send(one.id, "Another secret")
+    await service.wait(one.id)
+    assert asked == [] and one.path()[-1].state.value == "error"

@@ -164,6 +164,8 @@ class Branches(Talking):
         path = self._path_after(conversation, act, node_id, text)
         if following is None or path is None or following.server is not self._connector.info:
             return estimate
+        if not self._agreed_to(following.server):
+            return estimate
         asks = path[-1].role is Role.USER
         turn = self._turn_after(conversation, path)
         try:

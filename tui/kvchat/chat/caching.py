@@ -94,7 +94,7 @@ class Caching(ConversationList):
         for slot, held in self._connector.refilled():
             following.twin.restored(slot, held)
         self._following = following
-        if known is None and self._setting(_states_key(backend.info)) and self._agreed_to(backend):
+        if known is None and self._setting(_states_key(backend.info)) and self._agreed_to(backend.info):
             self._in_background(self._recalled(following))
         self._tell(WarmthChanged())
         return following
@@ -164,6 +164,8 @@ class Caching(ConversationList):
     async def _wants_tag(self, system: Message) -> bool:
         following = self._following
         if following is None or not self.settings.cache.salt or following.server is not self._connector.info:
+            return False
+        if not self._agreed_to(following.server):
             return False
         try:
             async with asyncio.timeout(TAG_S):

@@ -179,7 +179,7 @@ class Compaction(Reporting):
             emit(Waiting("connecting", 0.0))
             backend = await self._connector.ready()
             following = await self._follow(backend)
-            if not self._agreed_to(backend):
+            if not self._agreed_to(backend.info):
                 return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                           "send to it. Nothing was sent.")
             parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())

@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 
-from kvchat.backends.dialect import Backend, ServerInfo
+from kvchat.backends.dialect import ServerInfo
 from kvchat.chat.answering import Answering
 from kvchat.chat.connection import Connector
 from kvchat.chat.errors import ChatError
@@ -229,9 +229,9 @@ class ConversationList:
         """Whether the server is on this machine, or the person agreed to send to it."""
         return server.host_class == "loopback" or bool(self._store.setting(_agreement(server)))
 
-    def _agreed_to(self, backend: Backend) -> bool:
+    def _agreed_to(self, server: ServerInfo) -> bool:
         """Whether conversations may go to this server now."""
-        return not self.asks_before_leaving or self.may_send_to(backend.info)
+        return not self.asks_before_leaving or self.may_send_to(server)
 
     async def allow_sending_to(self, server: ServerInfo) -> None:
         """The person agrees that conversations go to this server. Kept over restarts."""

@@ -108,7 +108,7 @@ class Reading(Restoring):
             return
         backend = await self._connector.ready()
         following = await self._follow(backend)
-        if following is None or not self._agreed_to(backend):
+        if following is None or not self._agreed_to(backend.info):
             return
         await following.settled()
         if await self._is_strange(following):

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.cache.accounting import NOISE, TurnFigures, totals
 from kvchat.cache.causes.cause import Cause, Finding
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.branches import Branches
@@ -52,6 +54,11 @@ class Reporting(Branches):
         except StoreError:
             return Ledger()
 
+    def _owner(self, held: Held) -> str:
+        """Whose state it is, as the screen says it; empty: not one of ours."""
+        own = not held.owner and len(held.tokens) <= len(DETOUR)
+        return "kvchat's detour" if own else self._title(held.owner)
+
     def _states(self) -> Iterable[HeldState]:
         following = self._following
         if following is None:
@@ -59,9 +66,9 @@ class Reporting(Branches):
         twin = following.twin.best
         for index, held in enumerate(twin.slots):
             if held is not None:
-                yield HeldState(f"slot {index}", self._title(held.owner), len(held.tokens), held.at or None)
+                yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None)
         for held in reversed(twin.parked):
-            yield HeldState("parked", self._title(held.owner), len(held.tokens), held.at or None)
+            yield HeldState("parked", self._owner(held), len(held.tokens), held.at or None)
 
 
 def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[TurnReport]:

@@ -111,13 +111,13 @@ class Talking(Reading):
         async with self._lane.chat(conversation.id):
             emit(Waiting("connecting", 0.0))
             backend = await self._connector.ready()
-            if not self._agreed_to(backend):
+            if not self._agreed_to(backend.info):
                 return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                           "send to it. Nothing was sent; try again to be asked.")
             if live:
                 live.sent_at = time.monotonic()
             following = await self._follow(backend)
-            if not self._agreed_to(backend):  # it was found at another address just now
+            if not self._agreed_to(backend.info):  # it was found at another address just now
                 return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
                                           "agreed to send to it. Nothing was sent; try again to be asked.")
             await self._freeze_template(conversation, backend)
