@@ -71,7 +71,10 @@ async def timings(warm: Play, cold: Play, count: int, seed: int, *, switch: bool
         await warm.service.open(here[0])
         began = time.monotonic()
         warm.service._warm_soon(here[0], 0.0)
-        await asyncio.sleep(chance.uniform(0, takes * 1.3))
+        if number % 2:
+            await begun(warm, requests)
+        else:
+            await asyncio.sleep(chance.uniform(0, takes * 1.3))
         if len(warm.ahead) > requests and not warm.service.warming:
             takes = takes * 0.8 + (time.monotonic() - began) * 0.2
         target = there if switch else here
@@ -88,6 +91,14 @@ async def timings(warm: Play, cold: Play, count: int, seed: int, *, switch: bool
             figures.evaluated_tokens or 0, alone.evaluated_tokens or 0,
             figures.predicted_cached == figures.cached_tokens))
     return found
+
+
+async def begun(play: Play, requests: int) -> None:
+    """Wait until something that was not asked for before has been read in part, or nothing is being read."""
+    for _ in range(200):
+        await asyncio.sleep(0.002)
+        if len(play.ahead) > requests and (play.ahead[-1].reached or play.ahead[-1].done):
+            return
 
 
 def told(name: str, found: list[Timing]) -> str:
