@@ -18,10 +18,10 @@ from kvchat.backends.dialect import (
     TextDelta,
     Waiting,
 )
+from kvchat.backends.dialects.llamacpp import LlamaCppBackend
+from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.hosts import BaseUrl, Place
-from kvchat.backends.llamacpp import LlamaCppBackend
-from kvchat.backends.openai import OpenAIBackend
 from kvchat.backends.tasks import Clock
 from toyserver import ToyServer
 

@@ -12,6 +12,7 @@ from backend_kit import Heard, a_turn, hurried
 
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble
 from kvchat.backends.identify import connect
+from kvchat.backends.kinds import Figures
 from toyserver import ToyServer, drop, error, hang, loading, raw, reply
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
@@ -23,7 +24,8 @@ async def test_a_llama_cpp_server_is_described_in_full() -> None:
             server.on(path, raw((WIRE / f"llamacpp_200_{name}.http").read_bytes()))
         backend = await connect(server.url + "/v1/", embedded=True)
         assert backend.info == ServerInfo(
-            kind="llama.cpp", base_url=server.url, host_class=HostClass.LOOPBACK, model="smol", models=("smol",),
+            kind="llama.cpp", base_url=server.url, host_class=HostClass.LOOPBACK, model="smol",
+            listing=backend.info.listing, figures=Figures.BEFORE,
             context_size=backend.info.context_size, slots=backend.info.slots, build=backend.info.build,
             takes_local_extras=True, preserves_reasoning=False, embedded=True)
         props = json.loads((WIRE / "llamacpp_200_props.http").read_bytes().partition(b"\r\n\r\n")[2])

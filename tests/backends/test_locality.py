@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
+from kvchat.backends.dialects.llamacpp import LlamaCppBackend
+from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.hosts import BaseUrl, Place
 from kvchat.backends.identify import connect
-from kvchat.backends.llamacpp import LlamaCppBackend
-from kvchat.backends.openai import OpenAIBackend
 from kvchat.prompt.request import Parameters
 from toyserver import ToyServer, reply, tokens
 

@@ -14,10 +14,10 @@ import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
+from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.hosts import BaseUrl, Place
 from kvchat.backends.identify import connect
-from kvchat.backends.openai import OpenAIBackend
 from kvchat.backends.transport import Exchange, _socket_options
 from kvchat.prompt.message import State
 from toyserver import ToyServer, hang

@@ -1,28 +1,34 @@
 """What the dialects over HTTP share: how a chat request is sent once, watched, read and ended.
 
-The rule: no POST repeats by itself, except when nothing was sent (connection refused) or the server said that it
-is still loading its model. Everything else ends with a sentence and waits for the person.
+The rule: no POST repeats by itself, except when nothing was sent (connection refused), the server said that it is
+still loading its model, or it refused a field by name that it can do without. Everything else ends with a sentence and
+waits for the person.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, repeat
+from typing import ClassVar, Protocol
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.decoder import Decoder, NotAnAnswerError, StreamDone
+from kvchat.backends.decoder import Decoder, NotAnAnswerError, Payload, StreamDone
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
 from kvchat.backends.endpoint import Endpoint
+from kvchat.backends.kinds import OPENAI
+from kvchat.backends.options import PLAIN, SESSION_HEADERS, ServerOptions
 from kvchat.backends.payload import PayloadError, parsed
+from kvchat.backends.recognise import Response, Responses
 from kvchat.backends.sse import MIB, TooLargeError
 from kvchat.backends.tasks import Clock, unskippable
 from kvchat.backends.transport import Exchange, Head
 from kvchat.backends.watchdog import MOST_FAILURES, Watchdog
 from kvchat.prompt.message import State
-from kvchat.prompt.request import chat_body
+from kvchat.prompt.request import chat_body, system_in_user
 
 CHAT_PATH = "/v1/chat/completions"
 MODELS_PATH = "/v1/models"
@@ -35,10 +41,11 @@ REFUSED_DELAYS_S = (0.2, 0.4, 0.8)
 
 LOCAL_EXTRAS = frozenset({"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval"})
 """Body fields that never go to a cloud host."""
+OPTIONAL_FIELDS = LOCAL_EXTRAS | {
+    "prompt_cache_key", "stream_options", "chat_template_kwargs", "user", "keep_alive", "ttl", "reasoning_effort"}
+"""Fields that a request can do without: where a server refuses one by name, it goes without from then on."""
 NEVER_SENT = frozenset({"id_slot"})
 """Pinning a slot loses the cache of every other conversation."""
-SESSION_HEADERS = ("X-Session-ID", "X-SMG-Routing-Key", "X-LiteLLM-Session-Id", "X-Session-Affinity")
-"""The headers by which routers keep a conversation on the server that holds its cache."""
 
 log = logging.getLogger(__name__)
 
@@ -48,17 +55,57 @@ def loading_delays() -> Iterator[float]:
     return chain((1.0, 2.0, 3.0, 4.0), repeat(5.0))
 
 
+class Answer(Protocol):
+    """What reads an answer, part by part."""
+
+    moves: int
+    """How often the answer went on: deltas and prompt progress."""
+
+    @property
+    def finished(self) -> bool: ...
+    @property
+    def begun(self) -> bool:
+        """Whether the first token has come."""
+
+    def take(self, payload: Payload) -> None:
+        """One value of the stream. Raises BackendError for a reported error, PayloadError for what is not allowed."""
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        """How it ended, given the `error` that cut it off, if one did."""
+
+
 class HttpBackend:
-    """A server of the OpenAI chat family. A dialect says what it is, what goes around the messages, and
-    where its health is seen."""
+    """A server of the OpenAI chat family: what a dialect is made from.
 
-    kind = "openai"
-    health_path = MODELS_PATH
+    A dialect says how it is recognised, what it is (`described`), what goes around the messages (`head`), and where
+    it differs: the path, the shape of a request or of an answer.
+    """
 
-    def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None) -> None:
+    kind: ClassVar[str] = OPENAI.name
+    probes: ClassVar[tuple[str, ...]] = ()
+    """The paths to GET that `recognises` looks at."""
+    health_path: ClassVar[str] = MODELS_PATH
+    chat_path: ClassVar[str] = CHAT_PATH
+    session_fields: ClassVar[tuple[str, ...]] = ("session_id",)
+    """The body fields by which this kind of server, or a router for it, knows a conversation."""
+    found_in_cloud: ClassVar[bool] = False
+    """Whether a server on the internet is asked whether it is of this kind."""
+    takes_template_options: ClassVar[bool] = True
+    """Whether `chat_template_kwargs` may be sent."""
+
+    def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
+                 options: ServerOptions = PLAIN) -> None:
         self._endpoint = endpoint
         self._clock = clock or Clock()
+        self._options = options
         self._info = ServerInfo(self.kind, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
+        self._refused_fields: set[str] = set()
+        """Fields that this server has refused by name: they are not sent again."""
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        """Whether these are the answers of this kind of server."""
+        raise NotImplementedError
 
     @property
     def info(self) -> ServerInfo:
@@ -69,24 +116,65 @@ class HttpBackend:
         return str(self._endpoint.url)
 
     async def identify(self) -> ServerInfo:
+        """Ask the server what it is, at the address its name has now. Raises BackendError."""
+        self._endpoint = await self._endpoint.located()
+        try:
+            described = await self.described()
+        except PayloadError as error:
+            raise errors.protocol(self.url, str(error)) from None
+        self._info = replace(described, kind=self.kind, host_class=self._endpoint.place.host_class,
+                             takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud)
+        return self._info
+
+    async def described(self) -> ServerInfo:
+        """`info` with what the server says of itself now. Raises BackendError, PayloadError."""
         raise NotImplementedError
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         """The body's fields before the messages, in their fixed order."""
-        raise NotImplementedError
+        fields: dict[str, object] = {}
+        if model := turn.model or self.info.model:
+            fields["model"] = model
+        fields |= dict.fromkeys(self._session_fields(), turn.session_id)
+        fields["stream"] = True
+        if self.info.takes_local_extras and not self._endpoint.is_cloud:
+            fields |= self.extras(turn)
+        fields["stream_options"] = {"include_usage": True}
+        if turn.template_options and self.takes_template_options:
+            fields["chat_template_kwargs"] = dict(turn.template_options)
+        return fields
+
+    def extras(self, turn: ChatTurn) -> dict[str, object]:
+        """Fields for live figures that only a server recognised as local is sent."""
+        return {}
+
+    def _session_fields(self) -> tuple[str, ...]:
+        chosen = self._options.session_fields
+        if chosen is not None:
+            return chosen
+        return () if self._endpoint.is_cloud else self.session_fields
+
+    def wires(self, turn: ChatTurn) -> Sequence[bytes]:
+        """The messages as they go out: a pure function of the stored bytes and what is frozen with them."""
+        return system_in_user(turn.wires) if turn.system_in_user else turn.wires
 
     def body(self, turn: ChatTurn) -> bytes:
-        head = self.head(turn)
+        head = {name: value for name, value in self.head(turn).items() if name not in self._refused_fields}
         barred = NEVER_SENT | LOCAL_EXTRAS if self._endpoint.is_cloud else NEVER_SENT
+        barred = barred | self._refused_fields
         tail = {k: v for k, v in turn.parameters.given().items() if k not in head and k not in barred}
-        return chat_body(head, turn.wires, tail)
+        return chat_body(head, self.wires(turn), tail)
 
     def headers(self, turn: ChatTurn) -> dict[str, str]:
-        """The headers of a chat request, without the key."""
+        """The headers of a chat request, without the key and those of the settings."""
         headers = {"content-type": "application/json"}
-        if not self._endpoint.is_cloud:
-            headers |= dict.fromkeys(SESSION_HEADERS, turn.session_id)
-        return headers
+        chosen = self._options.session_headers
+        names = chosen if chosen is not None else () if self._endpoint.is_cloud else SESSION_HEADERS
+        return headers | dict.fromkeys(names, turn.session_id)
+
+    def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
+        """A new reader for the answer to `turn`."""
+        return ChatAnswer(self.url, emit, self._info.context_size)
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         try:
@@ -105,7 +193,13 @@ class HttpBackend:
         loading, refused = loading_delays(), iter(REFUSED_DELAYS_S)
         while True:
             try:
-                return await self._attempt(body, self.headers(turn), emit, started)
+                return await self._attempt(turn, body, emit, started)
+            except errors.UnknownFieldError as error:
+                if error.field in self._refused_fields:
+                    raise
+                log.info("the server refuses the field %s: it is not sent again", error.field)
+                self._refused_fields.add(error.field)
+                body = self._sendable(turn)
             except errors.StillLoadingError:
                 await self._until_loaded(emit, started, loading)
             except errors.NotConnectedError as error:
@@ -121,10 +215,10 @@ class HttpBackend:
             raise BackendError(Trouble.REFUSED, "A parameter of this conversation has a value that cannot be sent "
                                                 "as JSON. Correct it, then try again.") from None
 
-    async def _attempt(self, body: bytes, headers: Mapping[str, str], emit: Emit, started: float) -> Ended:
+    async def _attempt(self, turn: ChatTurn, body: bytes, emit: Emit, started: float) -> Ended:
         """One POST. Raises BackendError when there is no answer to read."""
         watchdog = Watchdog(self.alive, emit, self._clock, started)
-        exchange = Exchange(self._endpoint, "POST", CHAT_PATH, headers=headers, body=body)
+        exchange = Exchange(self._endpoint, "POST", self.chat_path, headers=self.headers(turn), body=body)
         watch = asyncio.create_task(watchdog.run(lambda: exchange.fail(errors.dead(self.url))))
         try:
             async with exchange:
@@ -132,13 +226,12 @@ class HttpBackend:
                 watchdog.heard()
                 if head.status != 200:
                     raise await self._refusal(exchange, head)
-                return await self._read(exchange, Decoder(head.content_type), watchdog, emit)
+                return await self._read(exchange, Decoder(head.content_type), watchdog, self.answer(turn, emit))
         finally:
             await unskippable(_ended(watch))
 
-    async def _read(self, exchange: Exchange, decoder: Decoder, watchdog: Watchdog, emit: Emit) -> Ended:
+    async def _read(self, exchange: Exchange, decoder: Decoder, watchdog: Watchdog, answer: Answer) -> Ended:
         """Read the answer to its end; whatever breaks it off, what came before stays."""
-        answer = ChatAnswer(self.url, emit, self._info.context_size)
         watchdog.phase = "prefill"
         try:
             async with asyncio.timeout(None) as limit:
@@ -173,6 +266,8 @@ class HttpBackend:
     def _error(self, head: Head, body: str) -> BackendError:
         if errors.is_loading(head.status, body):
             return errors.StillLoadingError(self.url)
+        if head.status in (400, 422) and (field := errors.unknown_field(body, OPTIONAL_FIELDS)):
+            return errors.UnknownFieldError(self.url, head.status, field)
         return errors.of_status(self.url, head.status, body, retry_after=head.headers.get("retry-after", ""),
                                 has_key=self._endpoint.api_key is not None)
 
@@ -202,6 +297,20 @@ class HttpBackend:
 
     async def aclose(self) -> None:
         """Nothing is kept open between requests."""
+
+    async def asked(self, paths: Iterable[str]) -> Responses:
+        """The answers to a GET of each path, one after the other; what breaks off is missing. Raises BackendError
+        when the server cannot be reached at all."""
+        found: dict[str, Response] = {}
+        for path in paths:
+            try:
+                head, body = await self.get(path)
+            except BackendError as error:
+                if error.trouble is Trouble.UNREACHABLE:
+                    raise
+                continue
+            found[path] = Response(head.status, head.headers, body)
+        return found
 
     async def get_json(self, path: str) -> tuple[Head, object]:
         """The JSON value at `path`. Raises BackendError: StillLoadingError, an error status, or no JSON."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
+from kvchat.backends.kinds import Figures
+from kvchat.backends.models import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
@@ -34,6 +36,8 @@ class Trouble(StrEnum):
     UNAUTHORIZED = "unauthorized"
     CONTEXT_OVERFLOW = "context_overflow"
     RATE_LIMITED = "rate_limited"
+    SYSTEM_ROLE = "system_role"
+    """The model's template has no place for a system message: it can go into the first question."""
     REFUSED = "refused"
     """Any other 4xx."""
     SERVER_ERROR = "server_error"
@@ -63,28 +67,58 @@ class ServerInfo:
     """What is known of a server. None means it does not say."""
 
     kind: str
-    """The dialect: `llama.cpp`, `openai`."""
+    """The name of its kind (`backends.kinds`): `llama.cpp`, `ollama`, `openai`."""
     base_url: str
     host_class: HostClass
     model: str = ""
     """The model in use, as the server names it (may be a path)."""
-    models: tuple[str, ...] = ()
+    listing: tuple[Model, ...] = ()
+    """The models it has, in its order."""
     context_size: int | None = None
     """Tokens per conversation (per slot)."""
     slots: int | None = None
     build: str = ""
+    """Its version, in its own words."""
     takes_local_extras: bool = False
     """Whether session_id, cache_prompt, progress and timings may be sent: only to servers recognised as local."""
     preserves_reasoning: bool = False
     """Whether the template keeps earlier reasoning when asked to."""
     embedded: bool = False
-    owner: str = ""
-    """Who its list of models says owns the one in use: it tells some servers apart (`vllm`, `sglang`)."""
+    figures: Figures = Figures.AFTER
+    """How it tells what came from its cache; what it does not know, it never shows as 0."""
+    unloads: str = ""
+    """When it unloads an idle model, in words for the person; empty where it does not say or never does."""
+    unknown: tuple[str, ...] = ()
+    """What this kind of server cannot tell, in words for the person: `slots`, `context size`."""
+    template: TemplateFacts | None = None
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The names of the models it has."""
+        return tuple(model.id for model in self.listing)
 
     @property
     def place(self) -> str:
         """What the server is called in what is kept of it: the embedded engine has another port at every start."""
         return "built-in engine" if self.embedded else self.base_url
+
+
+@dataclass(frozen=True, slots=True)
+class TemplateFacts:
+    """What a model's chat template does that costs the cache. None: not known."""
+
+    date: bool | None = None
+    """It puts the current date into the prompt: one full read at midnight."""
+    drops_reasoning: bool | None = None
+    """It leaves earlier reasoning out of the prompt."""
+    system_role: bool | None = None
+    """It has a place for a system message."""
+    moves_system: bool | None = None
+    """It puts the system message in front of the last question: everything is read anew each turn."""
+    alternates: bool | None = None
+    """It demands that user and assistant take turns."""
+    keeps_prefix: bool | None = None
+    """The prompt of a turn begins with the whole prompt of the turn before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +134,9 @@ class ChatTurn:
     slot: int | None = None
     """The slot to pin this request to (llama.cpp). A wrong one loses what is cached, so only where the slots are
     known."""
+    system_in_user: bool = False
+    """Send the system message as the beginning of the first user message: for templates without a place for it.
+    Frozen with the conversation, because it is part of the prefix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +177,8 @@ class Reported:
     predicted_tokens: int | None = None
     prompt_ms: float | None = None
     predicted_ms: float | None = None
+    estimated: bool = False
+    """Whether `cached_tokens` is an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +192,9 @@ class Ended:
     error: BackendError | None = None
     model: str = ""
     """The model that answered, as the server named it in the answer."""
+    warnings: tuple[str, ...] = ()
+    """What the person should know of this answer though it is one: that the server dropped messages, loaded the
+    model anew, let another model answer. Sentences."""
 
 
 StreamEvent = Waiting | Progressed | TextDelta | ReasoningDelta | Reported
@@ -214,6 +256,14 @@ class Backend(Protocol):
         """Whether the server answers a health check."""
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class WarmUp(Protocol):
+    """A backend whose server reads a prompt ahead when it is asked for one token, and keeps what it read."""
+
+    async def read_messages(self, turn: ChatTurn) -> Reported:
+        """Read `turn`'s messages into the cache. Raises BackendError. Cancelled: the connection is closed first."""
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.hosts import BaseUrl, Place, Resolver, locate, lookup, parse_base_url
+from kvchat.backends.options import PLAIN, Locality, ServerOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +25,7 @@ class Endpoint:
     proxy: str | None = field(default=None, repr=False)
     allow_plain_http_key: bool = False
     resolver: Resolver = field(default=lookup, repr=False)
+    options: ServerOptions = PLAIN
 
     @property
     def is_cloud(self) -> bool:
@@ -35,6 +37,7 @@ class Endpoint:
         Behind a proxy the host counts as cloud: the proxy resolves it, and reads what passes.
         """
         place = Place(HostClass.CLOUD, ()) if self.proxy else await locate(self.url, self.resolver)
+        place = _as_told(place, self.options.locality)
         if self.api_key and self.url.scheme == "http" and not self.allow_plain_http_key \
                 and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET):
             raise BackendError(Trouble.REFUSED, f"The API key would go to {self.url} unencrypted, readable on the way. "
@@ -45,12 +48,22 @@ class Endpoint:
 
 async def open_endpoint(
     base_url: str, *, api_key: str | None = None, ca_file: str | None = None, proxy: str | None = None,
-    allow_plain_http_key: bool = False, resolver: Resolver = lookup,
+    allow_plain_http_key: bool = False, resolver: Resolver = lookup, options: ServerOptions = PLAIN,
 ) -> Endpoint:
     """The endpoint at `base_url`, resolved. Raises BackendError with a sentence for what cannot be used."""
     unresolved = Place(HostClass.CLOUD, ())
     return await Endpoint(parse_base_url(base_url), unresolved, _usable_key(api_key), ca_file, _usable_proxy(proxy),
-                          allow_plain_http_key, resolver).located()
+                          allow_plain_http_key, resolver, options).located()
+
+
+def _as_told(place: Place, locality: Locality) -> Place:
+    """The place with the person's own word on whether it is local: a public address of their own is as a machine of
+    their network; nothing nearer is taken for further away than it is, unless they say so."""
+    if locality == "cloud":
+        return replace(place, host_class=HostClass.CLOUD)
+    if locality == "local" and place.host_class is HostClass.CLOUD and place.addresses:
+        return replace(place, host_class=HostClass.LAN)
+    return place
 
 
 def _usable_key(api_key: str | None) -> str | None:

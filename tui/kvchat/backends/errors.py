@@ -6,7 +6,7 @@ The rule: text from a server goes into a sentence only through `quoted`, which m
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
@@ -29,6 +29,9 @@ _WINDOW_TOKENS = re.compile(
     r"(?:context (?:length|size|window)|maximum allowed length)"
     r"(?: is| of)?(?: only)?(?: up to)? \(?(\d{2,9})\)?(?: tokens)?", re.IGNORECASE
 )
+_UNKNOWN_FIELD = re.compile(
+    r"extra[_ ](?:inputs|fields?|forbidden)|not permitted|not supported|unsupported|unknown|unrecogni[sz]ed|unexpected|"
+    r"no such (?:field|parameter)|invalid (?:field|parameter|argument)", re.IGNORECASE)
 _SECONDS = re.compile(r"\d{1,9}(?:\.\d+)?")
 
 
@@ -51,6 +54,21 @@ class StillLoadingError(BackendError):
 
     def __init__(self, url: str) -> None:
         super().__init__(Trouble.LOADING, f"The server at {url} is still loading its model.", status=503)
+
+
+class UnknownFieldError(BackendError):
+    """The server refused the request for a field by name, before it began: without it, the request may go again."""
+
+    def __init__(self, url: str, status: int, field: str) -> None:
+        super().__init__(Trouble.REFUSED, f'The server at {url} refuses the field "{field}" ({status}).', status=status)
+        self.field = field
+
+
+def unknown_field(body: str, optional: Collection[str]) -> str:
+    """Which of the `optional` fields an error body says is not permitted; empty where it says no such thing."""
+    if not _UNKNOWN_FIELD.search(body):
+        return ""
+    return next((name for name in sorted(optional) if re.search(rf"\b{name}\b", body)), "")
 
 
 def not_connected(url: str, reason: str, *, refused: bool = False) -> NotConnectedError:

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvchat.backends import errors
-from kvchat.backends.base import MODELS_PATH, HttpBackend, loading_delays
-from kvchat.backends.dialect import Backend, BackendError, Trouble
+from kvchat.backends.base import HttpBackend, loading_delays
+from kvchat.backends.dialect import Backend, BackendError, HostClass, Trouble
+from kvchat.backends.dialects.openai import OpenAIBackend
+from kvchat.backends.dialects.registry import DIALECTS, Dialect, named
 from kvchat.backends.endpoint import Endpoint, open_endpoint
 from kvchat.backends.hosts import Resolver, lookup
-from kvchat.backends.llamacpp import OWNER, PROPS_PATH, LlamaCppBackend, is_llamacpp
-from kvchat.backends.models import models_in
-from kvchat.backends.openai import OpenAIBackend
-from kvchat.backends.payload import PayloadError, is_object, parsed
+from kvchat.backends.options import PLAIN, ServerOptions
+from kvchat.backends.recognise import Response
 from kvchat.backends.tasks import Clock
 
 
 async def connect(
     base_url: str, *, api_key: str | None = None, ca_file: str | None = None, proxy: str | None = None,
-    allow_plain_http_key: bool = False, embedded: bool = False, on_loading: Callable[[float], None] | None = None,
-    clock: Clock | None = None, resolver: Resolver = lookup,
+    allow_plain_http_key: bool = False, options: ServerOptions = PLAIN, embedded: bool = False,
+    on_loading: Callable[[float], None] | None = None, clock: Clock | None = None, resolver: Resolver = lookup,
 ) -> Backend:
     """The backend at `base_url`, identified. Raises BackendError with a sentence.
 
@@ -28,12 +28,12 @@ async def connect(
     """
     clock = clock or Clock()
     endpoint = await open_endpoint(base_url, api_key=api_key, ca_file=ca_file, proxy=proxy,
-                                   allow_plain_http_key=allow_plain_http_key, resolver=resolver)
+                                   allow_plain_http_key=allow_plain_http_key, resolver=resolver, options=options)
     started = clock.now()
     for delay in loading_delays():
         try:
-            dialect = await _recognised(endpoint)
-            backend = dialect(endpoint, embedded=embedded, clock=clock)
+            dialect = named(options.kind) or await _recognised(endpoint)
+            backend = dialect(endpoint, embedded=embedded, clock=clock, options=options)
             await backend.identify()
             return backend
         except errors.StillLoadingError:
@@ -44,37 +44,30 @@ async def connect(
     raise AssertionError("unreachable")
 
 
-async def _recognised(endpoint: Endpoint) -> type[HttpBackend]:
-    """The dialect of the server. Raises BackendError when nothing answers or it is still loading."""
+async def _recognised(endpoint: Endpoint) -> Dialect:
+    """The dialect of the server: each is asked for in turn, so that a common one costs few questions. Raises
+    BackendError when nothing answers or it is still loading."""
     probe = HttpBackend(endpoint)
-    try:
-        head, body = await probe.get(PROPS_PATH)
-    except BackendError as error:
-        if error.trouble is not Trouble.REFUSED:  # a redirect of this one path says nothing about the others
-            raise
-    else:
-        text = body.decode("utf-8", "replace")
-        if errors.is_loading(head.status, text):
-            raise errors.StillLoadingError(probe.url)
-        if is_llamacpp(head):
-            return LlamaCppBackend
-        if head.status == 200 and _has_settings(text) and await _owned_by_llamacpp(probe):
-            return LlamaCppBackend
+    found: dict[str, Response] = {}
+    for dialect in DIALECTS:
+        if endpoint.place.host_class is HostClass.CLOUD and not dialect.found_in_cloud:
+            continue
+        for path in dialect.probes:
+            if path not in found:
+                found[path] = await _asked(probe, path)
+        if dialect.recognises(found):
+            return dialect
     return OpenAIBackend
 
 
-def _has_settings(text: str) -> bool:
+async def _asked(probe: HttpBackend, path: str) -> Response:
+    """The answer to a GET; an empty one where this one path breaks off or points elsewhere."""
     try:
-        value = parsed(text)
-    except PayloadError:
-        return False
-    return is_object(value) and "default_generation_settings" in value
-
-
-async def _owned_by_llamacpp(probe: HttpBackend) -> bool:
-    """Whether this is llama.cpp behind a proxy that replaces the `Server` header."""
-    _, listing = await probe.get_json(MODELS_PATH)
-    try:
-        return any(model.owner == OWNER for model in models_in(listing).all)
-    except PayloadError:
-        return False
+        head, body = await probe.get(path)
+    except BackendError as error:
+        if error.trouble is not Trouble.REFUSED:  # a redirect of this one path says nothing about the others
+            raise
+        return Response(0, {}, b"")
+    if errors.is_loading(head.status, body.decode("utf-8", "replace")):
+        raise errors.StillLoadingError(probe.url)
+    return Response(head.status, head.headers, body)

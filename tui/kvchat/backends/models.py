@@ -16,8 +16,14 @@ class Model:
     id: str
     owner: str = ""
     context_size: int | None = None
-    loaded: bool = False
-    """Whether the server says that the model is in memory (a router with several)."""
+    loaded: bool | None = None
+    """Whether the model is in memory; None where the server does not say."""
+    size: int | None = None
+    """Bytes on the server's disk or in its memory."""
+    about: str = ""
+    """Quantisation and the like, in the server's words."""
+    chats: bool = True
+    """False for a model that only makes embeddings and the like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +39,9 @@ class Models:
     @property
     def chosen(self) -> Model | None:
         """The model to talk to when the person names none: one that is loaded, else the first that can chat."""
-        loaded = next((model for model in self.all if model.loaded), None)
-        chatty = next((model for model in self.all if "embed" not in model.id.lower()), None)
+        chatty_ones = [model for model in self.all if model.chats and "embed" not in model.id.lower()]
+        loaded = next((model for model in chatty_ones if model.loaded), None)
+        chatty = chatty_ones[0] if chatty_ones else None
         return loaded or chatty or (self.all[0] if self.all else None)
 
 
@@ -48,6 +55,6 @@ def _model(entry: Mapping[str, object]) -> Model:
     context = count_at(figures_at(entry, "meta"), "n_ctx") or count_at(entry, "max_model_len") \
         or count_at(entry, "context_length")
     status = entry.get("status")
-    loaded = is_object(status) and status.get("value") == "loaded"
+    loaded = status.get("value") == "loaded" if is_object(status) else None
     owner = entry.get("owned_by")
     return Model(whole_characters(text_at(entry, "id") or ""), owner if isinstance(owner, str) else "", context, loaded)

@@ -26,8 +26,6 @@ BLOCKS = {"vllm": 16}
 """Tokens of a block, by kind of server, where it is known."""
 BLOCK, BLOCK_TURNS = 16, 3
 """A block is believed from this size on, and when so many reports agree."""
-OWNERS = {"vllm": "vllm", "sglang": "sglang", "library": "ollama", "llama-swap": "llama-swap"}
-"""Who a list of models says owns them, and the server that this is."""
 
 
 @dataclass(slots=True)
@@ -214,7 +212,7 @@ class Journal:
 
 
 def identity(server: ServerInfo, model: str) -> ServerIdentity:
-    return ServerIdentity(server.base_url, OWNERS.get(server.owner, server.kind), server.build, model, server.embedded)
+    return ServerIdentity(server.base_url, server.kind, server.build, model, server.embedded)
 
 
 def _own(use: Use, asked: Asked, title: Callable[[str], str]) -> OwnUse | None:

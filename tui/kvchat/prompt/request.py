@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
@@ -48,6 +49,18 @@ def chat_body(head: Mapping[str, object], wires: Sequence[bytes], tail: Mapping[
     after = canonical(dict(tail))[1:-1]
     parts = [before, b'"messages":[' + b",".join(wires) + b"]", after]
     return b"{" + b",".join(part for part in parts if part) + b"}"
+
+
+def system_in_user(wires: Sequence[bytes]) -> tuple[bytes, ...]:
+    """The messages with the system message's text at the beginning of the first user message; for templates that
+    have no place for a system message. A pure function of the stored bytes, so a prefix stays a prefix."""
+    if len(wires) < 2:
+        return tuple(wires)
+    first, second = json.loads(wires[0]), json.loads(wires[1])
+    if first.get("role") != "system" or second.get("role") != "user":
+        return tuple(wires)
+    second["content"] = f"{first['content']}\n\n{second['content']}"
+    return (canonical(second), *wires[2:])
 
 
 def wires_of(path: Sequence[Node]) -> tuple[bytes, ...]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from kvchat.backends import errors
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.cache_calls import CacheCalls, specials_of
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
+from kvchat.backends.kinds import LLAMACPP, Figures
 from kvchat.backends.models import models_in
-from kvchat.backends.payload import PayloadError, as_object, count_at, object_at, text_at
+from kvchat.backends.payload import as_object, count_at, object_at, text_at
+from kvchat.backends.recognise import Responses, owners, said
 from kvchat.backends.slot_files import NO_ANSWER, SlotFile, slot_file_of
-from kvchat.backends.transport import Exchange, Head
+from kvchat.backends.transport import Exchange
 from kvchat.prompt.wire import canonical, whole_characters
 
 PROPS_PATH = "/props"
@@ -23,42 +23,41 @@ OWNER = "llamacpp"
 MOST_SLOTS = 256
 
 
-def is_llamacpp(head: Head) -> bool:
-    return head.headers.get("server", "").strip().lower().startswith("llama.cpp")
-
-
 class LlamaCppBackend(CacheCalls):
-    kind = "llama.cpp"
+    kind = LLAMACPP.name
+    found_in_cloud = True
     health_path = "/health"
 
-    async def identify(self) -> ServerInfo:
-        self._endpoint = await self._endpoint.located()
-        self._pieces = None  # another model has other ids
-        _, props = await self.get_json(PROPS_PATH)
-        _, listing = await self.get_json(MODELS_PATH)
-        try:
-            self._specials = specials_of(as_object(props, "properties"))
-            self._info = self._described(as_object(props, "properties"), listing)
-        except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
-        return self._info
+    probes = (PROPS_PATH, MODELS_PATH)
 
-    def _described(self, props: Mapping[str, object], listing: object) -> ServerInfo:
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        """By its `Server` header; behind a proxy that replaces it, by its properties and the owner of its models."""
+        props = said(responses, PROPS_PATH)
+        if props.headers.get("server", "").strip().lower().startswith("llama.cpp"):
+            return True
+        return "default_generation_settings" in props.fields and OWNER in owners(responses)
+
+    async def described(self) -> ServerInfo:
+        self._pieces = None  # another model has other ids
+        _, found = await self.get_json(PROPS_PATH)
+        _, listing = await self.get_json(MODELS_PATH)
+        props = as_object(found, "properties")
+        self._specials = specials_of(props)
         models = models_in(listing)
         chosen = models.chosen
-        host_class = self._endpoint.place.host_class
         settings = object_at(props, "default_generation_settings")
         name = chosen.id if chosen else text_at(props, "model_alias") or text_at(props, "model_path") or ""
         return replace(
             self._info,
-            host_class=host_class,
             model=whole_characters(name),
-            models=models.ids,
+            listing=models.all,
             context_size=count_at(settings, "n_ctx") or (chosen.context_size if chosen else None),
             slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
             build=whole_characters(text_at(props, "build_info") or ""),
-            takes_local_extras=not self._endpoint.is_cloud,
+            takes_local_extras=True,
             preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,
+            figures=Figures.BEFORE,
         )
 
     async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
@@ -77,21 +76,9 @@ class LlamaCppBackend(CacheCalls):
         except (TimeoutError, BackendError):
             return NO_ANSWER
 
-    def head(self, turn: ChatTurn) -> dict[str, object]:
-        fields: dict[str, object] = {}
-        model = turn.model or self.info.model
-        if model:
-            fields["model"] = model
-        local = self.info.takes_local_extras and not self._endpoint.is_cloud
-        if local:
-            fields["session_id"] = turn.session_id
-        fields["stream"] = True
-        if local:
-            fields |= {"cache_prompt": True, "return_progress": True, "timings_per_token": True,
-                       "sse_ping_interval": PING_S}
-            if turn.slot is not None:
-                fields["id_slot"] = turn.slot
-        fields["stream_options"] = {"include_usage": True}
-        if turn.template_options:
-            fields["chat_template_kwargs"] = dict(turn.template_options)
+    def extras(self, turn: ChatTurn) -> dict[str, object]:
+        fields: dict[str, object] = {"cache_prompt": True, "return_progress": True, "timings_per_token": True,
+                                     "sse_ping_interval": PING_S}
+        if turn.slot is not None:
+            fields["id_slot"] = turn.slot
         return fields

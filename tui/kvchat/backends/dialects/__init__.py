@@ -1,0 +1,1 @@
+"""One module per dialect: how each kind of server is recognised, asked and read."""

@@ -1,0 +1,29 @@
+"""Any server with the OpenAI chat interface that is not recognised as something better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvchat.backends.base import MODELS_PATH, HttpBackend
+from kvchat.backends.dialect import ServerInfo
+from kvchat.backends.kinds import OPENAI
+from kvchat.backends.models import models_in
+from kvchat.backends.recognise import Responses, said
+
+
+class OpenAIBackend(HttpBackend):
+    kind = OPENAI.name
+    found_in_cloud = True
+    probes = (MODELS_PATH,)
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        listing = said(responses, MODELS_PATH)
+        return isinstance(listing.value, list) or "data" in listing.fields
+
+    async def described(self) -> ServerInfo:
+        _, listing = await self.get_json(MODELS_PATH)
+        models = models_in(listing)
+        chosen = models.chosen
+        return replace(self._info, listing=models.all, model=chosen.id if chosen else "",
+                       context_size=chosen.context_size if chosen else None)
