@@ -194,6 +194,7 @@ class ToyServer:
         """Every request, in order of arrival."""
         self.open = 0
         """Connections that the client has not closed and the server has not finished."""
+        self.port = 0
         self._changed = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._handlers: set[asyncio.Task[Any]] = set()
@@ -237,10 +238,14 @@ class ToyServer:
         await self.until(lambda: self.open == 0)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._handle, "127.0.0.1", 0, limit=1 << 24)
-        self.port: int = self._server.sockets[0].getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        await self.start()
         return self
+
+    async def start(self) -> None:
+        """Listen; after a `stop`, at the same address as before."""
+        self._server = await asyncio.start_server(self._handle, "127.0.0.1", self.port, limit=1 << 24)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()

@@ -88,7 +88,8 @@ async def test_a_loading_server_is_an_error_if_nobody_listens() -> None:
         with pytest.raises(BackendError) as caught:
             await connect(server.url)
     assert caught.value.trouble is Trouble.LOADING
-    assert caught.value.sentence == f"The server at {server.url} is still loading its model."
+    assert caught.value.sentence == (
+        f"The server at {server.url} is still loading its model. Wait until that is done, then try again.")
 
 
 @pytest.mark.parametrize(("answer", "trouble"), [

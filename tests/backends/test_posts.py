@@ -111,7 +111,7 @@ async def test_a_server_that_is_not_there_is_told_with_what_to_do(heard: Heard) 
     ended = await llamacpp_at(server, hurried()).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE and ended.state is State.ERROR
     assert ended.note == (f"No server answers at {server.url} (connection refused). Start it, or choose another "
-                          "with --base-url.")
+                          "(Ctrl+L in the app, --base-url on the command line).")
 
 
 async def test_a_second_send_is_byte_for_byte_the_first(heard: Heard) -> None:

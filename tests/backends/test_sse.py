@@ -6,6 +6,7 @@ import base64
 import json
 import random
 import re
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kvchat.backends.decoder import Decoder, Payload, StreamDone
 from kvchat.backends.sse import Comment, Event, Piece, SseParser, Stray, TooLargeError
 
 VECTORS: list[dict[str, Any]] = json.loads(
@@ -120,3 +122,14 @@ def test_a_line_of_7_mib_passes_whatever_the_chunks() -> None:
         parser = SseParser()
         found = [piece for start in range(0, len(line), size) for piece in parser.feed(line[start:start + size])]
         assert len(found) == 1 and isinstance(found[0], Event) and len(found[0].data) == 7 << 20
+
+
+def test_comments_reach_whoever_asks_for_them_in_any_split_and_are_no_values() -> None:
+    data = b": keepalive 0/7\n\ndata: {\"a\":1}\n: keepalive 7/7\n\ndata: [DONE]\n\n"
+    for cuts in splits(data):
+        decoder = Decoder("text/event-stream")
+        heard: list[str] = []
+        decoder.on_comment = heard.append
+        values = [item for start, end in pairwise([0, *cuts, len(data)]) for item in decoder.feed(data[start:end])]
+        assert heard == ["keepalive 0/7", "keepalive 7/7"]
+        assert values == [Payload({"a": 1}), StreamDone()]

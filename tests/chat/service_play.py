@@ -74,13 +74,13 @@ class Play:
 
     @property
     def following(self) -> Following:
-        assert self.service._following is not None
-        return self.service._following
+        assert self.service._link().following is not None
+        return self.service._link().following
 
     async def begin(self) -> None:
         """Connect; every answer is then made of the same word, so that conversations are the same in every run."""
         await self.service.connect()
-        backend = await self.service._connector.ready()
+        backend = await self.service._link().connector.ready()
         following = await self.service._follow(backend)
         assert following is not None
         (word,) = list(await following.access.tokens_of(" the"))
@@ -151,7 +151,7 @@ async def playing(url: str, folder: Path, shape: Shape | None = None, *, ahead: 
     """A service on the server at `url`; where its `shape` is given, it is known as the embedded engine's is."""
     service = ChatService(Store.open(folder), changed(Settings(), "server.base_url", url))
     if shape is not None:
-        service._connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+        service._link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
     service.reads_ahead = ahead
     play = Play(service)
     try:

@@ -59,7 +59,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Maker]:
 async def say(service: ChatService, id: str, text: str):
     await service.send(id, text)
     await service.wait(id)
-    await service._following.settled()  # type: ignore[union-attr]
+    await service._link().following.settled()  # type: ignore[union-attr]
     conversation = service.get(id)
     assert conversation is not None
     figures = conversation.path()[-1].figures
@@ -89,7 +89,7 @@ async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str)
     price = await service.exact_price(conversation.id, "edit", question.id, WORDS * 3)
     await service.edit(conversation.id, question.id, WORDS * 3)
     await service.wait(conversation.id)
-    await service._following.settled()
+    await service._link().following.settled()
     assert conversation.path()[-1].figures.evaluated_tokens == price.tokens
     everything = (await service.exact_price(conversation.id, "system", text=instructions)).tokens
     await service.set_instructions(conversation.id, instructions)
@@ -127,7 +127,7 @@ async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(
     closed.append(first)
     second = make(server)
     await second.open(one.id)
-    await second._follow(await second._connector.ready())
+    await second._follow(await second._link().connector.ready())
     await second._rest_now()
     assert second.warmth(one.id).heat is Heat.WARM
     figures = await say(second, one.id, "More?")
@@ -202,8 +202,8 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
     one = await service.create(WORDS)
     await say(service, one.id, "Hello")
     asked: list[object] = []
-    monkeypatch.setattr(service._following.access, "prompt_text", asked.append)
-    monkeypatch.setattr(service, "may_send_to", lambda server: False)
+    monkeypatch.setattr(service._link().following.access, "prompt_text", asked.append)
+    monkeypatch.setattr(service, "may_send_to", lambda server, id="": False)
     service.asks_before_leaving = service.reads_ahead = True
     await service.create(WORDS * 2, reuse=False)
     await service.exact_price(one.id, "edit", one.path()[1].id, "A secret")

@@ -319,8 +319,11 @@ async def test_search_and_export_see_what_was_said(service, server, tmp_path):
 
 async def test_the_server_chosen_last_is_the_one_to_begin_with(make, server):
     service = make("")
-    await service.use_url(server.url)
+    first = await service.create()
+    await service.open(first.id)
+    await service.use_server(first.id, server.url)
     again = make("")
+    await again.open((await again.create()).id)
     await again.connect()
     assert again.server.base_url == server.url
 
@@ -330,11 +333,12 @@ async def test_the_key_is_shown_to_its_own_server_only(make, server, monkeypatch
 
     monkeypatch.setenv("OWN_KEY", "sekrit")
     service = make(server.url)
-    service._connector._settings = replace(
-        service.settings, server=replace(service.settings.server, api_key_env="OWN_KEY"))
+    service._link().connector.server = replace(service.settings.server, api_key_env="OWN_KEY")
     await service.connect()
+    id = (await service.create()).id
+    await service.open(id)
     assert {visit.headers.get("authorization") for visit in server.visits} == {"Bearer sekrit"}
     async with type(server)() as other:
-        await service.use_url(other.url)
+        await service.use_server(id, other.url)
         assert service.server.base_url == other.url
         assert not any("authorization" in visit.headers for visit in other.visits)

@@ -156,6 +156,8 @@ SAVES = st.lists(st.one_of(
     st.tuples(st.just("system_prompt"), st.text(st.characters(exclude_categories=["Cs"]), max_size=20)),
     st.tuples(st.just("mouse"), st.booleans()),
     st.tuples(st.just("server.model"), st.sampled_from(["a", "# b", '"', None])),
+    st.tuples(st.just("profiles.a-b.model"), st.sampled_from(["m", "# b", None])),
+    st.tuples(st.just("profiles.a-b.headers"), st.sampled_from([{"X-A": "b"}, {"X-A": "c", "x.y": "d"}, None])),
     st.tuples(st.just("parameters.extra"), st.just({"a": {"b": [1, "x"]}})),
     st.tuples(st.just("engine.slots"), st.sampled_from([1, 2, None])),
     st.tuples(st.just("keys.transcript.edit"), st.sampled_from(["x", "é", None])),
@@ -164,7 +166,9 @@ SAVES = st.lists(st.one_of(
 
 @hypothesis_settings(max_examples=100, deadline=None)
 @given(SAVES, st.sampled_from([MINE, "", example(), "mouse = false",
-                               'keys.new = "f9"\n[server]\n[parameters]\nseed = 1']))
+                               'keys.new = "f9"\n[server]\n[parameters]\nseed = 1',
+                               '[profiles.a-b] # mine\nbase_url = "http://h"\n[profiles.a-b.headers]\nx = "y"\n',
+                               'profiles.a-b = {}\nprofiles.c.model = "x"']))
 def test_after_any_saves_the_file_says_what_was_saved_last(
     tmp_path_factory: pytest.TempPathFactory, saves: list[tuple[str, object]], start: str,
 ) -> None:
@@ -175,6 +179,9 @@ def test_after_any_saves_the_file_says_what_was_saved_last(
         save_setting(path, name, value)
         section, _, rest = name.partition(".")
         holder = expected.setdefault(section, {}) if rest else expected
+        if section == "profiles":
+            profile, _, rest = rest.partition(".")
+            holder = holder.setdefault(profile, {})
         if value is None:
             holder.pop(rest, None)
         else:
@@ -182,7 +189,8 @@ def test_after_any_saves_the_file_says_what_was_saved_last(
     found = tomllib.loads(path.read_text(encoding="utf-8"))
 
     def filled(values: dict[str, object]) -> dict[str, object]:
-        return {key: value for key, value in values.items() if value != {}}
+        inner = {key: filled(value) if isinstance(value, dict) else value for key, value in values.items()}
+        return {key: value for key, value in inner.items() if value != {}}
 
     assert filled(found) == filled(expected)
 
@@ -194,9 +202,11 @@ def test_the_example_is_a_file_of_defaults_and_names_every_setting(file: Path) -
         if option.name != "keys":
             assert f"# {option.name} = " in example()
     uncommented = "\n".join(line.removeprefix("# ") for line in example().splitlines()
-                            if line.startswith("[") or (" = " in line and line[2:3].islower()))
+                            if "[" in line[:3] or (" = " in line and line[2:3].islower()))
     file.write_text(uncommented)
-    assert load(file)[1] == []
+    settings, problems = load(file)
+    assert problems == []
+    assert list(settings.profiles) == [settings.default_profile] == ["work"]
 
 
 def test_the_settings_in_use_can_be_shown_and_loaded_again(file: Path) -> None:
@@ -214,6 +224,7 @@ def test_the_settings_in_use_can_be_shown_and_loaded_again(file: Path) -> None:
 
 def test_the_table_for_the_documentation_has_a_row_for_every_setting() -> None:
     rows = table().splitlines()
-    assert len(rows) == len(OPTIONS) + 2
+    assert len(rows) == 2 + len(OPTIONS) + 2, "the settings of profiles, and the server's parameters, are not repeated"
     assert all(row.count("|") - row.count("\\|") == 4 for row in rows)
+    assert "| `profiles.NAME.*` |" in table()
     assert '| `theme` | `"kvchat-night"` | The colours.' in table()

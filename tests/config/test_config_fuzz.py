@@ -6,14 +6,20 @@ import random
 import tomllib
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from kvchat.config import Settings, example, load
+from kvchat.config import Settings, described, example, load
+from kvchat.config.server import PROFILE_NAME
+from kvchat.config.settings import OPTIONS
 from kvchat.config.source import Source
+from kvchat.display import one_line
+from kvchat.prompt.request import RESERVED
 
-FULL = '''theme = "kvchat-day"  # the colours
+FULL = '''default_profile = "work"
+theme = "kvchat-day"  # the colours
 enter_sends = false
 system_prompt = """
 Be "brief".
@@ -22,6 +28,17 @@ Be "brief".
 [server]
 base_url = 'http://127.0.0.1:8080'
 api_key_env = "KEY"
+headers = { X-Team = "a", "Authorization" = "Bearer b" }
+[profiles.work]
+base_url = "https://llm.example"
+api_key_command = "pass 'llm key'"
+session_headers = ["X-Session-ID"]
+[profiles.work.headers]
+X-Team = "b"
+[profiles."gpu.lab".parameters]
+seed = 4
+[profiles]
+"gpu.lab".base_url = "http://gpu"
 [parameters]
 temperature = 0.7
 stop = [
@@ -37,7 +54,7 @@ EXAMPLE = example()
 PIECES = [
     '"', "'", '"""', "'''", "[", "]", "[[", "{", "}", "=", ".", ",", "#", "\n", "\r", "\\", "\\u12", "\x00", "\x1b",
     "ü", "true", "1e999", "0x", "9" * 40, "-", "inf", "1979-13-01", "[server]", "theme", "\ufeff", "\u2028", "= =",
-    "a.b.c",
+    "a.b.c", "[profiles.x]", "[profiles]", "profiles.y = 1\n", "[[profiles]]", ".headers", ".parameters", "base_url",
 ]
 
 
@@ -69,6 +86,16 @@ def mutated(rng: random.Random) -> bytes:
     return data
 
 
+def check_profiles(settings: Settings) -> None:
+    """What the rest of kvchat takes for granted of any settings."""
+    assert not settings.default_profile or settings.default_profile in settings.profiles
+    for name, server in {**settings.profiles, "the server": settings.server}.items():
+        assert server.base_url or name == "the server"
+        assert PROFILE_NAME.fullmatch(name) or name == "the server"
+        assert all(value.isascii() and value.isprintable() for item in server.headers.items() for value in item)
+        assert not RESERVED.keys() & server.parameters.given().keys()
+
+
 def test_two_thousand_mutated_files_never_crash_and_every_syntax_error_has_its_line(tmp_path: Path) -> None:
     rng = random.Random(20)
     file = tmp_path / "config.toml"
@@ -77,7 +104,7 @@ def test_two_thousand_mutated_files_never_crash_and_every_syntax_error_has_its_l
         data = mutated(rng)
         file.write_bytes(data)
         settings, problems = load(file)
-        assert isinstance(settings, Settings)
+        check_profiles(settings)
         lines = data.count(b"\n") + 1
         for problem in problems:
             assert problem.line is not None
@@ -125,3 +152,33 @@ def test_every_key_of_a_valid_file_has_a_place(values: dict[str, object]) -> Non
         entry = source.entries[(key,)]
         if not entry.header and entry.value > entry.start:
             assert tomllib.loads("x = " + text[entry.value:entry.end].strip()) == {"x": value}
+
+
+SERVER_NAMES = sorted({option.name for option in OPTIONS} | {"parameters", "modle", "api_key"})
+FITTING = st.sampled_from(["http://h", "x", "", 0, 1, 0.5, True, [], ["X-A"], {}, {"X-A": "b"}, {"type": "text"}])
+TABLES = st.dictionaries(st.sampled_from(SERVER_NAMES) | KEYS, FITTING | VALUES, max_size=5)
+PROFILE_NAMES = st.sampled_from(["work", "gpu.lab", "x y", "m.gguf", ""]) | KEYS
+PROFILES = st.dictionaries(PROFILE_NAMES, TABLES | VALUES, max_size=3)
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(PROFILES | VALUES, TABLES | VALUES, st.sampled_from(["work", "wrok", "gpu.lab", 3]))
+def test_any_profiles_load_and_what_is_left_of_them_can_be_shown_and_loaded_again(
+        tmp_path_factory: pytest.TempPathFactory, profiles: object, server: object, default: object) -> None:
+    import tomli_w
+
+    file = tmp_path_factory.mktemp("any") / "config.toml"
+    text = tomli_w.dumps({"profiles": profiles, "server": server, "default_profile": default})
+    file.write_text(text, encoding="utf-8", newline="")
+    settings, problems = load(file)
+    check_profiles(settings)
+    for problem in problems:
+        assert problem.line is not None
+        assert 1 <= problem.line <= text.count("\n") + 1
+        assert one_line(str(problem)) == str(problem)
+    file.write_text(described(settings), encoding="utf-8", newline="")
+    again, problems = load(file)
+    assert problems == []
+    assert list(again.profiles) == list(settings.profiles)
+    assert [server.parameters for server in again.profiles.values()] == [
+        server.parameters for server in settings.profiles.values()]

@@ -537,7 +537,7 @@ async def test_an_engine_that_dies_is_told_with_its_log_and_the_ways_out(drive: 
     async with drive() as app:
         await app.begin("one")
         for key, front in (("m", "ModelPicker"), ("r", "ChatScreen")):
-            app.service._connector._say(Connection("lost", f"The engine ended ({key}).", "ggml: out of memory"))
+            app.service._link().connector._say(Connection("lost", f"The engine ended ({key}).", "ggml: out of memory"))
             await app.opens("EngineTroubleScreen")
             assert "ggml: out of memory" in app.text
             await app.press(key)
@@ -558,7 +558,7 @@ def closed_port() -> int:
 @pytest.fixture
 def nothing_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a server and without a model file."""
-    monkeypatch.setattr("kvchat.chat.connection.USUAL_URL", f"http://127.0.0.1:{closed_port()}")
+    monkeypatch.setattr("kvchat.backends.kinds.PORTS", (closed_port(),))
     monkeypatch.setattr("kvchat.backends.engine.models.default_model", lambda: None)
     monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
 
@@ -627,7 +627,7 @@ async def test_nothing_leaves_before_the_place_of_the_server_is_known(
     monkeypatch.setattr("kvchat.backends.hosts.classify", lambda _address: HostClass.LAN)
     async with drive(connect=False) as app:
         await app.write("typed before it was connected")
-        app.service._connector._backend = None
+        app.service._link().connector._backend = None
         await app.press("enter")
         await app.until(lambda: app.said or app.front == "ConfirmScreen")
         if app.front == "ConfirmScreen":

@@ -128,7 +128,7 @@ class Studio:
             await driven.until(lambda: app.chat.current is not None)
             if connected:
                 await service.connect()
-                backend = service._connector._backend
+                backend = service._link().connector._backend
                 backend._info = replace(backend.info, base_url=ADDRESS)  # type: ignore[union-attr]
                 app.chat.server_changed()
             await scene(driven)
@@ -245,7 +245,7 @@ def test_after_an_error(studio: Studio) -> None:
 
 
 def test_the_first_run(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.chat.connection.USUAL_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr("kvchat.backends.kinds.PORTS", (9,))
     monkeypatch.setattr("kvchat.backends.engine.models.default_model", lambda: None)
     monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
 

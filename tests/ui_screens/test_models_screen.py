@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 from screens_kit import showing
 
+from kvchat.backends.dialect import HostClass
+from kvchat.backends.models import Model
+from kvchat.chat.serving import ServerChoice
 from kvchat.ui.screens.models import ModelPicker, address_of
 
 FILES = [
@@ -19,6 +22,11 @@ FILES = [
     SimpleNamespace(path=Path("/m/odd.gguf"), name="odd", size=4_000, quantisation="", context_length=None,
                     source="downloads"),
 ]
+HERE = ServerChoice("", "http://box:8080", "llama.cpp", phase="ready", model="gemma-3", current=True, context_size=8192,
+                    slots=4, warm=2, listing=(Model("SmolLM2"), Model("gemma-3", loaded=True)))
+OLLAMA = ServerChoice("http://127.0.0.1:11434", "http://127.0.0.1:11434", "Ollama", phase="ready", listing=(
+    Model("qwen3:8b", loaded=True, size=4_700_000_000, about="Q4_K_M"), Model("nomic-embed", chats=False)))
+WORK = ServerChoice("work", "https://llm.example.com", profile="work", host_class=HostClass.CLOUD)
 
 
 async def files() -> Sequence[Any]:
@@ -26,7 +34,7 @@ async def files() -> Sequence[Any]:
 
 
 def picker(**more: Any) -> ModelPicker:
-    return ModelPicker(("SmolLM2", "gemma-3"), **{"current": "gemma-3", "server": "box:8080", "files": files, **more})
+    return ModelPicker([HERE], **{"current": "gemma-3", "files": files, **more})
 
 
 @pytest.mark.parametrize(("keys", "answer"), [
@@ -108,3 +116,41 @@ async def test_no_files_and_a_failed_search_for_files_are_said() -> None:
 ])
 def test_an_address_is_recognised(text: str, address: str | None) -> None:
     assert address_of(text) == address
+
+
+async def test_servers_stand_with_what_is_known_of_them_and_their_models() -> None:
+    async with showing(picker(look=found)) as shown:
+        await shown.app.workers.wait_for_complete()
+        await shown.pilot.pause()
+        assert "8,192 ctx · 4 slots · 2 warm" in shown.line("llama.cpp · box:8080")
+        assert "Q4_K_M · 4.7 GB · loaded" in shown.line("qwen3:8b")
+        assert "cloud" in shown.line("work · llm.example.com")
+        assert "nomic" not in shown.text and "gemma-3  in use" in shown.cursor_line
+
+
+@pytest.mark.parametrize(("typed", "answer"), [
+    ("qwen", ("server", "http://127.0.0.1:11434", "qwen3:8b")),
+    ("ollama", ("server", "http://127.0.0.1:11434", "qwen3:8b")),
+    ("work", ("server", "work", "")),
+])
+async def test_a_model_of_another_server_is_chosen_with_its_server(typed: str, answer: object) -> None:
+    async with showing(picker(look=found)) as shown:
+        await shown.app.workers.wait_for_complete()
+        await shown.type(typed)
+        await shown.press("enter")
+        assert shown.answers == [answer]
+
+
+async def test_while_servers_are_looked_for_it_says_so() -> None:
+    never = asyncio.Event()
+
+    async def look() -> Sequence[Any]:
+        await never.wait()
+        return []
+
+    async with showing(picker(look=look)) as shown:
+        assert "looking for servers …" in shown.line("On this machine")
+
+
+async def found() -> Sequence[Any]:
+    return [HERE, OLLAMA, WORK]

@@ -12,8 +12,10 @@ import pytest
 from screens_kit import HOSTILE, MARKUP, NOW, Grower, Host, Source, a_report, conversation, figures, opened, showing
 from textual.screen import Screen
 
+from kvchat.backends.models import Model
 from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
+from kvchat.chat.serving import ServerChoice
 from kvchat.display import clean
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.message import State
@@ -47,7 +49,9 @@ def picker(texts: Sequence[str]) -> ModelPicker:
     async def files() -> list[Any]:
         return models(texts)
 
-    return ModelPicker(texts, current=texts[0], server=texts[0], files=files)
+    servers = [ServerChoice(text, text, text, text, phase=text, sentence=text, model=text,
+                            listing=(Model(text, text, about=text),), current=text == texts[0]) for text in texts]
+    return ModelPicker(servers, current=texts[0], files=files)
 
 
 def grown(texts: Sequence[str]) -> tuple[Grower, str]:

@@ -21,6 +21,7 @@ def _common(defaults: bool) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(add_help=False, argument_default=None if defaults else argparse.SUPPRESS)
     group = parser.add_argument_group("server and settings")
     group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:8080")
+    group.add_argument("--profile", metavar="NAME", help="a server of the settings, by its name")
     group.add_argument("--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
     group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the API key")
     group.add_argument("--data-dir", metavar="DIR", help="where conversations are kept")
@@ -73,6 +74,16 @@ def parser() -> argparse.ArgumentParser:
     cache = commands.add_parser("cache", parents=common, help="show what the server's cache did for a conversation")
     cache.add_argument("id", metavar="ID", nargs="?", help="the conversation; without it the newest one")
     cache.add_argument("--json", action="store_true", help="print one JSON object")
+
+    backends = commands.add_parser("backends", parents=common, help="list the model servers of this machine and of the "
+                                                                    "settings")
+    backends.add_argument("--json", action="store_true", help="print a JSON array")
+
+    doctor = commands.add_parser("doctor", parents=common, help="examine a server: what it reuses, how fast it reads, "
+                                                                "what to change")
+    doctor.add_argument("url", metavar="URL", nargs="?", help="its address; without it the one kvchat would use")
+    doctor.add_argument("--yes", action="store_true", help="do not ask before something is sent to it")
+    doctor.add_argument("--json", action="store_true", help="print one JSON object")
 
     export = commands.add_parser("export", parents=common, help="write conversations to a file or standard output")
     export.add_argument("id", metavar="ID", nargs="?")

@@ -6,8 +6,10 @@ import argparse
 import asyncio
 import gc
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,6 +59,13 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
             from kvchat.asking import ask as work
         case "cache":
             from kvchat.cache_command import cache as work
+        case "backends":
+            from kvchat.backends_command import backends
+
+            _print_problems(problems)
+            return asyncio.run(backends(settings, args))
+        case "doctor":
+            from kvchat.doctor_command import doctor as work
         case "show":
             work = _show
         case "search":
@@ -90,11 +99,21 @@ def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[P
     }
     if args.model:
         overrides.update(_model(args.model))
+    if args.profile:
+        settings = _with_profile(settings, args.profile)
     settings, more = effective(settings, overrides=overrides)
     for problem in more:
         if problem.file is None and args.base_url and str(problem).startswith("server.base_url"):
             raise CommandError(f"--base-url {problem.text.removeprefix('server.base_url ').partition(';')[0]}.", 2)
     return settings, [*problems, *more]
+
+
+def _with_profile(settings: Settings, name: str) -> Settings:
+    if name not in settings.profiles:
+        known = f"The settings have: {', '.join(settings.profiles)}." if settings.profiles else (
+            "The settings have none; write one as a section [profiles.NAME].")
+        raise CommandError(f"There is no profile {name}. {known}", 2)
+    return replace(settings, server=settings.profiles[name])
 
 
 def _text_or_file(given: str) -> str:
@@ -147,8 +166,15 @@ def opened(
 
     store = Store.open(None if args.incognito else places.data)
     snapshots = None if args.incognito else places.data / "snapshots"
-    service = ChatService(store, settings, incognito=args.incognito, strict=strict, snapshots=snapshots)
+    service = ChatService(store, settings, incognito=args.incognito, strict=strict, snapshots=snapshots,
+                          one_server=_one_server(args, settings))
     return service, store.notices
+
+
+def _one_server(args: argparse.Namespace, settings: Settings) -> bool:
+    """Whether this run was given its server, so that no conversation goes to another one."""
+    in_variables = any(os.environ.get(name) for name in ("KVCHAT_BASE_URL", "KVCHAT_SERVER_BASE_URL"))
+    return bool(args.base_url or args.profile or in_variables or (args.model and settings.engine.model))
 
 
 def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: list[Problem]) -> int:
@@ -163,7 +189,7 @@ def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: 
         raise CommandError(str(error)) from None
     from kvchat.ui.app import KvchatApp
 
-    service.reads_ahead = True
+    service.reads_ahead = service.connects_ahead = service.waits_for_servers = True
     app = KvchatApp(service, places, notices=[*map(str, problems), *notices], continue_=args.continue_,
                     conversation=args.conversation)
     app.run(mouse=settings.mouse)

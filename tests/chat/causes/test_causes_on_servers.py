@@ -92,7 +92,7 @@ async def test_another_server(models: dict[str, Path], start: Start) -> None:
         chat = start(url)
         id = await chat.begin()
         await chat.turns(id, 2)
-        await chat.service.use_url(other)
+        await chat.service.use_server(id, other)
         told(await chat.say(id), Cause.OTHER_MODEL, "Another server answered")
 
 
@@ -162,7 +162,7 @@ async def test_a_state_that_was_pushed_out_of_the_server_memory(
         chat = start(url)
         if known:
             shape = Shape(ram_bytes=1 << 20, token_bytes=268.0)
-            chat.service._connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+            chat.service._link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
         ids = [await chat.begin(f"Keeper {name} wrote this. {WORDS * 60}") for name in "ABCDEF"]
         for id in ids[:2]:
             await chat.turns(id, 1)

@@ -42,7 +42,8 @@ REFUSED_DELAYS_S = (0.2, 0.4, 0.8)
 LOCAL_EXTRAS = frozenset({"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval"})
 """Body fields that never go to a cloud host."""
 OPTIONAL_FIELDS = LOCAL_EXTRAS | {
-    "prompt_cache_key", "stream_options", "chat_template_kwargs", "user", "keep_alive", "ttl", "reasoning_effort"}
+    "prompt_cache_key", "litellm_session_id", "stream_options", "chat_template_kwargs", "user", "keep_alive", "ttl",
+    "reasoning_effort"}
 """Fields that a request can do without: where a server refuses one by name, it goes without from then on."""
 NEVER_SENT = frozenset({"id_slot"})
 """Pinning a slot loses the cache of every other conversation."""
@@ -90,6 +91,8 @@ class HttpBackend:
     """The body fields by which this kind of server, or a router for it, knows a conversation."""
     found_in_cloud: ClassVar[bool] = False
     """Whether a server on the internet is asked whether it is of this kind."""
+    describing_disturbs: ClassVar[bool] = False
+    """Whether `described` breaks off an answer that somebody else is given: only who goes on to talk asks it."""
     takes_template_options: ClassVar[bool] = True
     """Whether `chat_template_kwargs` may be sent."""
 
@@ -174,7 +177,7 @@ class HttpBackend:
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         """A new reader for the answer to `turn`."""
-        return ChatAnswer(self.url, emit, self._info.context_size)
+        return ChatAnswer(self.url, emit, self._info.window(turn.model))
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         try:

@@ -54,8 +54,12 @@ class CacheCalls(HttpBackend):
         head: dict[str, object] = {"model": turn.model} if turn.model else {}
         if turn.template_options:
             head["chat_template_kwargs"] = dict(turn.template_options)
-        found = await self.post_json("/apply-template", chat_body(head, turn.wires, {}))
+        found = await self.post_json("/apply-template", chat_body(head, self.wires(turn), {}))
         return self._checked(lambda: text_at(found, "prompt") or "")
+
+    def call_fields(self) -> dict[str, object]:
+        """Fields that a call which is not a chat needs, so that it reaches the model in use."""
+        return {}
 
     async def tokens_of(self, text: str) -> Tokens:
         if self._pieces is None:
@@ -96,7 +100,7 @@ class CacheCalls(HttpBackend):
     async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
                          slot: int | None = None) -> ReadAhead:
         fields: dict[str, object] = {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True, "stream": True,
-                                     "return_progress": True, "temperature": 0}
+                                     "return_progress": True, "temperature": 0, **self.call_fields()}
         if slot is not None:
             fields["id_slot"] = slot
         last: PromptProgress | None = None

@@ -5,12 +5,12 @@ The rule: the first byte of a body decides, not its label alone; servers and pro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvchat.backends.errors import error_in
 from kvchat.backends.payload import PayloadError, parsed
-from kvchat.backends.sse import ANSWER_LIMIT, LINE_LIMIT, Event, SseParser, Stray, TooLargeError
+from kvchat.backends.sse import ANSWER_LIMIT, LINE_LIMIT, Comment, Event, SseParser, Stray, TooLargeError
 
 EVENT_STREAM = "text/event-stream"
 DONE = "[DONE]"
@@ -41,8 +41,10 @@ class Decoder:
     """Feed it a body in any split. Raises PayloadError or TooLargeError after what was good before it."""
 
     def __init__(self, content_type: str) -> None:
-        self._body: _Events | _Json | None = _Events() if content_type == EVENT_STREAM else None
+        self._body: _Events | _Json | None = _Events(self._comment) if content_type == EVENT_STREAM else None
         self._is_sure = self._body is not None
+        self.on_comment: Callable[[str], None] = _ignored
+        """Called with the text of each comment between events; most are mere signs of life."""
 
     def feed(self, chunk: bytes) -> Iterator[Decoded]:
         if self._body is None:
@@ -51,7 +53,7 @@ class Decoder:
                 return
             if first == b"<":
                 raise NotAnAnswerError("a web page")
-            self._body = _Json() if first in b"{[" else _Events()
+            self._body = _Json() if first in b"{[" else _Events(self._comment)
         for item in self._body.feed(chunk):
             self._is_sure = True
             yield item
@@ -63,10 +65,18 @@ class Decoder:
         elif self._body is not None and not self._is_sure:
             raise NotAnAnswerError("something else")
 
+    def _comment(self, text: str) -> None:
+        self.on_comment(text)
+
+
+def _ignored(_: str) -> None:
+    """The default for comments."""
+
 
 class _Events:
-    def __init__(self) -> None:
+    def __init__(self, comment: Callable[[str], None]) -> None:
         self._parser = SseParser()
+        self._comment = comment
 
     def feed(self, chunk: bytes) -> Iterator[Decoded]:
         for piece in self._parser.feed(chunk):
@@ -74,6 +84,8 @@ class _Events:
                 yield from _of_event(piece)
             elif isinstance(piece, Stray):
                 yield from _of_stray(piece)
+            elif isinstance(piece, Comment):
+                self._comment(piece.text)
 
 
 def _of_event(event: Event) -> Iterator[Decoded]:

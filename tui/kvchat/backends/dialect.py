@@ -97,6 +97,11 @@ class ServerInfo:
         """The names of the models it has."""
         return tuple(model.id for model in self.listing)
 
+    def window(self, model: str) -> int | None:
+        """Tokens that fit in a conversation with this model; without a name: with the one in use."""
+        named = next((known for known in self.listing if known.id == model), None) if model else None
+        return named.context_size or self.context_size if named is not None else self.context_size
+
     @property
     def place(self) -> str:
         """What the server is called in what is kept of it: the embedded engine has another port at every start."""

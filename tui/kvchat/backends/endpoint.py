@@ -13,6 +13,9 @@ from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.hosts import BaseUrl, Place, Resolver, locate, lookup, parse_base_url
 from kvchat.backends.options import PLAIN, Locality, ServerOptions
 
+KEY_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "x-auth-token"})
+"""Headers of the settings that are as good as a key."""
+
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
@@ -31,6 +34,10 @@ class Endpoint:
     def is_cloud(self) -> bool:
         return self.place.host_class is HostClass.CLOUD
 
+    @property
+    def _holds_a_key(self) -> bool:
+        return bool(self.api_key) or any(name.lower() in KEY_HEADERS for name in self.options.headers)
+
     async def located(self) -> Endpoint:
         """The endpoint with its host resolved anew, and the rule for keys applied. Raises BackendError.
 
@@ -38,11 +45,11 @@ class Endpoint:
         """
         place = Place(HostClass.CLOUD, ()) if self.proxy else await locate(self.url, self.resolver)
         place = _as_told(place, self.options.locality)
-        if self.api_key and self.url.scheme == "http" and not self.allow_plain_http_key \
+        if self._holds_a_key and self.url.scheme == "http" and not self.allow_plain_http_key \
                 and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET):
             raise BackendError(Trouble.REFUSED, f"The API key would go to {self.url} unencrypted, readable on the way. "
                                                 "Use https, or allow it by the setting "
-                                                "server.allow_plain_http_key.")
+                                                "allow_plain_http_key of this server.")
         return replace(self, place=place)
 
 
@@ -70,7 +77,8 @@ def _usable_key(api_key: str | None) -> str | None:
     key = (api_key or "").strip()
     if not key.isascii() or not key.isprintable() or " " in key:
         raise BackendError(Trouble.UNAUTHORIZED, "The API key holds spaces or characters that a key cannot have. "
-                                                 "Check the variable named by --api-key-env.")
+                                                 "Check the variable that holds it (--api-key-env, or api_key_env "
+                                                 "in the settings).")
     return key or None
 
 

@@ -1,4 +1,4 @@
-"""Failures as sentences: what happened, at which server, and what to do.
+"""Failures as sentences: what happened, at which server, and what to do, in the app as on the command line.
 
 The rule: text from a server goes into a sentence only through `quoted`, which makes it one clean, short line.
 """
@@ -13,18 +13,22 @@ from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
 from kvchat.display import one_line
 from kvchat.prompt.wire import whole_characters
 
-QUOTE_LIMIT = 200
+QUOTE_LIMIT, SHORT = 120, 80
 CONTEXT_ERROR = "exceed_context_size_error"
 ROOM = ("Start a new conversation, delete a turn, or give the server a larger context (llama-server: -c, built-in "
         "engine: engine.context_size)")
+ADDRESS = "(Ctrl+L in the app, --base-url on the command line)"
+MODEL = "(Ctrl+L in the app, --model on the command line)"
+KEY = "(--api-key-env, or server.api_key_env in the settings)"
 
 _CONTEXT_TEXT = re.compile(
     r"context (?:length|size|window)|maximum allowed length|context.{0,20}(?:exceed|overflow)|exceed.{0,40}context",
     re.IGNORECASE,
 )
+_CONTEXT_EXCEEDED = re.compile(r"context.{0,20}exceed|exceed.{0,40}context", re.IGNORECASE)
 _PROMPT_TOKENS = re.compile(
-    r"(?:passed|requested|length|prompt has|first|request) \(?(\d{2,9})\)?(?: input)?(?: tokens)?", re.IGNORECASE
-)
+    r"(?:passed|requested|length|prompt has|first|request|contains|at least) \(?(\d{2,9})\)?(?: input)?(?: tokens)?",
+    re.IGNORECASE)
 _WINDOW_TOKENS = re.compile(
     r"(?:context (?:length|size|window)|maximum allowed length)"
     r"(?: is| of)?(?: only)?(?: up to)? \(?(\d{2,9})\)?(?: tokens)?", re.IGNORECASE
@@ -32,12 +36,23 @@ _WINDOW_TOKENS = re.compile(
 _UNKNOWN_FIELD = re.compile(
     r"extra[_ ](?:inputs|fields?|forbidden)|not permitted|not supported|unsupported|unknown|unrecogni[sz]ed|unexpected|"
     r"no such (?:field|parameter)|invalid (?:field|parameter|argument)", re.IGNORECASE)
+_ROLES = re.compile(
+    r"roles must alternate|system (?:role|message|prompt)s?(?: is| are)? not (?:supported|allowed)|"
+    r"not support (?:the )?[`'\"]?system\b|only user\b.{0,40}\broles are supported|unexpected role.{0,4}system|"
+    r"developer instruction is not enabled", re.IGNORECASE)
+"""How a chat template, or a service, says that it takes no system message, or wants questions and answers in turn."""
+_NO_MODEL = re.compile(
+    r"\bmodels?\b.{0,120}\b(?:not found|not loaded|not exist|unknown)\b|\b(?:unknown|invalid|no) model|"
+    r"\bfor requested model|cached snapshot|repository not found", re.IGNORECASE)
+_NO_CREDIT = re.compile(r"insufficient[_ ](?:quota|balance|credits?|funds)|exceeded your current quota", re.IGNORECASE)
 _SECONDS = re.compile(r"\d{1,9}(?:\.\d+)?")
+_PLAIN_LIMIT = 500
+"""Characters: a longer body that is no JSON is a page, not a message."""
 
 
-def quoted(text: str) -> str:
+def quoted(text: str, limit: int = QUOTE_LIMIT) -> str:
     """Text from a server, fit for the inside of a sentence."""
-    return one_line(whole_characters(text), QUOTE_LIMIT)
+    return one_line(whole_characters(text), limit)
 
 
 class NotConnectedError(BackendError):
@@ -53,27 +68,29 @@ class StillLoadingError(BackendError):
     """The server answers 503 while it loads its model: the one answer after which a request repeats by itself."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Trouble.LOADING, f"The server at {url} is still loading its model.", status=503)
+        super().__init__(Trouble.LOADING, f"The server at {url} is still loading its model. Wait until that is done, "
+                                          "then try again.", status=503)
 
 
 class UnknownFieldError(BackendError):
     """The server refused the request for a field by name, before it began: without it, the request may go again."""
 
     def __init__(self, url: str, status: int, field: str) -> None:
-        super().__init__(Trouble.REFUSED, f'The server at {url} refuses the field "{field}" ({status}).', status=status)
+        super().__init__(Trouble.REFUSED, f'The server at {url} refuses the field "{field}" ({status}). Take it out '
+                                          "of the parameters, then try again.", status=status)
         self.field = field
 
 
 def unknown_field(body: str, optional: Collection[str]) -> str:
     """Which of the `optional` fields an error body says is not permitted; empty where it says no such thing."""
-    if not _UNKNOWN_FIELD.search(body):
+    if not _UNKNOWN_FIELD.search(body) or _ROLES.search(body):
         return ""
     return next((name for name in sorted(optional) if re.search(rf"\b{name}\b", body)), "")
 
 
 def not_connected(url: str, reason: str, *, refused: bool = False) -> NotConnectedError:
-    return NotConnectedError(f"No server answers at {url} ({quoted(reason)}). Start it, or choose another with "
-                             "--base-url.", refused=refused)
+    return NotConnectedError(f"No server answers at {url} ({quoted(reason)}). Start it, or choose another {ADDRESS}.",
+                             refused=refused)
 
 
 def bad_certificate(url: str, reason: str) -> BackendError:
@@ -86,7 +103,8 @@ def cut(url: str, *, before_answer: bool) -> BackendError:
     if before_answer:
         sentence = f"The server at {url} closed the connection before it answered. Look at its log, then try again."
     else:
-        sentence = f"The connection to {url} broke before the answer was complete. What came is kept."
+        sentence = (f"The connection to {url} broke before the answer was complete. What came is kept; try again for "
+                    "a whole answer.")
     return BackendError(Trouble.CUT, sentence)
 
 
@@ -96,12 +114,13 @@ def not_sent(url: str) -> BackendError:
 
 def protocol(url: str, what: str) -> BackendError:
     """`what` ends the sentence "The server at ... sent ..."."""
-    return BackendError(Trouble.PROTOCOL, f"The server at {url} sent {quoted(what)}, so the answer cannot be read.")
+    return BackendError(Trouble.PROTOCOL, f"The server at {url} sent {quoted(what)}, so the answer cannot be read. "
+                                          "Try again; if it stays so, update the server.")
 
 
 def not_json(url: str) -> BackendError:
     return BackendError(Trouble.PROTOCOL, f"The server at {url} answered with something that is not a chat answer. "
-                                          "Check that --base-url is the address of a model server.")
+                                          f"Check that this is the address of a model server {ADDRESS}.")
 
 
 def dead(url: str) -> BackendError:
@@ -116,7 +135,8 @@ def no_answer(url: str, seconds: float) -> BackendError:
 
 def redirect(url: str, target: str) -> BackendError:
     return BackendError(Trouble.REFUSED, f"The server at {url} points to another address: {quoted(target) or 'none'}. "
-                                         "kvchat follows no redirect; if you trust that address, use it as --base-url.")
+                                         "kvchat follows no redirect; if you trust that address, choose it as the "
+                                         f"server {ADDRESS}.")
 
 
 def encoded(url: str, encoding: str) -> BackendError:
@@ -136,16 +156,35 @@ def error_in(value: object) -> tuple[str, Mapping[str, object]] | None:
         return None
     error = value.get("error")
     if is_object(error):
-        inner = error.get("message")
-        return (inner if isinstance(inner, str) else ""), error
+        return _of_provider(error) or _said(error.get("message")), error
     if isinstance(error, str):
         return error, value
     if error is not None and error is not False:
         return "", value
     message = value.get("message")
     if value.get("object") == "error" or (value.get("type") == "error" and isinstance(message, str)):
-        return (message if isinstance(message, str) else ""), value
+        return _said(message), value
     return None
+
+
+def _said(value: object) -> str:
+    """The words in a field of an error: text, or the first of a list of problems with the field it is about."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return _said(value[0]) if value else ""
+    if not is_object(value):
+        return ""
+    words = _said(value.get("msg") or value.get("message") or value.get("detail"))
+    where = value.get("loc")
+    return f"{where[-1]}: {words}" if words and isinstance(where, list) and where else words
+
+
+def _of_provider(error: Mapping[str, object]) -> str:
+    """What the provider behind a broker said, where the broker only says that it failed."""
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if is_object(metadata) else None
+    return (_error_of(raw) or ("",))[0] if isinstance(raw, str) else ""
 
 
 def is_loading(status: int, body: str) -> bool:
@@ -161,50 +200,66 @@ def _error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
     try:
         value = parsed(body)
     except PayloadError:
-        return None
+        text = body.strip()
+        return (text, {}) if 0 < len(text) <= _PLAIN_LIMIT and not text.startswith("<") else None
     found = error_in(value)
     if found is None and is_object(value):
-        detail = value.get("detail") or value.get("message")
-        return (detail if isinstance(detail, str) else ""), value
+        return _said(value.get("detail") or value.get("message")), value
     return found
 
 
 def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendError:
     """An error that came inside an answer."""
-    overflow = _overflow(url, message, error)
-    if overflow:
-        return overflow
-    said = f": {quoted(message)}" if message else "."
-    return BackendError(Trouble.SERVER_ERROR, _stopped(f"The server at {url} stopped the answer with an error{said}"))
+    known = _overflow(url, message, error) or _roles(url, message)
+    if known:
+        return known
+    said = f": {quoted(message)}" if message else ""
+    return BackendError(Trouble.SERVER_ERROR, _stopped(f"The server at {url} stopped the answer with an error{said}")
+                        + " Try again; if it stays so, look at the server's log.")
 
 
 def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
     """An answer with an error status."""
     message, error = _error_of(body) or ("", {})
+    known = _overflow(url, message, error, status) or _roles(url, message, status)
+    if known:
+        return known
+    if status == 401:
+        told = (f"refused the API key (401). Give the right one {KEY}." if has_key
+                else f"wants an API key (401). Give it {KEY}.")
+        return BackendError(Trouble.UNAUTHORIZED, f"The server at {url} {told}", status=status)
+    trouble, what, remedy = _kind(status, message, str(error.get("code")), retry_after)
     said = f": {quoted(message)}" if message else ""
-    if status in (401, 403):
-        sentence = (f"The server at {url} refused the API key ({status}). Set the right one with --api-key-env."
-                    if has_key else f"The server at {url} wants an API key ({status}). Set it with --api-key-env.")
-        return BackendError(Trouble.UNAUTHORIZED, sentence, status=status)
-    overflow = _overflow(url, message, error, status)
-    if overflow:
-        return overflow
+    return BackendError(trouble, _stopped(f"The server at {url} {what} ({status}){said}") + f" {remedy}", status=status)
+
+
+def _kind(status: int, message: str, code: str, retry_after: str) -> tuple[Trouble, str, str]:
+    """What kind of failure it is, what the server did, and what to do."""
+    if status == 403:
+        return (Trouble.UNAUTHORIZED, "refuses access",
+                f"Check what the API key may use, or give another {KEY}.")
+    if status == 402 or (status in (400, 429) and _NO_CREDIT.search(f"{message} {code}")):
+        return (Trouble.RATE_LIMITED if status == 429 else Trouble.REFUSED, "has no credit left for this account",
+                f"Add credit there, or choose another server {ADDRESS}.")
     if status == 429:
-        when = _retry_time(retry_after)
-        return BackendError(Trouble.RATE_LIMITED,
-                            f"The server at {url} takes no more requests now (429). Try again {when}.", status=status)
-    if status == 404:
-        sentence = f"The server at {url} does not know the model or the address (404){said}"
-        return BackendError(Trouble.REFUSED, _stopped(sentence) + " Check --base-url and the model.", status=status)
+        return Trouble.RATE_LIMITED, "takes no more requests now", f"Try again {_retry_time(retry_after)}."
+    if status in (400, 404, 422) and _NO_MODEL.search(message):
+        return (Trouble.REFUSED, "does not have the model",
+                f"Load it there, or choose another {MODEL}.")
+    if status in (404, 405):
+        return Trouble.REFUSED, "does not know this path of its API", f"Check the address {ADDRESS}."
+    if status == 413:
+        return (Trouble.REFUSED, "finds the request too large",
+                "Start a new conversation, or raise the limit of the proxy before it (nginx: client_max_body_size).")
     if status == 503:
-        sentence = f"The server at {url} is not available now (503){said}"
-        return BackendError(Trouble.SERVER_ERROR, _stopped(sentence) + " Try again later.", status=status)
+        return Trouble.SERVER_ERROR, "is not available now", "Try again later."
+    if status in (502, 504) and not message:
+        return (Trouble.SERVER_ERROR, "is a proxy that got no answer from the model server behind it",
+                "Start or restart that one, then try again.")
     if status >= 500:
-        sentence = f"The server at {url} failed ({status}){said}"
-        return BackendError(Trouble.SERVER_ERROR, _stopped(sentence) + " Look at its log, then try again.",
-                            status=status)
-    return BackendError(Trouble.REFUSED, _stopped(f"The server at {url} refused the request ({status}){said}"),
-                        status=status)
+        return Trouble.SERVER_ERROR, "failed", "Try again; if it stays so, look at the server's log."
+    return (Trouble.REFUSED, "refused the request",
+            "Check the conversation's parameters and the server's log.")
 
 
 def _stopped(sentence: str) -> str:
@@ -218,20 +273,34 @@ def _retry_time(retry_after: str) -> str:
     return f"after {quoted(text)}" if text else "later"
 
 
+def _roles(url: str, message: str, status: int | None = None) -> BackendError | None:
+    """The template does not take these roles, told in the template's own words where they are inside others."""
+    if not _ROLES.search(message):
+        return None
+    words = message.rpartition("Jinja Exception:")[2]
+    return BackendError(Trouble.SYSTEM_ROLE, _stopped(
+        f"The chat template of the model at {url} does not take these messages: {quoted(words)}")
+        + " Start a new conversation, or give the server another chat template.", status=status)
+
+
 def _overflow(
     url: str, message: str, error: Mapping[str, object], status: int | None = None,
 ) -> BackendError | None:
     """The prompt does not fit, with the numbers where the server gives them."""
     typed = error.get("type") == CONTEXT_ERROR
-    if not typed and (status not in (None, 400, 413, 422) or not _CONTEXT_TEXT.search(message)):
+    told = _CONTEXT_EXCEEDED if status is not None and status >= 500 else _CONTEXT_TEXT
+    if not typed and (status in (401, 403, 404, 429) or not told.search(message)):
         return None
     prompt, window = count_at(error, "n_prompt_tokens"), count_at(error, "n_ctx")
     if not typed:
         prompt, window = _number(_PROMPT_TOKENS, message), _number(_WINDOW_TOKENS, message)
     if prompt and window and prompt > window:
-        sentence = f"The prompt has {prompt:,} tokens, but the server's window holds {window:,}. {ROOM}."
+        least = "at least " if "at least" in message else ""
+        sentence = (f"This is too long for {url}: the prompt has {least}{prompt:,} tokens, but the server's window "
+                    f"holds {window:,}. {ROOM}.")
     else:
-        sentence = _stopped(f"The window of the server at {url} is full: {quoted(message)}") + f" {ROOM}."
+        remedy = "Start a new conversation, delete a turn, or lower max_tokens" if prompt and window else ROOM
+        sentence = _stopped(f"The window of the server at {url} is full: {quoted(message, SHORT)}") + f" {remedy}."
     return BackendError(Trouble.CONTEXT_OVERFLOW, sentence, status=status, prompt_tokens=prompt, context_size=window)
 
 

@@ -22,8 +22,9 @@ Resolver = Callable[[str, int], Awaitable[list[str]]]
 """Looks up a host name; raises OSError."""
 
 _REMOTENESS = (HostClass.LOOPBACK, HostClass.TAILNET, HostClass.LAN, HostClass.CLOUD)
-_LOOPBACK = ("127.0.0.1", "::1")
-_METADATA = ipaddress.ip_address("169.254.169.254")
+LOOPBACK = ("127.0.0.1", "::1")
+_METADATA = frozenset(map(ipaddress.ip_address, ("169.254.169.254", "fd00:ec2::254", "fd20:ce::254")))
+_NAT64 = ipaddress.ip_network("64:ff9b::/96")
 _TAILNET = tuple(map(ipaddress.ip_network, ("100.64.0.0/10", "fd7a:115c:a1e0::/48")))
 _LAN = tuple(map(ipaddress.ip_network, (
     "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10",
@@ -78,9 +79,9 @@ def _default_port(scheme: str) -> int:
 
 def classify(address: Address) -> HostClass:
     """The class of an address. Raises BadAddressError for one that no server can have or that kvchat refuses."""
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    if address == _METADATA:
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or ipaddress.IPv6Address(int(address))  # without a zone
+    if address in _METADATA or _beyond_a_gateway(address) in _METADATA:
         raise BadAddressError(f"{address} is the metadata service of a cloud machine, not a model server")
     if any(address in network for network in _NOWHERE):
         hint = "; use 127.0.0.1 for this machine" if address.is_unspecified else ""
@@ -92,6 +93,16 @@ def classify(address: Address) -> HostClass:
     if any(address in network for network in _LAN):
         return HostClass.LAN
     return HostClass.CLOUD
+
+
+def _beyond_a_gateway(address: Address) -> Address | None:
+    """The IPv4 address that a gateway makes of an IPv6 address (NAT64, 6to4); None for any other. What such an
+    address leads to is decided far away, so it counts as cloud even where a private address is inside."""
+    if not isinstance(address, ipaddress.IPv6Address):
+        return None
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.sixtofour
 
 
 def most_remote(classes: Iterable[HostClass]) -> HostClass:
@@ -120,7 +131,7 @@ def parse_base_url(text: str) -> BaseUrl:
     if "@" in text:
         shown = shown.rpartition("@")[2]
         raise _bad(f'The server URL for "{shown}" holds a user or password. Leave them out; '
-                   "a key goes in --api-key-env.")
+                   "a key is named by --api-key-env, or api_key_env in the settings.")
     try:
         parts = urlsplit(text.strip())
         port = parts.port
@@ -180,7 +191,7 @@ async def lookup(host: str, port: int) -> list[str]:
 async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
     """The class and the addresses of `url`'s host. Raises BackendError with a sentence."""
     if is_loopback_name(url.host):
-        return Place(HostClass.LOOPBACK, _LOOPBACK)
+        return Place(HostClass.LOOPBACK, LOOPBACK)
     address = literal(url.host)
     if address is not None:
         return Place(classify(address), (str(address),))
@@ -195,6 +206,9 @@ async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
         classes = [classify(ipaddress.ip_address(text)) for text in found]
     except BadAddressError as error:
         raise BackendError(Trouble.UNREACHABLE, f"The server {url} cannot be used: {error}.") from None
+    except ValueError:
+        raise BackendError(Trouble.UNREACHABLE, f'The name "{url.host}" (from {url}) leads to something that is not '
+                                                "an address. Check the name and the network.") from None
     if url.host.endswith(".local"):
         classes.append(HostClass.LAN)
     reachable = [text for text in found if "%" not in text] or found

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from kvchat.backends import errors
 from kvchat.backends.base import HttpBackend, loading_delays
 from kvchat.backends.dialect import Backend, BackendError, HostClass, Trouble
+from kvchat.backends.dialects.cloud import CloudBackend
 from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.dialects.registry import DIALECTS, Dialect, named
 from kvchat.backends.endpoint import Endpoint, open_endpoint
@@ -49,15 +50,16 @@ async def _recognised(endpoint: Endpoint) -> Dialect:
     BackendError when nothing answers or it is still loading."""
     probe = HttpBackend(endpoint)
     found: dict[str, Response] = {}
+    is_cloud = endpoint.place.host_class is HostClass.CLOUD
     for dialect in DIALECTS:
-        if endpoint.place.host_class is HostClass.CLOUD and not dialect.found_in_cloud:
+        if is_cloud and not dialect.found_in_cloud:
             continue
         for path in dialect.probes:
             if path not in found:
                 found[path] = await _asked(probe, path)
         if dialect.recognises(found):
             return dialect
-    return OpenAIBackend
+    return CloudBackend if is_cloud else OpenAIBackend
 
 
 async def _asked(probe: HttpBackend, path: str) -> Response:

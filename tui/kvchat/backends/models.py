@@ -22,6 +22,8 @@ class Model:
     """Bytes on the server's disk or in its memory."""
     about: str = ""
     """Quantisation and the like, in the server's words."""
+    remote: str = ""
+    """Where the server passes the text on to, when it does not answer itself: another machine's name."""
     chats: bool = True
     """False for a model that only makes embeddings and the like."""
 

@@ -54,6 +54,8 @@ class Exchange:
 
     def __init__(self, endpoint: Endpoint, method: str, path: str, *, headers: Mapping[str, str] | None = None,
                  body: bytes | None = None) -> None:
+        if not path.startswith("/"):  # "@example.com" after the host would lead there
+            raise ValueError("a path begins with /")
         self._endpoint = endpoint
         self._url = str(endpoint.url)
         self._method = method
@@ -117,8 +119,10 @@ class Exchange:
             await self._queue.put(_translated(error, self._url, self._answered))
 
     async def _talk(self) -> None:
-        httpx = await _httpx()
         addresses = (None,) if self._endpoint.proxy else self._endpoint.place.addresses
+        if not addresses:
+            raise errors.not_connected(self._url, "it has no address")
+        httpx = await _httpx()
         failures: list[Exception] = []
         for address in addresses:
             client = await _client(self._endpoint)
@@ -137,9 +141,11 @@ class Exchange:
     def _request(self, client: httpx.AsyncClient, address: str | None) -> httpx.Request:
         url = self._endpoint.url
         base = str(url) if address is None else url.at(address)
-        headers = {"host": url.authority, "accept-encoding": "identity", "connection": "close", **self._headers}
+        own = {name.lower(): value for name, value in self._endpoint.options.headers.items()}
         if self._endpoint.api_key:
-            headers["authorization"] = f"Bearer {self._endpoint.api_key}"
+            own = {"authorization": f"Bearer {self._endpoint.api_key}", **own}
+        ours = {name.lower(): value for name, value in self._headers.items()}
+        headers = {**own, **ours, "host": url.authority, "accept-encoding": "identity", "connection": "close"}
         return client.build_request(self._method, base + self._path, headers=headers, content=self._body,
                                     extensions={"trace": self._trace, "sni_hostname": url.host})
 
@@ -203,7 +209,8 @@ async def _httpx() -> Any:
 async def _client(endpoint: Endpoint) -> httpx.AsyncClient:
     library = await _httpx()
     loopback = endpoint.place.host_class is HostClass.LOOPBACK
-    timeout = library.Timeout(None, connect=CONNECT_LOOPBACK_S if loopback else CONNECT_S, write=WRITE_S)
+    usual = CONNECT_LOOPBACK_S if loopback else CONNECT_S
+    timeout = library.Timeout(None, connect=endpoint.options.connect_seconds or usual, write=WRITE_S)
     if endpoint.url.scheme == "https":
         context = await asyncio.to_thread(_tls_context, endpoint.ca_file)
     else:

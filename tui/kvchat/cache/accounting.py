@@ -44,6 +44,8 @@ class TurnFigures:
     """The cause in one sentence, with its evidence."""
     remedy: str | None = None
     """What helps against it, one sentence."""
+    estimated: bool | None = None
+    """Whether `cached_tokens` is an estimate, for servers that do not report it."""
 
     @property
     def evaluated_tokens(self) -> int | None:
@@ -200,6 +202,9 @@ class PromptProgress:
     cached: int
     processed: int
     elapsed_ms: float = 0.0
+    only_new: bool = False
+    """Whether `total` and `processed` leave out the cached tokens, of which the server tells only at the end
+    (mlx-lm); `cached` is then 0 and says nothing."""
 
     @property
     def speed(self) -> float | None:

@@ -162,7 +162,7 @@ class Answering:
         """The turn's figures; None when the server never reported any and no token came."""
         reported, progress = self.live.reported, self.live.progress
         prompt, cached = reported.prompt_tokens, reported.cached_tokens
-        if prompt is None and progress is not None:
+        if prompt is None and progress is not None and not progress.only_new:
             prompt, cached = progress.total, progress.cached
         if prompt is None and self.live.first_token_at is None:
             return None
@@ -170,5 +170,5 @@ class Answering:
         return TurnFigures(
             prompt_tokens=prompt, cached_tokens=cached, predicted_tokens=reported.predicted_tokens,
             new_tokens=new_tokens(prompt, previous), ttft_ms=self.live.ttft_ms, prompt_ms=reported.prompt_ms,
-            predicted_ms=reported.predicted_ms, context_size=context_size,
+            predicted_ms=reported.predicted_ms, context_size=context_size, estimated=reported.estimated or None,
         )

@@ -135,7 +135,7 @@ class Branches(Talking):
         conversation = self._open[id]
         path = conversation.path()
         turns = [n.figures for n in path if n.role is Role.ASSISTANT]
-        speed = self.speed_fit()
+        speed = self.speed_fit(id)
         if act == "attach":
             size = sum(len(n.wire) for n in path)
             used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
@@ -154,15 +154,15 @@ class Branches(Talking):
                 start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.reread)
         if act == "system" and text:
             span = Span(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
-        cheaper = alternatives(act, turns, turn, speed, spare=self._has_room())
+        cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
         return replace(price(span.end - start, speed, start=start), alternative=cheaper[0] if cheaper else None)
 
     async def exact_price(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
         """As `price`, counted on the server's own tokens where it gives them. `text`: the new question of an edit, or
         the new instructions."""
-        estimate, following, conversation = self.price(id, act, node_id, text), self._following, self._open[id]
-        path = self._path_after(conversation, act, node_id, text)
-        if following is None or path is None or following.server is not self._connector.info:
+        estimate, link, conversation = self.price(id, act, node_id, text), self._link(id), self._open[id]
+        path, following = self._path_after(conversation, act, node_id, text), link.following
+        if following is None or path is None or following.server is not link.info:
             return estimate
         if not self._agreed_to(following.server):
             return estimate
@@ -181,7 +181,7 @@ class Branches(Talking):
         used = next((n.figures.context_used for n in reversed(conversation.path()) if n.figures), None)
         if not asks and now is not None and used is not None:
             end = max(start, end - (len(now) - used) - 1)  # the next question's own beginning is not the act's
-        speed = self.speed_fit()
+        speed = self.speed_fit(id)
         return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
 
     def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
@@ -211,15 +211,15 @@ class Branches(Talking):
             return [*tree.path(first), *branch.nodes]
         return None
 
-    def _has_room(self) -> bool:
+    def _has_room(self, id: str) -> bool:
         """Whether the server can hold the branch that is left beside a new one."""
-        twin = self._twin()
+        twin = self._twin(id)
         return twin is not None and (twin.shape.slots > 1 or twin.shape.ram_bytes != 0)
 
     def prefill_speed(self, id: str) -> float | None:
         """The server's prefill speed in tokens/s as measured in this conversation, else on this server lately."""
         conversation = self._open.get(id)
-        info = self._connector.info
+        info = self._link(id).info
         return (measured_speed(conversation.figures()) if conversation else None) or (
             measured_speed(self._store.speed_samples(info.place, info.model)) if info else None)
 

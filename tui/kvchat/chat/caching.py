@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from kvchat.backends.dialect import (
     Backend,
@@ -31,6 +32,7 @@ from kvchat.chat.conversations import ConversationList
 from kvchat.chat.events import ServerChanged, WarmthChanged
 from kvchat.chat.evidence import Journal
 from kvchat.chat.following import Following
+from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.looking import LOOK_S
 from kvchat.chat.recalling import noted, recall
@@ -45,9 +47,6 @@ DETOUR_S = 2.0
 TAG, TEMPLATE = 6, 4
 """About how many tokens a tag has, and the chat template in front of it."""
 
-if TYPE_CHECKING:  # most servers can be followed
-    from kvchat.chat.sharing import SharedPrefixes
-
 
 class Caching(ConversationList):
     """Following the cache of the server in use."""
@@ -55,84 +54,88 @@ class Caching(ConversationList):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._journal = Journal()
-        self._meeting = asyncio.Lock()
         self._findings: dict[str, Finding] = {}
         """By answer: what was found in this run, with where the prompts part."""
-        self._speed: tuple[ServerInfo, SpeedFit | None] | None = None
-
-    _following: Following | None = None
-    _shared: SharedPrefixes | None = None
-    """The prefixes sent to a server that cannot be followed."""
 
     async def _follow(self, backend: Backend) -> Following | None:
         """The follower of this server's cache; None where it does not let itself be followed. Sends no text."""
-        async with self._meeting:
-            return await self._followed_by(backend)
+        link = self._links.of(backend)
+        async with link.meeting:
+            return await self._followed_by(link, backend)
 
-    async def _followed_by(self, backend: Backend) -> Following | None:
-        state = await self._state_of(backend)
-        following = self._following
+    async def _followed_by(self, link: Link, backend: Backend) -> Following | None:
+        state = await self._state_of(link, backend)
+        following = link.following
         known_one = following is not None and following.server is backend.info
         if following is not None and known_one and following.works:
             following.noticed(state or following.state)
             return following
         if known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
-            self._following = following if known_one else None
+            link.following = following if known_one else None
             from kvchat.chat.sharing import SharedPrefixes
 
-            if self._shared is None or self._shared.server is not backend.info:
-                self._shared = SharedPrefixes(backend.info)
+            if link.shared is None or link.shared.server is not backend.info:
+                link.shared = SharedPrefixes(backend.info)
             return None
-        self._shared = None
-        known = self._connector.cache_shape()
+        link.shared = None
+        known = link.connector.cache_shape()
         shapes = [known] if known is not None else guesses(backend.info.slots, self._learnt(backend.info))
         following = Following(backend, backend.info, Candidates(shapes), now=lambda: self._clock().timestamp(),
                               changed=lambda: self._tell(WarmthChanged()), journal=self._journal)
         following.noticed(state or ServerState())
         if not following.state.asleep:
             await following.look()
-        for slot, held in self._connector.refilled():
+        for slot, held in link.connector.refilled():
             following.twin.restored(slot, held)
-        self._following = following
+        link.following = following
+        if not following.state.asleep and self._agreed_to(backend.info):
+            self._in_background(self._read_template(link, backend))
         if known is None and self._setting(_states_key(backend.info)) and self._agreed_to(backend.info):
             self._in_background(self._recalled(following))
         self._tell(WarmthChanged())
         return following
 
-    async def _state_of(self, backend: Backend) -> ServerState | None:
+    async def _state_of(self, link: Link, backend: Backend) -> ServerState | None:
         """Who answers now; another model at the same address is identified anew."""
         if not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
             return None
         try:
             async with asyncio.timeout(LOOK_S):
                 state = await backend.server_state()
-                known = self._following.state if self._following is not None else state
-                if self._following is not None and self._following.server is backend.info and (
-                        (state.model, state.build) != (known.model, known.build)):
+                known = link.following
+                if known is not None and known.server is backend.info and (
+                        (state.model, state.build) != (known.state.model, known.state.build)):
                     await backend.identify()
                     self._tell(ServerChanged())
                 return state
         except (BackendError, TimeoutError):
             return None
 
+    async def _read_template(self, link: Link, backend: Backend) -> None:
+        """Find out what the chat template does, by prompts of invented texts."""
+        from kvchat.backends.template import template_facts
+
+        facts = await template_facts(backend)
+        if link.info is backend.info:
+            link.template = facts
+
     async def _recalled(self, following: Following) -> None:
         """Find out what the server still holds from the last time."""
-        await recall(following, self._setting(_states_key(following.server)), self._prefix_of)
+        await recall(following, self._setting(_states_key(following.server)), partial(self._prefix_of, following))
         self._tell(WarmthChanged())
 
-    async def _prefix_of(self, id: str, digests: Sequence[str]) -> Tokens | None:
+    async def _prefix_of(self, following: Following, id: str, digests: Sequence[str]) -> Tokens | None:
         """The token ids of a branch of a conversation, named by its messages' digests."""
-        following = self._following
         try:
             turn = self._turn_at(await self._opened(id), digests)
         except StoreError:
             return None
-        return await following.prefix(turn) if following is not None and turn is not None else None
+        return await following.prefix(turn) if turn is not None else None
 
-    def _known_prefix_of(self, id: str, digests: Sequence[str]) -> Tokens | None:
-        following, conversation = self._following, self._open.get(id)
+    def _known_prefix_of(self, following: Following, id: str, digests: Sequence[str]) -> Tokens | None:
+        conversation = self._open.get(id)
         turn = self._turn_at(conversation, digests) if conversation is not None else None
-        return following.known_prefix(turn) if following is not None and turn is not None else None
+        return following.known_prefix(turn) if turn is not None else None
 
     def _turn_at(self, conversation: OpenConversation, digests: Sequence[str]) -> ChatTurn | None:
         """The request that goes on after the branch with these messages."""
@@ -141,12 +144,14 @@ class Caching(ConversationList):
         return self._turn_after(conversation, conversation.tree.path(end.id)) if end is not None else None
 
     async def _note_states(self) -> None:
-        """Note what the server holds, for the next time; the embedded engine ends with kvchat."""
-        following = self._following if self._connector.info is not None else None
-        if following is not None and self._connector.cache_shape() is None and not self.incognito:
-            key, note = _states_key(following.server), noted(following, self._known_prefix_of)
+        """Note what the servers hold, for the next time; the embedded engine ends with kvchat."""
+        for link in self._links if not self.incognito else ():
+            following = link.following if link.info is not None else None
+            if following is None or link.connector.cache_shape() is not None:
+                continue
+            key, note = _states_key(following.server), noted(following, partial(self._known_prefix_of, following))
             try:
-                await self._keeper.write(lambda: self._store.set_setting(key, note))
+                await self._keeper.write(partial(self._store.set_setting, key, note))
             except StoreError:
                 pass  # the next start reads a little more
 
@@ -154,16 +159,16 @@ class Caching(ConversationList):
         """What was learnt about this server's cache, if anything was."""
         return shape_from_json(self._setting(_rules_key(info)))
 
-    async def _learn(self, following: Following) -> None:
+    async def _learn(self, link: Link, following: Following) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
-        if following.twin.settled and self._connector.cache_shape() is None:
+        if following.twin.settled and link.connector.cache_shape() is None:
             key, text = _rules_key(following.server), shape_to_json(following.twin.best.shape)
             if self._setting(key) != text:
                 await self._keeper.write(lambda: self._store.set_setting(key, text))
 
-    async def _wants_tag(self, system: Message) -> bool:
-        following = self._following
-        if following is None or not self.settings.cache.salt or following.server is not self._connector.info:
+    async def _wants_tag(self, link: Link, system: Message) -> bool:
+        following = link.following
+        if following is None or not self.settings.cache.salt or following.server is not link.info:
             return False
         if not self._agreed_to(following.server):
             return False
@@ -177,26 +182,19 @@ class Caching(ConversationList):
         tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
         return worth_a_salt(following.twin.best, prefix, tagged, detour=self.settings.cache.detour)
 
-    def _server_changed(self) -> None:
-        info = self._connector.info
-        if self._following is not None and self._following.server is not info:
-            self._following = None
-        if self._shared is not None and self._shared.server is not info:
-            self._shared = None
-        self._speed = None
-        super()._server_changed()
-
     # -- a turn ---------------------------------------------------------------------------------------------------
 
     def _turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
         """The request that goes on after `path`, as far as the prompt depends on it."""
-        info = self._connector.info
         record = conversation.record
-        model = record.model or self.settings.server.model or (info.model if info else "")
+        link = self._link(record.id)
+        info = link.info
+        model = record.model or link.connector.server.model or (info.model if info else "")
         options = dict(record.template_options)
         if info is not None and info.preserves_reasoning and record.turns == 0:
             options.setdefault("preserve_reasoning", True)
-        return ChatTurn(wires_of(path), record.id, model, template_options=options)
+        return ChatTurn(wires_of(path), record.id, model, template_options=options,
+                        system_in_user=record.system_in_user)
 
     async def _detour(self, following: Following) -> None:
         """A tiny unrelated prompt, so that the server looks up what it has parked."""
@@ -221,19 +219,21 @@ class Caching(ConversationList):
         record = self._listed(id)
         return record.title if record is not None else ""
 
-    def speed_fit(self) -> SpeedFit | None:
-        """The server's prefill speed, from its last answers."""
-        info = self._connector.info
+    def speed_fit(self, id: str = "") -> SpeedFit | None:
+        """The prefill speed of a conversation's server (without an id: of the one that is looked at), from its last
+        answers."""
+        link = self._link(id)
+        info = link.info
         if info is None:
             return None
-        if self._speed is None or self._speed[0] is not info:
+        if link.speed is None or link.speed[0] is not info:
             try:
                 answers = samples_of(reversed(self._store.speed_samples(info.place, info.model, 40)))
                 ahead = reversed(self._store.warmup_samples(info.place, info.model))
-                self._speed = info, fit([*ahead, *answers])
+                link.speed = info, fit([*ahead, *answers])
             except StoreError:
                 return None
-        return self._speed[1]
+        return link.speed[1]
 
     @property
     def saving(self) -> Callable[[int], float] | None:
@@ -250,8 +250,9 @@ class Caching(ConversationList):
 
     # -- what is warm ---------------------------------------------------------------------------------------------
 
-    def _twin(self) -> Twin | None:
-        return self._following.twin.best if self._following is not None else None
+    def _twin(self, id: str) -> Twin | None:
+        following = self._link(id).following
+        return following.twin.best if following is not None else None
 
     def warmth(self, id: str) -> Warmth:
         """What the server holds of a conversation's branch in use, or a snapshot on the disk."""
@@ -259,7 +260,7 @@ class Caching(ConversationList):
         record = self._listed(id)
         if found.heat is not Heat.COLD or record is None:
             return found
-        kept = max((snapshot.tokens for snapshot in self._connector.snapshots.known(id)), default=0)
+        kept = max((snapshot.tokens for snapshot in self._link(id).connector.snapshots.known(id)), default=0)
         if kept <= (found.held or 0):
             return found
         used = record.context_used or kept
@@ -270,7 +271,8 @@ class Caching(ConversationList):
         conversation = self._open.get(id)
         if record is None or record.head is None:
             return UNKNOWN
-        if self._following is None or not self._following.works:
+        following = self._link(id).following
+        if following is None or not following.works:
             return self.branch_warmth(id, record.head)
         if conversation is not None and conversation.live is None:
             found = self.branch_warmth(id, record.head)
@@ -278,8 +280,8 @@ class Caching(ConversationList):
                 return found
         if not record.turns:
             return UNKNOWN
-        states = [(held, True) for held in self._following.twin.best.slots if held is not None and held.owner == id]
-        states += [(held, False) for held in self._following.twin.best.parked if held.owner == id]
+        states = [(held, True) for held in following.twin.best.slots if held is not None and held.owner == id]
+        states += [(held, False) for held in following.twin.best.parked if held.owner == id]
         if not states:
             return Warmth(Heat.COLD, 0, record.context_used)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))
@@ -290,12 +292,13 @@ class Caching(ConversationList):
 
     def branch_warmth(self, id: str, node_id: str) -> Warmth:
         """What the server holds of the branch that ends at `node_id`; unknown until its tokens were read."""
-        following, conversation = self._following, self._open.get(id)
+        link, conversation = self._link(id), self._open.get(id)
         if conversation is None or node_id not in conversation.tree:
             return UNKNOWN
+        following, shared = link.following, link.shared
         path = conversation.tree.path(node_id)
         if following is None or not following.works:
-            return self._shared.warmth(path, id, self._clock().timestamp()) if self._shared else UNKNOWN
+            return shared.warmth(path, id, self._clock().timestamp()) if shared else UNKNOWN
         prefix = following.known_prefix(self._turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN

@@ -92,7 +92,7 @@ class Compaction(Reporting):
 
     def window_share(self, conversation: OpenConversation) -> float | None:
         """How full the window is, from 0 to 1; None when that is not known."""
-        used, size = self.context_used(conversation), self._window()
+        used, size = self.context_used(conversation), self._window(conversation.id)
         return used / size if used is not None and size and conversation.record.turns else None
 
     def compaction_due(self, conversation: OpenConversation) -> bool:
@@ -113,7 +113,7 @@ class Compaction(Reporting):
             used = sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
         elif path[-1].figures is None:  # a last question that did not fit was never counted
             used += sizes[-1]
-        window = self._window()
+        window = self._window(id)
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
             raise ChatError("The first turn alone fills the window, so there is no room to summarise it. Begin a new "
@@ -124,8 +124,10 @@ class Compaction(Reporting):
             INSTRUCTION_TOKENS / reading + plan.max_tokens / writing if reading and writing else None,
             plan.after / reading if reading else None)
 
-    def _window(self) -> int | None:
-        return self._connector.info.context_size if self._connector.info else None
+    def _window(self, id: str) -> int | None:
+        info = self._link(id).info
+        record = self._record(id)
+        return info.window(record.model if record else "") if info else None
 
     # -- doing it
 
@@ -139,7 +141,7 @@ class Compaction(Reporting):
         running = self.compacting = self._begun(conversation, plan)
         self._tell(CompactionChanged(id))
         try:
-            summary = await _carried_out(running.answering, self._window)
+            summary = await _carried_out(running.answering, lambda: self._window(id))
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
@@ -173,18 +175,19 @@ class Compaction(Reporting):
                                live: LiveAnswer, emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request."""
         record = conversation.record
-        if self._lane.holder:
+        link = self._link(record.id)
+        if link.lane.holder:
             emit(Waiting("lane", 0.0))
-        async with self._lane.chat(record.id):
+        async with link.lane.chat(record.id):
             emit(Waiting("connecting", 0.0))
-            backend = await self._connector.ready()
+            backend = await link.connector.ready()
             following = await self._follow(backend)
             if not self._agreed_to(backend.info):
                 return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                           "send to it. Nothing was sent.")
             parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
-            turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info), parameters,
-                            record.template_options)
+            turn = ChatTurn(wires_of(path), record.id, self._model(link, conversation, backend.info), parameters,
+                            record.template_options, system_in_user=record.system_in_user)
             live.sent_at = time.monotonic()
             if following is not None:
                 followed = self._followed[record.id] = await following.before(turn, path)
@@ -194,7 +197,7 @@ class Compaction(Reporting):
 
     async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
         """What the request for the summary left in the server's cache."""
-        following, followed = self._following, self._followed.pop(conversation.id, None)
+        following, followed = self._link(conversation.id).following, self._followed.pop(conversation.id, None)
         if following is not None and followed is not None:
             await following.ended(followed, answer.figures)
             following.left(followed, answer, self._turn_after(conversation, [*path, answer]))
@@ -252,7 +255,7 @@ class Compaction(Reporting):
 
     async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
         await super()._answer(conversation, answering)
-        info = self._connector.info
+        info = self._link(conversation.id).info
         path = conversation.tree.path(answering.answer.id)
         if sentence := dropped_text(path, hidden_reasoning=info is None or info.host_class == "cloud"):
             self._tell(Noticed(sentence, "error"))

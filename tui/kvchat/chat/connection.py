@@ -1,18 +1,20 @@
-"""The server in use: found, started, lost and won back.
+"""The way to one server: found, started, lost and won back.
 
 The rule: choosing a server never blocks the screen, and every failure is one sentence that says what to do.
-What is tried, in this order: the base URL that was given; the model file that was given; a llama-server on its
-usual port; a model file that is at hand for the embedded engine. What was chosen on the screen last comes before the
-last two.
+What is tried, in this order: the base URL that was given; the model file that was given; what answers on the usual
+ports of this machine; a model file that is at hand for the embedded engine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -21,22 +23,31 @@ from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
 from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.shape import Shape
 from kvchat.chat.snapshots import Snapshots
-from kvchat.config import ConfigError, Settings, api_key
+from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
+    from kvchat.backends.discovery import Found
     from kvchat.backends.engine.models import ModelFile
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
+    from kvchat.backends.options import ServerOptions
 
-USUAL_URL = "http://127.0.0.1:8080"
-"""Where a llama-server listens when nothing else was asked of it."""
+PREFERRED = ("llama.cpp", "llama-swap")
+"""Kinds that are taken before others that answer too: their caches can be followed."""
+UNUSABLE = {"needs a key": "needs a key (api_key_env in the settings)", "answers": "does not say what it is"}
+"""What is said of servers that were found and cannot be talked to."""
+AGAIN_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+"""Seconds between two looks at a server that was lost; the last one is repeated."""
 
-Phase = Literal["none", "connecting", "starting", "ready", "lost", "failed"]
+log = logging.getLogger(__name__)
+
+Phase = Literal["none", "idle", "connecting", "starting", "ready", "lost", "failed"]
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """How things stand with the server. `none`: nothing to talk to was found."""
+    """How things stand with the server. `none`: nothing to talk to was found; `idle`: it is not in use now, the next
+    question connects to it."""
 
     phase: Phase = "connecting"
     sentence: str = ""
@@ -47,24 +58,44 @@ class Connection:
 class Connector:
     """Holds the one backend in use. `changed` is called whenever `connection` or `info` changed."""
 
-    def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None) -> None:
+    def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None,
+                 snapshots: Snapshots | None = None, server: ServerSettings | None = None,
+                 model_path: Path | None = None, finds: bool = True,
+                 free_engine: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named.
+        `free_engine` is called before the embedded engine is started, to end it elsewhere."""
         self._settings = settings
+        self.server = server or settings.server
+        self._setting = next((f"profiles.{name}" for name, own in settings.profiles.items() if own is server), "server")
         self._changed = changed
-        self.snapshots = Snapshots(snapshot_folder if settings.engine.snapshots else None)
+        self._finds = finds
+        self._free_engine = free_engine
         self._snapshot_folder = snapshot_folder if settings.engine.snapshots else None
+        self.snapshots = snapshots or Snapshots(self._snapshot_folder)
         self._backend: Backend | None = None
         self._engine: Engine | None = None
         self._options: EngineOptions | None = None
         self._log = ""
         self._shape: Shape | None = None
         self._connecting: asyncio.Task[Backend] | None = None
+        self._watching: asyncio.Task[None] | None = None
         self.connection = Connection()
-        self.base_url = settings.server.base_url
-        self.model_path: Path | None = Path(settings.engine.model).expanduser() if settings.engine.model else None
+        self._unusable = ""
+        """What was found on this machine and cannot be talked to, in words."""
+        self.base_url = self.server.base_url
+        self.model_path = model_path
 
     @property
     def info(self) -> ServerInfo | None:
         return self._backend.info if self._backend is not None else None
+
+    @property
+    def runs_engine(self) -> bool:
+        """Whether the embedded engine runs here."""
+        return self._engine is not None
+
+    def has(self, backend: Backend) -> bool:
+        return self._backend is backend
 
     def cache_shape(self) -> Shape | None:
         """The cache of the embedded engine in use; None with another server."""
@@ -75,15 +106,6 @@ class Connector:
         return [(done.slot, Held(done.ids, done.conversation, done.snapshot.saved))
                 for done in self.snapshots.refilled if done.ids is not None]
 
-    def prefer(self, last: str) -> None:
-        """Begin with this address or model file, unless the settings or the command line name one."""
-        if self._chosen():
-            return
-        if "://" in last:
-            self.base_url = last
-        elif Path(last).is_file():
-            self.model_path = Path(last)
-
     async def ready(self) -> Backend:
         """The connected backend; connects first where needed. Raises BackendError."""
         if self._backend is not None and self.connection.phase == "ready":
@@ -92,22 +114,60 @@ class Connector:
             self._connecting = asyncio.create_task(self._connect())
         return await asyncio.shield(self._connecting)
 
-    async def use_url(self, base_url: str) -> Backend:
-        """Talk to the server at `base_url` from now on."""
-        await self._let_go()
-        self.base_url, self.model_path = base_url, None
-        return await self.ready()
-
-    async def use_model_file(self, path: Path) -> Backend:
-        """Start the embedded engine with the GGUF file `path` and talk to it."""
-        await self._let_go()
-        self.base_url, self.model_path = "", path
-        return await self.ready()
-
     async def restart(self) -> Backend:
         """Let go of the server and connect anew."""
-        await self._let_go()
+        await self.let_go()
         return await self.ready()
+
+    def lost(self, sentence: str) -> None:
+        """A request found nobody there: say so, and look now and then until the server is back."""
+        if self._backend is not None and self._engine is None and self.connection.phase == "ready":
+            self._say(Connection("lost", sentence))
+            self._watch_for(self._backend.info.base_url)
+
+    async def looked_after(self, sentence: str) -> None:
+        """A connection broke: look whether the server is still there."""
+        if self._backend is not None and not await self._backend.alive():
+            self.lost(sentence)
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether a server that is gone is looked for."""
+        return self._watching is not None and not self._watching.done()
+
+    async def back(self) -> None:
+        """Return when a server that was lost, or never there, answers. At once where none is waited for."""
+        if self._watching is not None and self.is_awaited:
+            await asyncio.wait({self._watching})
+
+    def _watch_for(self, base_url: str) -> None:
+        if not self.is_awaited:
+            self._watching = asyncio.create_task(self._watch(base_url))
+
+    async def _watch(self, base_url: str) -> None:
+        """Look for a server, ever less often, until it answers. It may be another one by then, so it is identified
+        from the beginning."""
+        for delay in chain(AGAIN_S, repeat(AGAIN_S[-1])):
+            await asyncio.sleep(delay)
+            if self.connection.phase == "ready":
+                return
+            if self._connecting is not None and not self._connecting.done():
+                continue
+            try:
+                backend = await self._reached(base_url)
+            except BackendError as error:
+                log.info("still no answer: %s", error.sentence)
+                continue
+            await self._use(backend)
+            return
+
+    async def _use(self, backend: Backend) -> None:
+        before, self._backend = self._backend, backend
+        if before is not None and before.info == backend.info:
+            self._backend, before = before, backend  # it is the same as ever: what is known of it stays
+        self._say(Connection("ready"))
+        if before is not None:
+            await before.aclose()
 
     async def find_models(self) -> list[ModelFile]:
         """The model files on this machine's disk."""
@@ -122,7 +182,7 @@ class Connector:
         return sources(os.environ, Path.home())
 
     async def aclose(self) -> None:
-        await self._let_go()
+        await self.let_go()
 
     async def _connect(self) -> Backend:
         try:
@@ -130,9 +190,10 @@ class Connector:
         except BackendError as error:
             phase: Phase = "none" if error.trouble is Trouble.UNREACHABLE and not self._chosen() else "failed"
             self._say(Connection(phase, error.sentence, self._log))
+            if self.base_url and error.trouble in (Trouble.UNREACHABLE, Trouble.CUT):
+                self._watch_for(self.base_url)
             raise
-        self._backend = backend
-        self._say(Connection("ready"))
+        await self._use(backend)
         return backend
 
     def _chosen(self) -> bool:
@@ -143,32 +204,52 @@ class Connector:
             return await self._served(self.base_url)
         if self.model_path is not None:
             return await self._started(self.model_path)
-        try:
-            backend = await self._served(USUAL_URL)
-            if backend.info.kind == "llama.cpp":
-                return backend
-            await backend.aclose()
-        except BackendError:
-            pass
+        asked = ""
+        if self._finds:
+            if (found := await self._discovered()) is not None:
+                return found
+            asked = f" (asked: {usual_places()})"
+            if self._unusable:
+                asked = f" that can be used now ({self._unusable})"
         path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
-        engine = "a model file with --model FILE.gguf" if find_spec("xllamacpp") else (
+        engine = "a model file (--model FILE.gguf)" if find_spec("xllamacpp") else (
             "install the built-in engine: pip install 'kvchat[embedded]'")
-        raise BackendError(Trouble.UNREACHABLE, f"No model server answers at {USUAL_URL}. Start one, give its address "
-                           f"with --base-url, or {engine}.")
+        raise BackendError(Trouble.UNREACHABLE, f"No model server answers on this machine{asked}. Start one, name one "
+                           f"(Ctrl+L in the app, --base-url on the command line), or {engine}.")
+
+    async def _discovered(self) -> Backend | None:
+        """The best of what answers on this machine; None where nothing does that can be talked to."""
+        from kvchat.backends import kinds
+
+        self._say(Connection("connecting", "Looking for a model server on this machine …"))
+        # It imports every dialect, which would hold the screen up for longer than the looking does.
+        discovery = await asyncio.to_thread(import_module, "kvchat.backends.discovery")
+        found: list[Found] = await discovery.discover(kinds.PORTS)
+        self._unusable = "; ".join(f"{server.title or 'a server'} at {server.base_url} {UNUSABLE[server.phase]}"
+                                   for server in found if server.phase in UNUSABLE)
+        usable = [server for server in found if server.phase not in UNUSABLE]
+        for server in sorted(usable, key=lambda server: (server.kind not in PREFERRED, server.phase != "ready")):
+            try:
+                return await self._served(server.base_url)
+            except BackendError as error:
+                log.info("%s was found, and did not do: %s", server.base_url, error.sentence)
+        return None
 
     async def _served(self, base_url: str) -> Backend:
+        self._say(Connection("connecting", f"Connecting to {base_url} …"))
+        return await self._reached(base_url, lambda seconds: self._say(
+            Connection("connecting", f"{base_url} is loading its model ({seconds:.0f} s) …")))
+
+    async def _reached(self, base_url: str, on_loading: Callable[[float], None] | None = None) -> Backend:
         from kvchat.backends.identify import connect
 
-        server = self._settings.server
-        self._say(Connection("connecting", f"Connecting to {base_url} …"))
+        server = self.server if self.base_url else ServerSettings()
         return await connect(
-            base_url, api_key=await asyncio.to_thread(self._api_key, base_url), ca_file=server.ca_file or None,
+            base_url, api_key=await asyncio.to_thread(self._api_key, server), ca_file=server.ca_file or None,
             proxy=server.proxy or None, allow_plain_http_key=server.allow_plain_http_key,
-            on_loading=lambda seconds: self._say(
-                Connection("connecting", f"{base_url} is loading its model ({seconds:.0f} s) …")),
-        )
+            options=server_options(server), on_loading=on_loading)
 
     async def _started(self, model: Path) -> Backend:
         from kvchat.backends.engine.gguf import read_header
@@ -176,6 +257,8 @@ class Connector:
         from kvchat.backends.engine.process import Engine, EngineError
         from kvchat.backends.identify import connect
 
+        if self._free_engine is not None:
+            await self._free_engine()
         self._say(Connection("starting", f"Starting the embedded engine with {model.name} …"))
         options = self._settings.engine
         self._engine = self._engine or Engine(self._engine_ended)
@@ -197,27 +280,27 @@ class Connector:
     def _engine_ended(self, exit: EngineExit) -> None:
         self._say(Connection("lost", exit.sentence, "\n".join(exit.log)))
 
-    def _api_key(self, base_url: str) -> str | None:
-        """The key of the settings, which belongs to the server of the settings: no other one is shown it."""
-        own = self._settings.server.base_url
-        if own and base_url.rstrip("/") != own.rstrip("/"):
-            return None
+    def _api_key(self, server: ServerSettings) -> str | None:
+        """The key of this server's settings; no other one is shown it."""
         try:
-            key = api_key(self._settings.server)
+            key = api_key(server, name=self._setting)
         except ConfigError as error:
             raise BackendError(Trouble.UNAUTHORIZED, str(error)) from None
-        logs.hide(key)
+        for secret in (key, *server.headers.values()):
+            logs.hide(secret)
         return key
 
     def _say(self, connection: Connection) -> None:
         self.connection = connection
         self._changed()
 
-    async def _let_go(self) -> None:
-        if self._connecting is not None:
-            self._connecting.cancel()
-            await asyncio.wait({self._connecting})
-            self._connecting = None
+    async def let_go(self) -> None:
+        """Leave the server; the embedded engine's state is saved, and it ends."""
+        for task in (self._connecting, self._watching):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+        self._connecting = self._watching = None
         backend, self._backend = self._backend, None
         if self._engine is not None:
             if backend is not None and self.connection.phase == "ready":
@@ -227,6 +310,24 @@ class Connector:
             self._engine = None
         if backend is not None:
             await backend.aclose()
+        self.connection = Connection("idle")
+
+
+def server_options(server: ServerSettings) -> ServerOptions:
+    """How a server is spoken to, from its settings."""
+    from kvchat.backends.options import ServerOptions
+
+    return ServerOptions(
+        kind=server.kind, headers=server.headers, connect_seconds=server.timeout or None,
+        locality=server.locality, session_headers=server.session_headers, session_fields=server.session_fields,
+        context_size=server.context_size or None, keep_alive=server.keep_alive)
+
+
+def usual_places() -> str:
+    """Where servers are looked for, in words: `llama.cpp 8080, Ollama 11434`."""
+    from kvchat.backends.kinds import KINDS
+
+    return ", ".join(f"{kind.title} {kind.ports[0]}" for kind in KINDS if kind.ports)
 
 
 def default_model_file() -> Path | None:

@@ -9,11 +9,11 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from kvchat.backends.dialect import ServerInfo
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
 from kvchat.chat.answering import Answering
-from kvchat.chat.connection import Connector
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     ConversationChanged,
@@ -24,7 +24,7 @@ from kvchat.chat.events import (
     StorageChanged,
 )
 from kvchat.chat.keeper import Keeper
-from kvchat.chat.lane import Lane
+from kvchat.chat.link import DEFAULT, Link, Links
 from kvchat.chat.live import OpenConversation
 from kvchat.config import Settings
 from kvchat.prompt.conversation import NEW_TITLE, Conversation
@@ -32,12 +32,14 @@ from kvchat.prompt.message import (
     DEFAULT_INSTRUCTIONS,
     Message,
     Node,
+    Role,
     instructions_of,
     new_id,
     new_tag,
     node,
     system_message,
 )
+from kvchat.prompt.request import Parameters, merged
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreError
 
@@ -45,7 +47,7 @@ Listener = Callable[[ServiceEvent], None]
 
 
 LAST_SERVER = "last server"
-"""The setting that holds the server's address or the model file chosen last on the screen."""
+"""The setting that holds the name of the server chosen last on the screen (see `link.Link.name`)."""
 
 
 def system_clock() -> datetime:
@@ -58,20 +60,21 @@ class ConversationList:
 
     def __init__(
         self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
-        clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None,
+        clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None, one_server: bool = False,
     ) -> None:
+        """`one_server`: every conversation goes to the server of the settings, whatever it was begun on."""
         self.settings = settings
         self.incognito = incognito
+        self.connects_ahead = False
+        """Whether a server is connected to as soon as one of its conversations is looked at: the app sets it."""
         self.asks_before_leaving = False
         """Whether nothing goes to another machine until the person agreed (`allow_sending_to`)."""
         self._store = store
+        self._one_server = one_server
         self._clock = clock
         self._listeners: list[Listener] = []
         self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
-        self._connector = Connector(settings, self._server_changed, snapshot_folder=snapshots)
-        if last := store.setting(LAST_SERVER):
-            self._connector.prefer(last)
-        self._lane = Lane()
+        self._links = Links(settings, self._link_changed, snapshots)
         self._open: dict[str, OpenConversation] = {}
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
         self._undo: dict[str, list[str | None]] = {}
@@ -88,7 +91,30 @@ class ConversationList:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
-    def _server_changed(self) -> None:
+    # -- servers --------------------------------------------------------------------------------------------------
+
+    def _link(self, id: str = "") -> Link:
+        """The server of a conversation; without an id, of the one that is looked at."""
+        record = self._record(id or self._looked_at)
+        return self._links.at(record.server if record is not None and not self._one_server else DEFAULT)
+
+    def _record(self, id: str) -> Conversation | None:
+        conversation = self._open.get(id)
+        return conversation.record if conversation is not None else self._listed(id)
+
+    async def _met(self, link: Link) -> None:
+        """Connect to the server of the conversation that is looked at now. The engine is not taken from another model
+        for a look: that waits for a question."""
+        self._tell(ServerChanged())
+        engine = self._links.engine
+        if self.connects_ahead and (link.connector.model_path is None or engine in (None, link)):
+            try:
+                await link.connector.ready()
+            except BackendError:
+                pass  # it is said in the connection
+
+    def _link_changed(self, link: Link) -> None:
+        link.changed()
         self._tell(ServerChanged())
 
     def _tell(self, event: ServiceEvent) -> None:
@@ -134,15 +160,28 @@ class ConversationList:
                 conversation = await self.open(known.id)
                 if instructions_of(conversation.tree[known.head or ""].text) == instructions_of(message.text):
                     return conversation
-        if await self._wants_tag(message):
+        if await self._wants_tag(self._links.at(self._first_server()), message):
             message = system_message(instructions, new_tag())
         now = self._clock().timestamp()
         root = node(None, message, now)
-        record = Conversation(id=new_id(), head=root.id, created=now, updated=now,
-                              parameters=self.settings.parameters)
+        record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=self._first_server(),
+                              parameters=self._first_parameters(self._links.at(self._first_server())))
         return await self._create(record, root)
 
-    async def _wants_tag(self, system: Message) -> bool:
+    def _first_parameters(self, link: Link) -> Parameters:
+        """The sampling parameters that a conversation on this server begins with."""
+        return merged(self.settings.parameters, link.connector.server.parameters)
+
+    def _first_server(self) -> str:
+        """The server that a new conversation begins with: the settings', else the one chosen last on the screen."""
+        settings = self.settings
+        if self._one_server:
+            return DEFAULT
+        if settings.default_profile or settings.server.base_url or settings.engine.model:
+            return settings.default_profile or DEFAULT
+        return self._store.setting(LAST_SERVER) or DEFAULT
+
+    async def _wants_tag(self, link: Link, system: Message) -> bool:
         """Whether a new conversation with this system message should begin with a tag of its own."""
         return False
 
@@ -154,7 +193,9 @@ class ConversationList:
     async def open(self, id: str) -> OpenConversation:
         """The conversation, loaded, to be looked at: that marks it as read. Raises UnknownConversation."""
         conversation = self._loaded(id)
-        self._looked_at = conversation.id
+        before, self._looked_at = self._link(), conversation.id
+        if (link := self._link()) is not before or not link.info:
+            self._in_background(self._met(link))
         if conversation.record.unread:
             await self._update(conversation, unread=False)
         return conversation
@@ -225,18 +266,47 @@ class ConversationList:
 
     # -- leaving this machine -----------------------------------------------------------------------------------------
 
-    def may_send_to(self, server: ServerInfo) -> bool:
-        """Whether the server is on this machine, or the person agreed to send to it."""
-        return server.host_class == "loopback" or bool(self._store.setting(_agreement(server)))
+    def may_send_to(self, server: ServerInfo, id: str = "") -> bool:
+        """Whether the server is on this machine, or the person agreed to send to it. A conversation that was begun on
+        another server goes to the internet only when the person agreed to that for this very one."""
+        server = self.destination(server, id)
+        if server.host_class == "loopback":
+            return True
+        if not self._store.setting(_agreement(server)):
+            return False
+        return not self.was_begun_nearer(id, server) or bool(self._store.setting(_agreement(server, id)))
 
-    def _agreed_to(self, server: ServerInfo) -> bool:
-        """Whether conversations may go to this server now."""
-        return not self.asks_before_leaving or self.may_send_to(server)
+    def destination(self, server: ServerInfo, id: str = "") -> ServerInfo:
+        """Where a conversation really goes: a server on this machine may pass a model's text on to the internet."""
+        record = self._record(id)
+        model = (record.model if record else "") or server.model
+        remote = next((known.remote for known in server.listing if known.id == model), "")
+        if not remote:
+            return server
+        return replace(server, host_class=HostClass.CLOUD, base_url=remote)
 
-    async def allow_sending_to(self, server: ServerInfo) -> None:
-        """The person agrees that conversations go to this server. Kept over restarts."""
-        await self._keeper.write(lambda: self._store.set_setting(_agreement(server), "yes"))
+    def was_begun_nearer(self, id: str, server: ServerInfo) -> bool:
+        """Whether a conversation that would go to this server on the internet was answered by another one before."""
+        record = self._record(id)
+        server = self.destination(server, id)
+        if server.host_class != "cloud" or record is None or not record.turns:
+            return False
+        path = self._loaded(id).path()
+        found = (self._store.request_of(node.id) for node in path if node.role is Role.ASSISTANT)
+        return any(sent is not None and sent.server != server.place for sent in found)
+
+    def _agreed_to(self, server: ServerInfo, id: str = "") -> bool:
+        """Whether a conversation may go to this server now."""
+        return not self.asks_before_leaving or self.may_send_to(server, id)
+
+    async def allow_sending_to(self, server: ServerInfo, id: str = "") -> None:
+        """The person agrees that conversations go to this server, and conversation `id` with what it holds. Kept over
+        restarts."""
+        server = self.destination(server, id)
+        keys = {_agreement(server), _agreement(server, id)}
+        for key in keys:
+            await self._keeper.write(partial(self._store.set_setting, key, "yes"))
 
 
-def _agreement(server: ServerInfo) -> str:
-    return f"allowed {server.host_class} {server.base_url}"
+def _agreement(server: ServerInfo, id: str = "") -> str:
+    return " ".join(filter(None, ("allowed", server.host_class, server.base_url, id)))

@@ -24,9 +24,10 @@ class Explaining(Caching):
 
     async def _explained(self, followed: FollowedTurn | None, figures: TurnFigures | None) -> TurnFigures | None:
         """The figures with the prediction and, where tokens were read again, the cause."""
-        following = self._following
         if followed is None or figures is None:
             return figures
+        id = followed.turn.session_id
+        following = self._link(id).following
         if following is not None and not following.plays(followed):
             following = None  # the server was changed meanwhile
         if following is not None:
@@ -35,7 +36,7 @@ class Explaining(Caching):
         self._journal.reported(followed, figures)
         evidence = self._journal.evidence(followed, figures, self._title, self._read_earlier)
         avoidable, start = figures.avoidable_tokens or 0, figures.cached_tokens or 0
-        speed = self.speed_fit() if avoidable > NOISE else None
+        speed = self.speed_fit(id) if avoidable > NOISE else None
         evidence = replace(
             evidence, seconds=speed.seconds(start, start + avoidable) if speed else None,
             shape=following.shape(evidence) if following is not None else None,
@@ -67,8 +68,9 @@ class Explaining(Caching):
 
     def _read_earlier(self, answer: Node) -> LastRead | None:
         """What was read for an answer before kvchat was started."""
-        found, info, figures = self._store.request_of(answer.id), self._connector.info, answer.figures
+        found, figures = self._store.request_of(answer.id), answer.figures
         conversation = next((c for c in self._open.values() if answer.id in c.tree), None)
+        info = self._link(conversation.id).info if conversation is not None else None
         if found is None or info is None or figures is None or conversation is None:
             return None
         server = ServerIdentity(found.server, found.kind, found.build, found.model,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from kvchat.backends.dialect import Backend, BackendError
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, WarmUp
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.plan import Option, Way
 from kvchat.cache.llamacpp.planner import WORTH
@@ -22,6 +22,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.power import on_battery
 from kvchat.chat.probing import probe, unused
@@ -52,7 +53,7 @@ class Reading(Restoring):
     _rest: asyncio.Task[None] | None = None
     _blocks_ahead: dict[str, tuple[ContextBlock, ...]] | None = None
     _probed: tuple[Following, ...] = ()
-    """The server whose cache was probed, or refused to be."""
+    """The servers whose cache was probed, or refused to be."""
     _told_at = 0.0
 
     async def open(self, id: str) -> OpenConversation:
@@ -62,9 +63,9 @@ class Reading(Restoring):
         self._warm_soon(conversation.id)
         return conversation
 
-    def _server_changed(self) -> None:
-        super()._server_changed()
-        if self._connector.connection.phase == "ready" and self._looked_at:
+    def _link_changed(self, link: Link) -> None:
+        super()._link_changed(link)
+        if link.connector.connection.phase == "ready" and self._looked_at and self._link() is link:
             self._warm_soon(self._looked_at)
 
     def warmth(self, id: str) -> Warmth:
@@ -102,17 +103,22 @@ class Reading(Restoring):
         conversation = self._open.get(id)
         if conversation is None or self._looked_at != id or id in self._answering:
             return
-        if self.connection_phase != "ready" or not self._lane.is_free:
+        link = self._link(id)
+        if link.connector.connection.phase != "ready" or not link.lane.is_free:
             return
         if not self.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
             return
-        backend = await self._connector.ready()
+        backend = await link.connector.ready()
         following = await self._follow(backend)
-        if following is None or not self._agreed_to(backend.info):
+        if not self._agreed_to(backend.info, id):
+            return
+        if following is None:
+            if isinstance(backend, WarmUp) and backend.info.host_class is not HostClass.CLOUD:
+                await self._warm_unfollowed(link, backend, conversation)
             return
         await following.settled()
-        if await self._is_strange(following):
-            await self._lane.in_spare_time(self._probe(following))
+        if await self._is_strange(link, following):
+            await link.lane.in_spare_time(self._probe(link, following))
         if any(count.busy for count in (await following.look()).counts):
             return  # somebody else is being answered
         path = conversation.path()
@@ -124,26 +130,49 @@ class Reading(Restoring):
             return
         chosen = self._way(following, path, prefix, idle=True).chosen
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
-            await self._lane.in_spare_time(self._read_ahead(backend, following, id, path, prefix, chosen))
+            await link.lane.in_spare_time(self._read_ahead(backend, following, id, path, prefix, chosen))
 
-    async def _is_strange(self, following: Following) -> bool:
+    async def _warm_unfollowed(self, link: Link, backend: WarmUp, conversation: OpenConversation) -> None:
+        """Have a server read a conversation whose cache cannot be followed: where it holds it already, that costs a
+        token."""
+        path = conversation.path()
+        if len(path) < 3 or path[-1].state not in (State.DONE, State.LENGTH) or link.info is None:
+            return
+        if self.branch_warmth(conversation.id, path[-1].id).heat is not Heat.WARM:
+            await link.lane.in_spare_time(self._read_messages(link, link.info, backend, conversation, path))
+
+    async def _read_messages(self, link: Link, info: ServerInfo, backend: WarmUp, conversation: OpenConversation,
+                             path: Sequence[Node]) -> None:
+        started, id = time.monotonic(), conversation.id
+        self.warming = id
+        self._tell(WarmthChanged())
+        try:
+            turn = replace(self._turn_after(conversation, path), parameters=conversation.record.parameters)
+            figures = await backend.read_messages(turn)
+        finally:
+            self.warming = ""
+            self._tell(WarmthChanged())
+        now = self._clock().timestamp()
+        if link.shared is not None and link.shared.server is info:
+            link.shared.sent(path, id, now)
+        prompt, cached = figures.prompt_tokens, figures.cached_tokens
+        if prompt is not None and cached is not None and not figures.estimated:
+            self._count(id, info, SpeedSample(cached, prompt, time.monotonic() - started))
+
+    async def _is_strange(self, link: Link, following: Following) -> bool:
         """Whether nothing is known of how this server's cache works, and nobody has used it yet."""
         if following in self._probed:
             return False
-        return (self._connector.cache_shape() is None and self._learnt(following.server) is None
+        return (link.connector.cache_shape() is None and self._learnt(following.server) is None
                 and not following.state.asleep and await unused(following))
 
-    async def _probe(self, following: Following) -> None:
-        self._probed = (following,)
+    async def _probe(self, link: Link, following: Following) -> None:
+        self._probed = (*self._probed, following)
         try:
             await probe(following, lambda read: self._spent("", following, read))
         except BackendError as error:
             log.info("the server's cache was not probed: %s", error.sentence)
-        await self._learn(following)
-
-    @property
-    def connection_phase(self) -> str:
-        return self._connector.connection.phase
+        await self._learn(link, following)
 
     def _question_begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks."""
@@ -205,8 +234,13 @@ class Reading(Restoring):
 
     def _spent(self, id: str, following: Following, read: SpeedSample) -> None:
         """Note what was read ahead."""
-        info, now = following.server, self._clock().timestamp()
-        self._speed = None
+        for link in self._links:
+            if link.following is following:
+                link.speed = None
+        self._count(id, following.server, read)
+
+    def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:
+        now = self._clock().timestamp()
         if read.end > read.start:
             self._in_background(self._keeper.write(
                 lambda: self._store.record_warmup(id, now, info.place, info.model, read)))
@@ -216,9 +250,10 @@ class Reading(Restoring):
         tasks = {task for task in (self._rest, self._saving) if task is not None}
         for task in tasks:
             task.cancel()
-        await self._lane.stop_spare()
-        if self._following is not None:
-            await self._following.settled(QUIT_S)
+        for link in self._links:
+            await link.lane.stop_spare()
+            if link.following is not None:
+                await link.following.settled(QUIT_S)
         tasks |= self._beside
         if tasks:
             await asyncio.wait(tasks, timeout=QUIT_S)
@@ -241,20 +276,20 @@ class Reading(Restoring):
 
     def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
         """An answer ended: note what it left in the cache, and read ahead what its settled form lacks there."""
-        following = self._following
-        self._speed = None
+        link = self._link(conversation.id)
+        following, link.speed = link.following, None
         if followed is not None and followed.finding is not None:
             self._findings[answer.id] = followed.finding
         if following is not None and followed is not None and following.plays(followed):
             path = conversation.tree.path(answer.id)
             following.left(followed, answer, self._turn_after(conversation, path))
-            self._in_background(self._learn(following))
+            self._in_background(self._learn(link, following))
             self._save_soon()
         elif followed is not None:
             followed.closed.set()
             self._journal.answered(followed, answer)
-        if (following is None or not following.works) and self._shared is not None:
-            self._shared.answered(answer, self._clock().timestamp())
+        if (following is None or not following.works) and link.shared is not None:
+            link.shared.answered(answer, self._clock().timestamp())
         if conversation.id in (self._blocks_ahead or {}):
             self._blocks_ahead = None
         if self._looked_at:

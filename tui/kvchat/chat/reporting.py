@@ -14,6 +14,7 @@ from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.branches import Branches
+from kvchat.chat.following import Following
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
 
@@ -32,15 +33,16 @@ class Reporting(Branches):
         tree = opened.tree if opened is not None else self._store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
-        following = self._following
+        following = self._link(record.id).following
         since = self._clock().timestamp() - WEEK
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self.warmth(record.id),
-            messages=tuple(_messages(path)), turns=tuple(_turns(path, self._findings)), states=tuple(self._states()),
+            messages=tuple(_messages(path)), turns=tuple(_turns(path, self._findings)),
+            states=tuple(self._states(following)),
             exact=following is not None and following.predictions > 0,
             predictions=following.predictions if following else 0,
             exact_predictions=following.exact if following else 0,
-            plan=following.plan if following else None, speed=self.speed_fit(),
+            plan=following.plan if following else None, speed=self.speed_fit(record.id),
             rules=_rules(following.twin.best.shape) if following else "",
             here=Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(0.0, record.id)),
             week=self._week(since),
@@ -59,8 +61,7 @@ class Reporting(Branches):
         own = not held.owner and len(held.tokens) <= len(DETOUR)
         return "kvchat's detour" if own else self._title(held.owner)
 
-    def _states(self) -> Iterable[HeldState]:
-        following = self._following
+    def _states(self, following: Following | None) -> Iterable[HeldState]:
         if following is None:
             return
         twin = following.twin.best

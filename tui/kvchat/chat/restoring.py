@@ -22,6 +22,7 @@ from kvchat.cache.tokens import Tokens
 from kvchat.chat.events import Noticed
 from kvchat.chat.explaining import Explaining
 from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.link import Link
 from kvchat.chat.snapshot_values import Held, Refused
 from kvchat.prompt.message import Node
 
@@ -43,8 +44,8 @@ class Restoring(Explaining):
         """Tokens in the last snapshot of a conversation."""
         self._unchecked: dict[str, Snapshot] = {}
         """Restored snapshots, by conversation, until a turn has shown that they work."""
-        self._connector.snapshots.held = self._held
-        self._connector.snapshots.notice = lambda sentence: self._tell(Noticed(sentence, "warning"))
+        self._links.snapshots.held = self._held
+        self._links.snapshots.notice = lambda sentence: self._tell(Noticed(sentence, "warning"))
 
     # -- the way --------------------------------------------------------------------------------------------------
 
@@ -58,10 +59,13 @@ class Restoring(Explaining):
     def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
         """The snapshot that is of most use for a branch."""
         whole = following.twin.best.shape.rewind is not Rewind.ANYWHERE
-        return self._connector.snapshots.best_for(_digests(path), whole=whole)
+        return self._links.snapshots.best_for(_digests(path), whole=whole)
 
     def _restorable(self, following: Following, path: Sequence[Node]) -> Restorable | None:
-        snapshots = self._connector.snapshots
+        snapshots = self._links.snapshots
+        engine = self._links.engine
+        if engine is None or engine.following is not following:
+            return None
         found = self._snapshot(following, path)
         if found is None:
             return None
@@ -79,7 +83,7 @@ class Restoring(Explaining):
 
     async def _restore(self, backend: Backend, following: Following, slot: int, id: str, path: Sequence[Node],
                        prefix: Tokens) -> None:
-        snapshots = self._connector.snapshots
+        snapshots = self._links.snapshots
         found = self._snapshot(following, path)
         if found is None:
             return
@@ -99,20 +103,21 @@ class Restoring(Explaining):
         found = self._unchecked.pop(followed.turn.session_id, None)
         if found is not None and figures.cached_tokens is not None:
             expected = followed.prediction.cached if followed.prediction else found.tokens
-            await self._connector.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
+            await self._links.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
 
     async def delete(self, id: str) -> None:
         """Move the conversation to the trash; `restore` brings it back. Its snapshots are removed."""
         await super().delete(id)
-        await self._connector.snapshots.forget([id])
+        await self._links.snapshots.forget([id])
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
     def _held(self) -> list[Held]:
         """What the slots hold of our conversations, for saving."""
-        following = self._following
+        engine = self._links.engine
+        following, info = (engine.following, engine.info) if engine is not None else (None, None)
         if following is None:
-            return [Held(slot, "", "") for slot in range((self._connector.info and self._connector.info.slots) or 1)]
+            return [Held(slot, "", "") for slot in range((info and info.slots) or 1)]
         found = []
         for slot, state in enumerate(following.twin.best.slots):
             path = following.heads.get(state.owner, ()) if state is not None else ()
@@ -129,18 +134,19 @@ class Restoring(Explaining):
         if self._saving is not None:
             self._saving.cancel()
         self._saving = None
-        if not self._connector.snapshots.why_not:
+        if not self._links.snapshots.why_not:
             self._saving = asyncio.create_task(self._save_when_idle())
 
     async def _save_when_idle(self) -> None:
         await asyncio.sleep(IDLE_S)
-        for held in self._held():
-            if held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
-                await self._lane.in_spare_time(self._save(held))
+        engine = self._links.engine
+        for held in self._held() if engine is not None else ():
+            if engine is not None and held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
+                await engine.lane.in_spare_time(self._save(engine, held))
 
-    async def _save(self, held: Held) -> None:
-        backend = await self._connector.ready()
-        saved = await self._connector.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
+    async def _save(self, engine: Link, held: Held) -> None:
+        backend = await engine.connector.ready()
+        saved = await self._links.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
                                                      path=held.path)
         if saved is not None:
             self._saved[held.conversation] = saved.snapshot.tokens

@@ -11,12 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.backends.dialect import BackendError, ServerInfo
 from kvchat.cache.accounting import Totals, totals
-from kvchat.chat.compaction import Compaction
-from kvchat.chat.connection import Connection
-from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.events import Noticed
+from kvchat.chat.serving import Serving
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
@@ -24,14 +21,13 @@ from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
-    from kvchat.backends.engine.models import ModelFile
     from kvchat.transfer import Source
 
 QUIT_SECONDS = 2.0
 TRASH_DAYS = 30
 
 
-class ChatService(Compaction):
+class ChatService(Serving):
     """Conversations on a store, talking through a connector. All methods belong to one event loop."""
 
     # -- options --------------------------------------------------------------------------------------------------
@@ -97,56 +93,7 @@ class ChatService(Compaction):
         since = self._clock().timestamp() - days * 86400
         return totals(self._store.figures(since), self.saving)
 
-    # -- the server -----------------------------------------------------------------------------------------------
-
-    @property
-    def server(self) -> ServerInfo | None:
-        return self._connector.info
-
-    @property
-    def connection(self) -> Connection:
-        return self._connector.connection
-
-    async def connect(self) -> None:
-        """Look for a server or start the engine; how it went is in `connection`."""
-        try:
-            await self._connector.ready()
-        except BackendError:
-            pass
-
-    async def restart_server(self) -> None:
-        """Connect anew; the embedded engine is started again."""
-        await self._lane.stop_spare()
-        try:
-            await self._connector.restart()
-        except BackendError:
-            pass
-
-    async def use_url(self, base_url: str) -> None:
-        """Talk to this server from now on; it is the one to begin with next time."""
-        await self._lane.stop_spare()
-        try:
-            await self._connector.use_url(base_url)
-            await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, base_url))
-        except BackendError:
-            pass
-
-    async def use_model_file(self, path: Path) -> None:
-        """Run this model file from now on; it is the one to begin with next time."""
-        await self._lane.stop_spare()
-        try:
-            await self._connector.use_model_file(path)
-            await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, str(path)))
-        except BackendError:
-            pass
-
-    async def model_files(self) -> list[ModelFile]:
-        """The model files on this machine's disk that the embedded engine can run."""
-        return await self._connector.find_models()
-
-    def model_folders(self) -> list[str]:
-        """Where model files are looked for, in words."""
-        return [f"{source}: {folder}" for source, folder in self._connector.folders()]
+    # -- the end of a day, and of the program ------------------------------------------------------------------------
 
     async def housekeeping(self) -> None:
         """What is done when nobody waits: a daily backup, and what lay in the trash for 30 days is removed."""
@@ -154,7 +101,7 @@ class ChatService(Compaction):
         try:
             await self._keeper.call(lambda: self._store.purge_trash(before))
             await self._keeper.call(self._store.backup_if_due)
-            await self._connector.snapshots.tidy()
+            await self._links.snapshots.tidy()
         except StoreError as error:
             self._tell(Noticed(str(error), "warning"))
 
@@ -168,6 +115,6 @@ class ChatService(Compaction):
             await asyncio.wait(tasks, timeout=QUIT_SECONDS)
         await self._rest_now()
         await self._note_states()
-        await self._connector.aclose()
+        await self._links.aclose()
         await self._keeper.aclose()
         self._store.close()

@@ -23,7 +23,8 @@ from kvchat.chat.events import (
     ConversationChanged,
     Noticed,
 )
-from kvchat.chat.following import FollowedTurn
+from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.link import Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.reading import Reading
 from kvchat.display import one_line
@@ -37,8 +38,18 @@ from kvchat.store import StoreError
 log = logging.getLogger(__name__)
 
 
+SYSTEM_MOVED = ("This model's template has no place for a system prompt: in this conversation it now stands at the "
+                "beginning of the first question.")
+
+SYSTEM_STAYS = ("This model's template moves the system prompt with every question, so that all would be read again: "
+                "in this conversation it stands at the beginning of the first question.")
+
+
 class Talking(Reading):
     """Questions and running answers."""
+
+    waits_for_servers = False
+    """Whether a person is there to wait for a server that is gone: the app sets it."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -73,8 +84,9 @@ class Talking(Reading):
             title = title_of(question.text) if record.turns == 0 and record.title == NEW_TITLE else record.title
             record = replace(record, title=title, turns=record.turns + 1)
         record = replace(record, head=branch.head, updated=branch.nodes[-1].created)
-        if self._connector.info is not None:  # so that an answer that is cut off still says whose it was
-            model = record.model or self._connector.info.model
+        info = self._link(record.id).info
+        if info is not None:  # so that an answer that is cut off still says whose it was
+            model = record.model or info.model
             branch = Branch((*branch.nodes[:-1], replace(branch.nodes[-1], model=model)), branch.head)
         await self._keeper.write(lambda: self._store.add(record, branch.nodes))
         conversation.record = record
@@ -104,61 +116,103 @@ class Talking(Reading):
 
     async def _chat(self, conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
                     emit: Emit) -> Ended:
-        """Wait for the lane and the server, then send the one request."""
-        live = conversation.live
-        if self._lane.holder:
-            emit(Waiting("lane", 0.0))
-        async with self._lane.chat(conversation.id):
-            emit(Waiting("connecting", 0.0))
-            backend = await self._connector.ready()
-            if not self._agreed_to(backend.info):
-                return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
-                                          "send to it. Nothing was sent; try again to be asked.")
-            if live:
-                live.sent_at = time.monotonic()
-            following = await self._follow(backend)
-            if not self._agreed_to(backend.info):  # it was found at another address just now
-                return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
-                                          "agreed to send to it. Nothing was sent; try again to be asked.")
-            await self._freeze_template(conversation, backend)
-            record = conversation.record
-            turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info),
-                            parameters or record.parameters, record.template_options)
-            followed = self._followed[record.id] = await following.before(turn, path) if following else (
-                self._asked_of(backend, turn, path))
-            if following:
-                turn = replace(turn, slot=await self._planned(backend, following, followed))
-            sha = body_sha256(backend.body(turn))
-            answer = live.node if live else ""
-            info = backend.info
-            await self._keeper.write(lambda: self._store.record_request(
-                answer, body_sha256=sha, server=info.place, kind=info.kind, build=info.build, model=turn.model))
-            if following:
-                following.sent(followed, turn.slot)
-            elif self._shared:
-                self._shared.sent(path, record.id, self._clock().timestamp())
-            return await backend.chat(turn, self._watched(followed, emit))
+        """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
+        request is waited for, while somebody is there to wait."""
+        link, live, waiting = self._link(conversation.id), conversation.live, time.monotonic()
+        while True:
+            if link.lane.holder:
+                emit(Waiting("lane", 0.0))
+            async with link.lane.chat(conversation.id):
+                emit(Waiting("connecting", 0.0))
+                try:
+                    backend = await link.connector.ready()
+                    if live:
+                        live.sent_at = time.monotonic()
+                    ended = await self._sent(link, backend, conversation, path, parameters, emit)
+                except BackendError as error:
+                    ended = Ended(State.ERROR, error.sentence, error)
+            if ended.error is None or not await self._is_gone(link, ended.error):
+                return ended
+            emit(Waiting("gone", time.monotonic() - waiting, False))
+            await link.connector.back()
 
-    def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
+    async def _is_gone(self, link: Link, error: BackendError) -> bool:
+        """Whether a request failed because nobody was there, so that it is to be sent when the server is back."""
+        if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD):
+            link.connector.lost(error.sentence)
+        elif error.trouble is Trouble.CUT:
+            self._in_background(link.connector.looked_after(error.sentence))
+        return self.waits_for_servers and error.trouble is Trouble.UNREACHABLE and link.connector.is_awaited
+
+    async def _sent(self, link: Link, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
+                    parameters: Parameters | None, emit: Emit) -> Ended:
+        """Send the one request, and tell what is to be told of its answer."""
+        if not self._agreed_to(backend.info, conversation.id):
+            return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
+                                      "send this conversation to it. Nothing was sent; try again to be asked.")
+        following = await self._follow(backend)
+        if not self._agreed_to(backend.info, conversation.id):  # it was found at another address just now
+            return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
+                                      "agreed to send to it. Nothing was sent; try again to be asked.")
+        await self._freeze_template(link, conversation, backend)
+        ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
+        refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
+        if refused and not conversation.record.system_in_user:
+            await self._update(conversation, system_in_user=True)
+            self._tell(Noticed(SYSTEM_MOVED))
+            ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
+        for warning in ended.warnings:
+            self._tell(Noticed(warning, "warning"))
+        return ended
+
+    async def _asked_once(self, link: Link, backend: Backend, following: Following | None,
+                          conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
+                          emit: Emit) -> Ended:
+        """One request, played on the model of the server's cache where there is one."""
+        record, info = conversation.record, backend.info
+        turn = ChatTurn(wires_of(path), record.id, self._model(link, conversation, info),
+                        parameters or record.parameters, record.template_options,
+                        system_in_user=record.system_in_user)
+        followed = self._followed[record.id] = await following.before(turn, path) if following else (
+            self._asked_of(backend, turn, path))
+        if following:
+            turn = replace(turn, slot=await self._planned(backend, following, followed))
+        sha = body_sha256(backend.body(turn))
+        answer = conversation.live.node if conversation.live else ""
+        await self._keeper.write(lambda: self._store.record_request(
+            answer, body_sha256=sha, server=info.place, kind=info.kind, build=info.build, model=turn.model))
+        if following:
+            following.sent(followed, turn.slot)
+        elif link.shared:
+            link.shared.sent(path, record.id, self._clock().timestamp())
+        return await backend.chat(turn, self._watched(followed, emit))
+
+    def _model(self, link: Link, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
         llama.cpp would let another model answer without a word."""
-        model = conversation.record.model or self.settings.server.model or server.model
+        model = conversation.record.model or link.connector.server.model or server.model
         if server.models and model not in server.models and server.kind == "llama.cpp":
             raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
                                f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
         return model
 
-    async def _freeze_template(self, conversation: OpenConversation, backend: Backend) -> None:
-        """At a conversation's first message, decide once whether the template is asked to keep reasoning."""
-        options = conversation.record.template_options
-        first = conversation.record.turns == 1
-        if first and backend.info.preserves_reasoning and "preserve_reasoning" not in options:
+    async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
+        """At a conversation's first message, decide once whether the template is asked to keep reasoning, and where the
+        system message goes."""
+        options, info = conversation.record.template_options, backend.info
+        if conversation.record.turns != 1:
+            return
+        if info.preserves_reasoning and "preserve_reasoning" not in options:
             await self._update(conversation, template_options={**options, "preserve_reasoning": True})
+        template = link.template or info.template
+        if template is not None and template.moves_system and not conversation.record.system_in_user:
+            await self._update(conversation, system_in_user=True)
+            self._tell(Noticed(SYSTEM_STAYS))
 
     async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
         def context_size() -> int | None:
-            info = self._connector.info
-            return info.context_size if info else None
+            info = self._link(conversation.id).info
+            return info.window(conversation.record.model) if info else None
 
         answer = await answering.run(context_size)
         followed = self._followed.pop(conversation.id, None)

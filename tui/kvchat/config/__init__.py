@@ -7,7 +7,8 @@ from kvchat.config.load import effective, load
 from kvchat.config.option import Kind, Option
 from kvchat.config.problem import ConfigError, Problem
 from kvchat.config.secret import api_key
-from kvchat.config.settings import OPTIONS, EngineSettings, ServerSettings, Settings, changed, value_of
+from kvchat.config.server import ServerSettings
+from kvchat.config.settings import OPTIONS, EngineSettings, Settings, changed, value_of
 from kvchat.config.show import described, example, table
 from kvchat.config.toml import TomlFile, problem_at, read_toml
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from kvchat.config.option import UnfitError, fitted
+from kvchat.config.option import UnfitError, fitted, wrong_entries
 from kvchat.config.problem import ConfigError
-from kvchat.config.settings import BY_PATH
+from kvchat.config.settings import key_of, option_at
 from kvchat.config.source import Entry, Key, Source
 from kvchat.config.toml import SIZE_LIMIT, UnreadableError, parsed, read_toml, written, written_key
 from kvchat.paths import PathError, write_private
 
 
 def save_setting(path: Path, name: str, value: object) -> None:
-    """Set `name` (`theme`, `server.model`, `keys.export`) in the file; None takes it out, back to its default.
+    """Set `name` (`theme`, `profiles.work.model`, `keys.export`) in the file; None takes it out, back to its default.
     Raises ConfigError when the value does not fit, or the file is broken or cannot be written."""
     file = read_toml(path)
     key = _key_of(name, file.values)
     if value is not None:
-        value = _plain(name, value)
+        value = _plain(name, key, value)
     if file.problems:
         raise ConfigError(f"{name} is not saved: {file.problems[0]}")
     try:
@@ -47,14 +47,15 @@ def _key_of(name: str, values: dict[str, object]) -> Key:
         keys, (first, *_) = values.get("keys"), rest.split(".")
         nested = isinstance(keys, dict) and isinstance(keys.get(first), dict)
         return ("keys", *rest.split(".")) if nested else ("keys", rest)
-    if name not in BY_PATH:
-        raise ConfigError(f"There is no setting {name}.")
-    return tuple(name.split("."))
+    try:
+        return key_of(name)
+    except KeyError:
+        raise ConfigError(f"There is no setting {name}.") from None
 
 
-def _plain(name: str, value: object) -> object:
+def _plain(name: str, key: Key, value: object) -> object:
     """The value as TOML takes it. Raises ConfigError."""
-    option = BY_PATH.get(name)
+    option = option_at(key)
     if option is None:
         if not isinstance(value, str):
             raise ConfigError(f"{name} is not saved: it must be a text of keys.")
@@ -63,6 +64,9 @@ def _plain(name: str, value: object) -> object:
         value = fitted(option.spec, value)
     except UnfitError as unfit:
         raise ConfigError(f"{name} is not saved: it {unfit}.") from None
+    if isinstance(value, dict):
+        for entry, wrong in wrong_entries(option.spec, value).items():
+            raise ConfigError(f"{name} is not saved: {entry} {wrong}.")
     return list(value) if isinstance(value, tuple) else value
 
 
@@ -101,8 +105,9 @@ def _edited(source: Source, key: Key, value: object) -> str:
     line = f"{written_key(key[-1])} = {written(value)}"
     place = _place(source, key)
     if place is None:
+        header = ".".join(map(written_key, key[:-1]))
         gap = newline if text and not text.endswith("\n") else ""
-        return f"{text}{gap}{newline if text else ''}[{'.'.join(key[:-1])}]{newline}{line}{newline}"
+        return f"{text}{gap}{newline if text else ''}[{header}]{newline}{line}{newline}"
     before = text[:place]
     gap = newline if before and not before.endswith("\n") else ""
     return f"{before}{gap}{line}{newline}{text[place:]}"

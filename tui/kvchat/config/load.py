@@ -5,23 +5,22 @@ The rule: what is wrong becomes a `Problem` and leaves its default in place; not
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from kvchat.config.option import Kind, Option, UnfitError, fitted, from_text
+from kvchat.config.option import Kind, Option, UnfitError, fitted, from_text, wrong_entries
 from kvchat.config.problem import Problem
-from kvchat.config.settings import BY_PATH, OPTIONS, SECTIONS, Settings, changed, value_of
+from kvchat.config.server import PROFILE_NAME, ServerSettings
+from kvchat.config.settings import BY_PATH, OPTIONS, Settings, changed, changed_at, opens, option_at
 from kvchat.config.source import Key
-from kvchat.config.toml import SIZE_LIMIT, TomlFile, read_toml, written
+from kvchat.config.toml import SIZE_LIMIT, TomlFile, read_toml, written, written_key
+from kvchat.config.unknown import nearest, unknown
 from kvchat.display import one_line
-from kvchat.prompt.request import RESERVED
 
 _SHORT_VARIABLES = {"KVCHAT_BASE_URL": "server.base_url", "KVCHAT_MODEL": "server.model"}
-_KEY_NAMES = ("api_key", "apikey", "key", "token", "password", "secret")
 _KEYS_DEPTH = 4
 
 
@@ -32,9 +31,9 @@ def load(path: Path) -> tuple[Settings, list[Problem]]:
     for key, value in _flat(file.values):
         problem, settings = _taken(file, settings, key, value)
         problems += problem
-    if settings.server.api_key_command and (text := _foreign(path)):
-        settings = changed(settings, "server.api_key_command", "")
-        problems.append(file.problem(("server", "api_key_command"), text))
+    for look in (_profiles, _commands, _default_profile):
+        found, settings = look(file, settings)
+        problems += found
     return settings, sorted(problems, key=lambda p: (p.line or 0, p.column or 0))
 
 
@@ -47,19 +46,26 @@ def effective(
     for name, option in _variables():
         if given := env.get(name):
             try:
-                settings = changed(settings, option.path, from_text(option.spec, given))
+                settings = _given(settings, option, given)
             except UnfitError as unfit:
                 problems.append(Problem(None, None, None, f"{name} {unfit}; it is not used"))
     for path, value in (overrides or {}).items():
         if value is None:
             continue
-        option = BY_PATH[path]
         try:
-            value = from_text(option.spec, value) if isinstance(value, str) else fitted(option.spec, value)
-            settings = changed(settings, path, value)
+            settings = _given(settings, BY_PATH[path], value)
         except UnfitError as unfit:
             problems.append(Problem(None, None, None, f"{path} {unfit}; it is not used"))
     return settings, problems
+
+
+def _given(settings: Settings, option: Option, value: object) -> Settings:
+    """The settings with one that was given for this run. Raises UnfitError."""
+    value = from_text(option.spec, value) if isinstance(value, str) else fitted(option.spec, value)
+    settings = changed(settings, option.path, value)
+    if option.path == "default_profile" and (wrong := _no_profile(settings)):
+        raise UnfitError(wrong)
+    return settings
 
 
 def _variables() -> Iterator[tuple[str, Option]]:
@@ -70,34 +76,42 @@ def _variables() -> Iterator[tuple[str, Option]]:
         yield name, BY_PATH[path]
 
 
-def _flat(values: Mapping[str, object]) -> Iterator[tuple[Key, object]]:
+def _flat(values: Mapping[str, object], above: Key = ()) -> Iterator[tuple[Key, object]]:
     """Every setting of the file with its key; sections are opened."""
     for name, value in values.items():
-        if name in ("server", "engine", "cache", "parameters") and isinstance(value, Mapping):
-            yield from (((name, inner), item) for inner, item in value.items())
+        key = (*above, name)
+        if opens(key) and isinstance(value, Mapping):
+            yield from _flat(value, key)
         else:
-            yield (name,), value
+            yield key, value
 
 
 def _taken(file: TomlFile, settings: Settings, key: Key, value: object) -> tuple[list[Problem], Settings]:
-    path = ".".join(key)
-    option = BY_PATH.get(path) if all("." not in part for part in key) else None
+    path = one_line(".".join(key), 100)
+    option = option_at(key)
     if option is None:
-        return [file.problem(key, _unknown(key, value))], settings
+        return [file.problem(key, unknown(key, value))], settings
     try:
         fit = fitted(option.spec, value)
     except UnfitError as unfit:
-        default = value_of(Settings(), option)
-        used = "it is left out" if default in (None, "", ()) else f"the default, {written(default)}, is used"
-        return [file.problem(key, f"{path} {unfit}; {used}")], settings
+        return [file.problem(key, f"{path} {unfit}; {_instead(option)}")], settings
     if option.spec.kind is Kind.KEYS and isinstance(fit, Mapping):
         return _keys(file, settings, fit)
-    if path == "parameters.extra" and isinstance(fit, dict):
-        reserved = [name for name in fit if name in RESERVED]
-        problems = [file.problem((*key, name), f"{path}.{name} cannot be set: kvchat sends this field itself")
-                    for name in reserved]
-        return problems, changed(settings, path, {n: v for n, v in fit.items() if n not in RESERVED})
-    return [], changed(settings, path, fit)
+    problems = []
+    if option.spec.kind is Kind.TABLE and isinstance(fit, dict):
+        wrong = wrong_entries(option.spec, fit)
+        problems = [file.problem((*key, name), f"{path}.{one_line(written_key(name), 60)} {why}")
+                    for name, why in wrong.items()]
+        fit = {name: item for name, item in fit.items() if name not in wrong}
+    return problems, changed_at(settings, key, fit)
+
+
+def _instead(option: Option) -> str:
+    """What happens without a setting that does not fit."""
+    if option.default not in (None, "", ()):
+        return f"the default, {written(option.default)}, is used"
+    needed = option.holder[:1] == ("profiles",) and option.name == "base_url"
+    return "the profile is left out" if needed else "it is left out"
 
 
 def _keys(file: TomlFile, settings: Settings, table: Mapping[str, object]) -> tuple[list[Problem], Settings]:
@@ -120,30 +134,48 @@ def _keys(file: TomlFile, settings: Settings, table: Mapping[str, object]) -> tu
     return problems, replace(settings, keys=keys)
 
 
-def _unknown(key: Key, value: object) -> str:
-    name = one_line(".".join(key), 60)
-    if len(key) == 1 and isinstance(value, Mapping):
-        near = _nearest(key[0], [section for section in SECTIONS if "." not in section])
-        return f"unknown section [{name}]" + (f"; did you mean [{near}]?" if near else "; it is not used")
-    if key[0] in ("server", "engine", "cache", "parameters") and len(key) == 1:
-        return f"{name} must be a section: [{name}] on a line of its own, its settings below"
-    if key[-1].lower() in _KEY_NAMES:
-        return (f"kvchat keeps no keys in files: remove {name}, put the key in an environment variable and its name in "
-                "api_key_env, or set api_key_command")
-    homes = [option for option in OPTIONS if option.name == key[-1] and option.path != ".".join(key)]
-    if homes:
-        home = homes[0].section
-        where = f"under [{home}]" if home else "at the top, above the first [section]"
-        return f"unknown setting {name}; {key[-1]} belongs {where}"
-    section = key[0] if len(key) > 1 else ""
-    here = [option.path for option in OPTIONS if option.section == section]
-    near = _nearest(".".join(key), here) or _nearest(".".join(key), BY_PATH)
-    return f"unknown setting {name}" + (f"; did you mean {near}?" if near else "; it is not used")
+def _profiles(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settings]:
+    """The profiles that have an address, in the order of the file; others are told and left out."""
+    problems = []
+    profiles = {}
+    tables = file.values.get("profiles")
+    for name, table in tables.items() if isinstance(tables, Mapping) else ():
+        if not PROFILE_NAME.fullmatch(name) or not isinstance(table, Mapping):
+            continue
+        if name in settings.profiles and settings.profiles[name].base_url:
+            profiles[name] = settings.profiles[name]
+        elif table.get("base_url", "") == "":
+            problems.append(file.problem(("profiles", name), f"profiles.{name} has no base_url; it is left out"))
+    return problems, replace(settings, profiles=profiles)
 
 
-def _nearest(name: str, known: Iterable[str]) -> str | None:
-    found = difflib.get_close_matches(name[:80].lower(), list(known), 1, 0.7)
-    return found[0] if found else None
+def _commands(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settings]:
+    """Without the commands of a file that someone else may have written."""
+    servers: dict[Key, ServerSettings] = {("server",): settings.server}
+    servers |= {("profiles", name): server for name, server in settings.profiles.items()}
+    keys = [(*section, "api_key_command") for section, server in servers.items() if server.api_key_command]
+    why = _foreign(file.path) if keys else None
+    if why is None:
+        return [], settings
+    for key in keys:
+        settings = changed_at(settings, key, "")
+    return [file.problem(key, f"{'.'.join(key)} is not used: {why}") for key in keys], settings
+
+
+def _default_profile(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settings]:
+    if not (wrong := _no_profile(settings)):
+        return [], settings
+    said = f"default_profile {wrong}; it is left out"
+    return [file.problem(("default_profile",), said)], replace(settings, default_profile="")
+
+
+def _no_profile(settings: Settings) -> str | None:
+    """What is wrong with the default profile."""
+    name = settings.default_profile
+    if not name or name in settings.profiles:
+        return None
+    near = nearest(name, settings.profiles)
+    return f"names no profile that can be used: {one_line(name, 64)}" + (f" (did you mean {near}?)" if near else "")
 
 
 def _foreign(path: Path) -> str | None:
@@ -155,7 +187,7 @@ def _foreign(path: Path) -> str | None:
     except OSError:
         return None
     if status.st_uid not in (os.getuid(), 0):
-        return "server.api_key_command is not used: the file belongs to another user"
+        return "the file belongs to another user"
     if status.st_mode & stat.S_IWOTH:
-        return f"server.api_key_command is not used: anyone may write to this file; run chmod go-w {path}"
+        return f"anyone may write to this file; run chmod go-w {path}"
     return None

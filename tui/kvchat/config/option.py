@@ -10,9 +10,16 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TypeVar
+
+from kvchat.config.source import Key
+
+T = TypeVar("T")
 
 Check = Callable[[str], str | None]
 """Of a text: what it must be instead, or None if it is right."""
+EntryCheck = Callable[[str, object], str | None]
+"""Of an entry of a table, its name and value: what is wrong with it, without the value, or None if it is right."""
 
 
 class Kind(StrEnum):
@@ -36,23 +43,36 @@ class Spec:
     low: float | None = None
     high: float | None = None
     check: Check | None = None
+    entry: EntryCheck | None = None
     example: object = None
     """Shown in the example file where there is no default."""
+    secret: bool = False
+    """Whether the values of a table stay out of what is printed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """A setting with its place in the file."""
 
-    section: str
+    holder: Key
+    """The section it stands in: none at the top, `("server",)`, `("profiles", "work", "parameters")`."""
     name: str
     default: object
     spec: Spec
 
     @property
+    def key(self) -> Key:
+        return (*self.holder, self.name)
+
+    @property
+    def section(self) -> str:
+        """`server`, as sentences name it."""
+        return ".".join(self.holder)
+
+    @property
     def path(self) -> str:
         """`theme`, `server.base_url`: how sentences and the command line name it."""
-        return f"{self.section}.{self.name}" if self.section else self.name
+        return ".".join(self.key)
 
     @property
     def variable(self) -> str:
@@ -80,12 +100,21 @@ def fitted(spec: Spec, value: object) -> object:
         case Kind.TEXTS:
             texts = [value] if isinstance(value, str) else value
             if isinstance(texts, list | tuple) and all(isinstance(text, str) and text for text in texts):
+                for text in texts if spec.check else ():
+                    if spec.check and (wrong := spec.check(text)):
+                        raise UnfitError(wrong)
                 return tuple(texts)
         case Kind.TABLE if isinstance(value, Mapping):
-            return _json_table(value)
+            return json_table(value)
         case Kind.KEYS if isinstance(value, Mapping):
             return dict(value)
     raise UnfitError(f"must be {spec.kind.value}, not {kind_of(value)}")
+
+
+def wrong_entries(spec: Spec, table: Mapping[str, object]) -> dict[str, str]:
+    """What is wrong with entries of a table, by their names."""
+    check = spec.entry
+    return {name: wrong for name, value in table.items() if (wrong := check(name, value))} if check else {}
 
 
 def from_text(spec: Spec, text: str) -> object:
@@ -135,7 +164,7 @@ def _bounded(spec: Spec, value: float) -> float:
 _DEPTH = 16
 
 
-def _json_table(table: Mapping[object, object]) -> dict[str, object]:
+def json_table(table: Mapping[object, object]) -> dict[str, object]:
     """A copy of a table that can be sent as JSON. Raises UnfitError for dates, infinities and endless nesting."""
     todo: list[tuple[object, int]] = [(table, 0)]
     while todo:
@@ -148,7 +177,7 @@ def _json_table(table: Mapping[object, object]) -> dict[str, object]:
             todo += [(item, depth + 1) for item in value]
         elif isinstance(value, float) and not math.isfinite(value):
             raise UnfitError("must not hold nan or inf, that a server cannot be sent")
-        elif not isinstance(value, str | int | float):
+        elif value is not None and not isinstance(value, str | int | float):
             raise UnfitError("must not hold dates or times, that a server cannot be sent")
     return {str(name): value for name, value in table.items()}
 
@@ -164,3 +193,27 @@ def text(default: str, doc: str, check: Check | None = None, *, example: str | N
 
 def whole(default: int, doc: str, low: int, high: int) -> int:
     return field(default=default, metadata={"spec": Spec(Kind.WHOLE, doc, low, high)})
+
+
+def choice(default: T, doc: str, choices: tuple[T, ...]) -> T:
+    """One of a few words."""
+    spec = Spec(Kind.TEXT, doc, check=one_of(tuple(str(word) for word in choices)))
+    return field(default=default, metadata={"spec": spec})
+
+
+def texts(doc: str, check: Check, *, example: tuple[str, ...]) -> tuple[str, ...] | None:
+    """A list that may be left out, which is something else than an empty one. `check` is of each text."""
+    return field(default=None, metadata={"spec": Spec(Kind.TEXTS, doc, check=check, example=example)})
+
+
+def table(doc: str, entry: EntryCheck, *, example: Mapping[str, str]) -> Mapping[str, str]:
+    """A table of texts whose values may be secrets: they stay out of the repr and of what is printed."""
+    spec = Spec(Kind.TABLE, doc, entry=entry, example=example, secret=True)
+    return field(default_factory=dict, repr=False, metadata={"spec": spec})
+
+
+def one_of(words: tuple[str, ...]) -> Check:
+    """The check of a text that must be one of some words; the empty one among them is told as such."""
+    named = ", ".join(f'"{word}"' for word in words if word)
+    sentence = f"must be empty or one of {named}" if "" in words else f"must be one of {named}"
+    return lambda value: None if value in words else sentence

@@ -1,73 +1,19 @@
 """Every setting there is, with its default and its words for the person.
 
-The rule: this module is the only list of settings. Keys for servers are never settings: only the name of an
-environment variable or a command that prints one is.
+The rule: this module is the only list of settings; those of a server are declared in `server`, once for `[server]` and
+all profiles.
 """
 
 from __future__ import annotations
 
-import re
-import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any
 
 from kvchat.config.option import Kind, Option, Spec, flag, text, whole
-from kvchat.prompt.request import RESERVED, Parameters
-
-
-def _address(value: str) -> str | None:
-    try:
-        parts = urlsplit(value)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if value and (not usable or not value.isprintable() or " " in value):
-        return 'must be an address such as "http://127.0.0.1:8080"'
-    return None
-
-
-def _proxy(value: str) -> str | None:
-    if value and not re.fullmatch(r"(?:https?|socks5h?)://[^\s/]+/?", value):
-        return 'must be an address such as "http://127.0.0.1:3128"'
-    return None
-
-
-def _variable(value: str) -> str | None:
-    if value and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        return "must be the name of an environment variable, not the key itself"
-    return None
-
-
-def _command(value: str) -> str | None:
-    try:
-        shlex.split(value)
-    except ValueError:
-        return "has a quote that is not closed"
-    return None
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """The model server to talk to."""
-
-    base_url: str = text(
-        "", "The server's address. Empty: a server on this machine, else the built-in engine.", _address,
-        example="http://127.0.0.1:8080", shown=False)
-    model: str = text("", "The model to ask for, as the server names it. Empty: the one it has loaded.",
-                      example="qwen3-8b")
-    api_key_env: str = text(
-        "", "The name of the environment variable that holds the server's API key. The key itself is never kept.",
-        _variable, example="KVCHAT_API_KEY", shown=False)
-    api_key_command: str = text(
-        "", "A command that prints the API key, as a password manager has one. It is run without a shell.", _command,
-        example="pass show llm/key", shown=False)
-    ca_file: str = text("", "A file of certificates to trust for https, in PEM form. Empty: the usual ones.",
-                        example="~/certificates/home.pem")
-    proxy: str = text("", "The proxy to reach the server through. Proxy variables of the environment are not used.",
-                      _proxy, example="http://127.0.0.1:3128", shown=False)
-    allow_plain_http_key: bool = flag(
-        False, "Send the API key over http without encryption to a server on another machine.")
+from kvchat.config.server import PROFILE_NAME, ServerSettings, command
+from kvchat.config.source import Key
+from kvchat.prompt.request import Parameters, reserved
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,11 +64,15 @@ class Settings:
     system_prompt: str = text(
         "", "The instructions that new conversations begin with. Empty: a short standard one.",
         example="Answer briefly.")
-    editor: str = text("", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", _command,
+    editor: str = text("", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command,
                        example="nano")
     mouse: bool = flag(True, "Use the mouse. false: the terminal selects text as usual.")
     notify: bool = flag(True, "Ring the terminal's bell when an answer ends while the window is not looked at.")
+    default_profile: str = text(
+        "", "The profile whose server new conversations begin with. Empty: the server of [server].", example="work")
     server: ServerSettings = field(default_factory=ServerSettings)
+    profiles: Mapping[str, ServerSettings] = field(default_factory=dict)
+    """Further servers by their names, in the order of the file."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     parameters: Parameters = field(default_factory=Parameters)
@@ -133,6 +83,7 @@ class Settings:
 
 SECTIONS = {
     "server": "The model server. Options of the command line and KVCHAT_ variables come before these.",
+    "profiles": "Further servers, each by a name of its own.",
     "engine": "The built-in engine, used when no server answers.",
     "cache": "How the server's cache is looked after.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
@@ -151,40 +102,95 @@ _PARAMETERS = {
     "seed": Spec(Kind.WHOLE, "The same seed gives the same answer, on most servers.", -1, 2**32 - 1, example=42),
     "max_tokens": Spec(Kind.WHOLE, "An answer stops after this many tokens.", 1, 10_000_000, example=1024),
     "stop": Spec(Kind.TEXTS, "An answer stops before any of these texts.", example=["###"]),
-    "extra": Spec(Kind.TABLE, SECTIONS["parameters.extra"] + f" Not: {', '.join(sorted(RESERVED))}."),
+    "response_format": Spec(Kind.TABLE, "The shape of answers, sent as it is.", example={"type": "json_object"}),
+    "extra": Spec(Kind.TABLE, SECTIONS["parameters.extra"] + " Not those of the prompt, the session or the stream.",
+                  entry=lambda name, value: f"cannot be set: {why}" if (why := reserved(name)) else None,
+                  example={"mirostat": 2}),
 }
 
 
+def _declared(holder: Key, defaults: object) -> list[Option]:
+    """The settings that a dataclass declares."""
+    assert is_dataclass(defaults)
+    return [Option(holder, item.name, getattr(defaults, item.name), item.metadata["spec"])
+            for item in fields(defaults) if "spec" in item.metadata]
+
+
+def _sampling(holder: Key) -> list[Option]:
+    return [Option(holder, name, getattr(Parameters(), name), spec) for name, spec in _PARAMETERS.items()]
+
+
+def server_options(holder: Key) -> list[Option]:
+    """The settings of a server in the section `holder`, with those of its own parameters."""
+    return [*_declared(holder, ServerSettings()), *_sampling((*holder, "parameters"))]
+
+
 def _options() -> tuple[Option, ...]:
-    defaults = Settings()
-    found = [Option("", item.name, item.default, item.metadata["spec"])
-             for item in fields(Settings) if "spec" in item.metadata]
-    for name, section in (("server", defaults.server), ("engine", defaults.engine), ("cache", defaults.cache)):
-        found += [Option(name, item.name, item.default, item.metadata["spec"]) for item in fields(section)]
-    found += [Option("parameters", name, getattr(defaults.parameters, name), spec)
-              for name, spec in _PARAMETERS.items()]
-    return (*found, Option("", "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
+    return (*_declared((), Settings()), *_declared(("server",), ServerSettings()),
+            *_declared(("engine",), EngineSettings()), *_declared(("cache",), CacheSettings()),
+            *_sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
 
 
 OPTIONS = _options()
-"""Every setting, in the order of the file."""
+"""Every setting, in the order of the file, but for those of profiles and of `[server.parameters]`."""
 BY_PATH: Mapping[str, Option] = {option.path: option for option in OPTIONS}
+_BY_KEY = {option.key: option for option in (*OPTIONS, *_sampling(("server", "parameters")))}
+_OF_PROFILE = {option.key: option for option in server_options(())}
+
+
+_SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("parameters",))
+
+
+def opens(key: Key) -> bool:
+    """Whether the table at `key` is a section, whose settings stand one by one."""
+    match key:
+        case ("profiles", name, *rest):
+            return bool(PROFILE_NAME.fullmatch(name)) and rest in ([], ["parameters"])
+        case _:
+            return key in _SECTIONS
+
+
+def option_at(key: Key) -> Option | None:
+    """The setting that stands at `key`."""
+    if len(key) < 3 or key[0] != "profiles":
+        return _BY_KEY.get(key)
+    option = _OF_PROFILE.get(key[2:]) if opens(key[:2]) else None
+    return option and replace(option, holder=(*key[:2], *option.holder))
+
+
+def key_of(path: str) -> Key:
+    """Where the setting that sentences name `path` stands: a profile's name may hold dots. Raises KeyError."""
+    parts = path.split(".")
+    for length in (2, 1):
+        key = ("profiles", ".".join(parts[1:-length]), *parts[-length:])
+        if parts[0] == "profiles" and option_at(key):
+            return key
+    if option_at(tuple(parts)) is None:
+        raise KeyError(path)
+    return tuple(parts)
 
 
 def value_of(settings: Settings, option: Option) -> object:
     """The value of a setting."""
-    holder = getattr(settings, option.section) if option.section else settings
-    found: object = getattr(holder, option.name)
+    found: Any = settings
+    for step in option.key:
+        found = found[step] if isinstance(found, Mapping) else getattr(found, step)
     return found
 
 
 def changed(settings: Settings, path: str, value: object) -> Settings:
     """The settings with one of them changed; `value` must be fitted. Raises KeyError for an unknown path."""
-    from dataclasses import replace
+    return changed_at(settings, key_of(path), value)
 
-    option = BY_PATH[path]
-    if not option.section:
-        return replace(settings, **{option.name: value})  # type: ignore[arg-type]
-    holder = getattr(settings, option.section)
-    assert is_dataclass(holder) and not isinstance(holder, type)
-    return replace(settings, **{option.section: replace(holder, **{option.name: value})})  # type: ignore[arg-type]
+
+def changed_at(settings: Settings, key: Key, value: object) -> Settings:
+    """The settings with the one at `key` changed; a profile that is not there begins with it."""
+    found: Settings = _with(settings, key, value)
+    return found
+
+
+def _with(holder: Any, key: Key, value: object) -> Any:
+    step, *rest = key
+    if isinstance(holder, Mapping):
+        return {**holder, step: _with(holder.get(step, ServerSettings()), tuple(rest), value)}
+    return replace(holder, **{step: _with(getattr(holder, step), tuple(rest), value) if rest else value})

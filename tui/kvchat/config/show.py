@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from kvchat.config.option import Kind
-from kvchat.config.settings import OPTIONS, SECTIONS, Settings, value_of
+from kvchat.config.option import Kind, Option
+from kvchat.config.settings import OPTIONS, SECTIONS, Settings, server_options, value_of
+from kvchat.config.source import Key
 from kvchat.config.toml import written, written_key
 from kvchat.display import clean
 
@@ -25,8 +26,8 @@ def example() -> str:
 
 
 def described(settings: Settings) -> str:
-    """Every setting with its words; those that differ from their defaults are active, the others comments.
-    Passwords in addresses are left out."""
+    """Every setting with its words; those that differ from their defaults are active, the others comments. Of a
+    profile, what is set. Passwords in addresses and the values of headers are left out."""
     parts = []
     for section in ("", "server", "engine", "cache", "parameters", "keys"):
         if section:
@@ -34,8 +35,9 @@ def described(settings: Settings) -> str:
         if section == "keys":
             keys = "".join(f"{written_key(action)} = {written(keys)}\n" for action, keys in settings.keys.items())
             parts.append(keys or '# export = "f4"\n')
-        parts += _lines(settings, section)
-    return "\n".join(parts)
+        parts += [_comment(option.spec.doc) + _line(settings, option) for option in OPTIONS
+                  if option.section == section and option.spec.kind is not Kind.KEYS]
+    return "\n".join([*parts, *_servers(settings)])
 
 
 def table() -> str:
@@ -45,22 +47,55 @@ def table() -> str:
         default = option.default
         shown = "" if default in (None, "", (), {}) else f"`{_value(default)}`"
         rows.append(f"| `{option.path}` | {shown} | {option.spec.doc.replace('|', chr(92) + '|')} |")
+        if option.key == _LAST_OF_SERVER:
+            rows += [f"| `{name}` | | {doc} |" for name, doc in _REPEATED.items()]
     return "\n".join(rows) + "\n"
 
 
-def _lines(settings: Settings, section: str) -> Iterator[str]:
-    for option in OPTIONS:
-        if option.section != section or option.spec.kind is Kind.KEYS:
-            continue
-        value = value_of(settings, option)
-        if option.spec.kind is Kind.TABLE:
-            line = f"{option.name} = {written(value)}\n"
-            yield _comment(option.spec.doc) + (line if value else f"# {line}")
-        elif value == option.default:
-            sample = option.spec.example if option.default in (None, "", ()) else option.default
-            yield _comment(option.spec.doc) + f"# {option.name} = {_value(sample)}\n"
-        else:
-            yield _comment(option.spec.doc) + f"{option.name} = {_value(value)}\n"
+_LAST_OF_SERVER = [option.key for option in OPTIONS if option.section == "server"][-1]
+_REPEATED = {
+    "server.parameters.*": "Sampling parameters of new conversations on this server: the same as `[parameters]`, put "
+                           "over those.",
+    "profiles.NAME.*": "A further server by a name of its own: the same settings as `[server]`; `base_url` is needed.",
+}
+_SAMPLE = """
+# A further server, by a name of its own: the same settings as in [server].
+# [profiles.work]
+# base_url = "http://10.0.0.5:8000"
+# headers = {X-Team = "research"}
+# [profiles.work.parameters]
+# temperature = 0.2
+""".lstrip()
+
+
+def _servers(settings: Settings) -> Iterator[str]:
+    """The parameters of `[server]` and the profiles: what is set of them."""
+    for holder in (("server",), *(("profiles", name) for name in settings.profiles)):
+        if holder != ("server",):
+            yield f"{_comment(SECTIONS['profiles'])}{_section(settings, holder, server_options(holder))}"
+        sampling = (*holder, "parameters")
+        if section := _section(settings, sampling, server_options(holder)):
+            yield section
+    if not settings.profiles:
+        yield _SAMPLE
+
+
+def _section(settings: Settings, holder: Key, options: Sequence[Option]) -> str:
+    """The settings in this section that differ from their defaults; nothing where none does."""
+    lines = [_line(settings, option) for option in options
+             if option.holder == holder and value_of(settings, option) != option.default]
+    return "".join([f"[{'.'.join(map(written_key, holder))}]\n", *lines]) if lines else ""
+
+
+def _line(settings: Settings, option: Option) -> str:
+    """A setting as it stands in the file, a comment where it is at its default."""
+    value = value_of(settings, option)
+    if option.spec.secret and isinstance(value, Mapping) and value:
+        return f"# {option.name}: {', '.join(value)} (set; the values are not shown)\n"
+    if value != option.default:
+        return f"{option.name} = {_value(value)}\n"
+    sample = option.spec.example if option.default in (None, "", (), {}) else option.default
+    return f"# {option.name} = {_value(sample)}\n"
 
 
 def _comment(doc: str) -> str:
@@ -70,4 +105,6 @@ def _comment(doc: str) -> str:
 def _value(value: object) -> str:
     if isinstance(value, str):
         value = clean(re.sub(r"//[^/@\s]*@", "//", value))
+    if isinstance(value, Mapping):
+        value = dict(value)
     return written(value)

@@ -39,6 +39,11 @@ class Conversation:
     """When it was deleted; it can be restored until the trash is emptied."""
     context_used: int | None = None
     """Tokens in the window after the last answer, as reported."""
+    server: str = ""
+    """The server chosen for it: a profile's name, a base URL, or a model file's path; empty: the default one."""
+    system_in_user: bool = False
+    """Whether the system message goes out inside the first question, for a template without a place for it: part of
+    the prefix, so frozen once it is known."""
 
 
 @dataclass(frozen=True, slots=True)

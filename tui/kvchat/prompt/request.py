@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 from kvchat.prompt.message import Node
 from kvchat.prompt.wire import canonical
@@ -26,21 +27,65 @@ class Parameters:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)
-    """Fields passed through as they are."""
+    """Fields passed through as they are, after the others."""
+    response_format: Mapping[str, object] | None = None
+    """The shape of the answer, passed through as it is: `{"type": "json_object"}`."""
 
     def given(self) -> dict[str, object]:
         """The parameters that are set, in a fixed order, as request fields."""
-        found: dict[str, object] = {}
-        for item in fields(self):
-            value = getattr(self, item.name)
-            if item.name == "extra" or value is None or value == ():
-                continue
-            found[item.name] = list(value) if isinstance(value, tuple) else value
-        return {**found, **{k: v for k, v in self.extra.items() if k not in RESERVED}}
+        found = {name: list(value) if isinstance(value, tuple) else value for name, value in self._set().items()}
+        return {**found, **{name: value for name, value in self.extra.items() if reserved(name) is None}}
+
+    def _set(self) -> dict[str, Any]:
+        """The named parameters that are set."""
+        named = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "extra"}
+        return {name: value for name, value in named.items() if value is not None and value != () and value != {}}
 
 
-RESERVED = frozenset({"messages", "model", "stream", "session_id", "tools"})
-"""Fields that parameters can never set: they belong to the prefix or to the client."""
+def merged(base: Parameters, over: Parameters) -> Parameters:
+    """`base` with whatever `over` sets put over it, field by field; fields of `extra` too."""
+    chosen = over._set()
+    kept = {name: value for name, value in base.extra.items() if name not in chosen}
+    return replace(base, **chosen, extra={**kept, **over.extra})
+
+
+_RESERVED = {
+    "kvchat sends this field itself": (
+        "messages", "model", "stream", "stream_options", "session_id"),
+    "kvchat reads one streamed answer": (
+        "n", "n_cmpl", "best_of", "echo", "use_beam_search", "response_fields"),
+    # Tools, documents and search results are rendered before or among the messages; the others cut the prompt, or
+    # make the model another one, for which nothing that was read counts.
+    "it would change the prompt, and all of it would be read again": (
+        "prompt", "input", "input_ids", "system", "context", "memory", "documents", "tools", "tool_choice", "functions",
+        "function_call", "plugins", "web_search_options", "transforms", "add_generation_prompt",
+        "continue_final_message", "continue_", "add_special_tokens", "truncate", "truncate_prompt_tokens",
+        "truncation", "truncation_side", "truncation_length", "shift", "n_keep", "num_keep", "n_discard",
+        "max_context_length", "lora", "lora_path", "adapters", "draft_model"),
+    "it is an option of the model's template, and would change the prompt": (
+        "template", "chat_template", "chat_template_str", "chat_template_kwargs", "template_vars", "prompt_template",
+        "instruction_template", "instruction_template_str", "chat_instruct_command", "response_prefix", "mode",
+        "character", "greeting", "name1", "name2", "bot_name", "user_name", "user_bio", "reasoning",
+        "reasoning_effort", "think", "thinking", "enable_thinking", "preserve_reasoning", "date_string"),
+    # Where a turn is computed, what it may reuse there, and whether the state of it stays. Logits of the prompt are
+    # among them: to give them, a server computes all of the prompt again.
+    "it decides which cache the conversation finds": (
+        "cache_prompt", "cache_salt", "extra_key", "prompt_cache_key", "n_cache_reuse", "id_slot", "slot_id",
+        "session_params", "litellm_session_id", "conversation", "previous_response_id", "rid", "request_id",
+        "data_parallel_rank", "kv_transfer_params", "prompt_logprobs", "logprob_start_len"),
+    "the server's setting context_size says this": ("num_ctx",),
+    "the server's setting keep_alive says this": ("keep_alive", "ttl"),
+    "its fields are set one by one, without options around them": ("options",),
+}
+RESERVED: Mapping[str, str] = {name: why for why, names in _RESERVED.items() for name in names}
+"""Fields that parameters can never set, and why: with them a parameter could touch the prefix, the session or the
+stream."""
+
+
+def reserved(name: str) -> str | None:
+    """Why parameters cannot set the field `name`; None where they can. Servers written in Go take a field's name in
+    any case, so case does not count."""
+    return RESERVED.get(name.casefold())
 
 
 def chat_body(head: Mapping[str, object], wires: Sequence[bytes], tail: Mapping[str, object]) -> bytes:

@@ -26,7 +26,7 @@ Row = Sequence[Any]
 NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest", "created",
                "state", "model", "figures", "note")
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
-                       "forked_from", "unread", "trashed", "context_used")
+                       "forked_from", "unread", "trashed", "context_used", "server", "system_in_user")
 
 
 @contextmanager
@@ -48,12 +48,13 @@ def columns(names: Sequence[str], table: str = "") -> str:
 
 # The order in which figures are stored: new ones go to the end.
 FIGURE_FIELDS = ("prompt_tokens", "cached_tokens", "predicted_tokens", "new_tokens", "ttft_ms", "prompt_ms",
-                 "predicted_ms", "context_size", "predicted_cached", "cause", "evidence", "remedy")
+                 "predicted_ms", "context_size", "predicted_cached", "cause", "evidence", "remedy", "estimated")
 
 _ROLES = {role.value: role for role in Role}
 _STATES = {state.value: state for state in State}
 _PARAMETERS = tuple(field.name for field in fields(Parameters))
 _NO_FIGURES = (None,) * len(FIGURE_FIELDS)
+_CONTAINERS = {"stop": list, "extra": dict, "response_format": dict}
 _NO_PARAMETERS = Parameters()
 
 T = TypeVar("T")
@@ -151,7 +152,8 @@ def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
     column["parameters"] = [parameters_of(text) if text else _NO_PARAMETERS for text in column["parameters"]]
     options: Iterable[Any] = column["template_options"]
     column["template_options"] = [from_json(text, dict) if text else {} for text in options]
-    column["unread"] = [unread != 0 for unread in column["unread"]]
+    for name in ("unread", "system_in_user"):
+        column[name] = [flag != 0 for flag in column[name]]
     return filled(Conversation, column, len(rows))
 
 
@@ -161,12 +163,17 @@ def conversation_row(conversation: Conversation) -> tuple[object, ...]:
             whole_characters(conversation.title), conversation.turns, whole_characters(conversation.model),
             parameters_to_json(conversation.parameters),
             to_json(dict(conversation.template_options)) if conversation.template_options else None,
-            conversation.forked_from, int(conversation.unread), conversation.trashed, conversation.context_used)
+            conversation.forked_from, int(conversation.unread), conversation.trashed, conversation.context_used,
+            whole_characters(conversation.server), int(conversation.system_in_user))
 
 
 def parameters_of(text: Any) -> Parameters:
+    """The parameters of a stored JSON text, by whatever version; what is of the wrong kind is left out."""
     found = from_json(text, dict)
     known = {name: found[name] for name in _PARAMETERS if name in found}
+    for name, kind in _CONTAINERS.items():
+        if not isinstance(known.get(name), kind):
+            known.pop(name, None)
     if "stop" in known:
         known["stop"] = tuple(known["stop"])
     return Parameters(**known)

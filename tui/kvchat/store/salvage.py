@@ -27,6 +27,8 @@ from kvchat.store.rows import CONVERSATION_FIELDS, NODE_FIELDS, columns, convers
 _NODE = ("conversation", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest",
          "created", "state", "model", "figures", "note", "owner")
 _ID = re.compile("[0-9a-f]{32}")
+_LATER = ("", 0)
+"""What rows of an older shape lack."""
 _REAL = ("created", "updated", "trashed")
 
 
@@ -70,7 +72,7 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
         match len(values), row.rowid:
             case 17, int():
                 _save_node(connection, row.rowid, values[1:])
-            case 14, int():
+            case 14 | 16, int():  # before and with the server of a conversation
                 _save_conversation(connection, row.rowid, values[1:])
             case 6, None if _texts(values):
                 connection.execute("INSERT INTO request VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", values)
@@ -122,7 +124,8 @@ def _is_message(wire: bytes, role: str) -> bool:
 
 
 def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
-    found = _real(CONVERSATION_FIELDS, values)
+    found = _real(CONVERSATION_FIELDS, [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS):]]
+                  if len(values) < len(CONVERSATION_FIELDS) else values)
     conversation = conversations_of([list(found.values())])[0]
     whole = _texts([conversation.id, conversation.title]) and isinstance(conversation.updated, float)
     if not whole or not _ID.fullmatch(conversation.id):

@@ -97,7 +97,15 @@ def _warmup(db: sqlite3.Connection) -> None:
         seconds REAL NOT NULL)""")
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup]
+def _server_of_conversation(db: sqlite3.Connection) -> None:
+    """The server chosen for a conversation, and where its system message goes. Every row is written anew: `salvage`
+    knows a table by the number of values in a row."""
+    db.execute("ALTER TABLE conversation ADD COLUMN server TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE conversation ADD COLUMN system_in_user INTEGER NOT NULL DEFAULT 0")
+    db.execute("UPDATE conversation SET server = '', system_in_user = 0")
+
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup, _server_of_conversation]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 

@@ -58,6 +58,9 @@ class Fields:
             raise self.wrong(name, "true or false")
         return value
 
+    def optional_flag(self, name: str) -> bool | None:
+        return None if self._values.get(name) is None else self.flag(name)
+
     def items(self, name: str) -> list[object]:
         value = self._values.get(name)
         if not isinstance(value, list):
@@ -78,6 +81,9 @@ class Fields:
 
     def inner(self, name: str) -> Fields:
         return Fields(self._values.get(name), f"{self.where}, {name}")
+
+    def optional_mapping(self, name: str) -> dict[str, object] | None:
+        return None if self._values.get(name) is None else self.mapping(name)
 
     def optional_inner(self, name: str) -> Fields | None:
         return None if self._values.get(name) is None else self.inner(name)

@@ -89,6 +89,8 @@ def _conversation(item: Fields) -> Conversation:
         unread=item.flag("unread"),
         trashed=item.optional_number("trashed"),
         context_used=item.optional_whole("context_used"),
+        server=item.optional_text("server") or "",
+        system_in_user=item.optional_flag("system_in_user") or False,
     )
 
 
@@ -104,6 +106,7 @@ def _parameters(item: Fields) -> Parameters:
         seed=item.optional_whole("seed"),
         max_tokens=item.optional_whole("max_tokens"),
         stop=item.texts("stop"),
+        response_format=item.optional_mapping("response_format"),
         extra=item.mapping("extra"),
     )
 
@@ -120,6 +123,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         prompt_ms=item.optional_number("prompt_ms"),
         predicted_ms=item.optional_number("predicted_ms"),
         context_size=item.optional_whole("context_size"),
+        estimated=item.optional_flag("estimated"),
     )
 
 

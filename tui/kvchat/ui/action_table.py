@@ -87,12 +87,15 @@ ACTIONS: tuple[Action, ...] = (
            "This conversation", "parameters"),
     Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Its price is shown "
            "first.", "This conversation", "system", "TEXT"),
-    Action("model", "ctrl+l", "Model and server", "Choose the model and the server.", "This conversation", "model",
-           "NAME"),
-    Action("thinking", "ctrl+t", "Thinking", "Let the model think before it answers, or not. Its price is shown first.",
-           "This conversation", "thinking"),
+    Action("model", "ctrl+l", "Model and server", "Choose the model and the server; looks which servers run here.",
+           "This conversation", "model", "NAME"),
+    Action("thinking", "ctrl+t", "Thinking", "Let the model think before it answers, or not, or how much. Its price is "
+           "shown first.", "This conversation", "thinking", "on|off|auto|low|medium|high"),
     Action("inspector", "f2", "Cache", "Show what the server had cached, turn by turn, and why it missed.",
            "This conversation", "cache", footer="cache"),
+
+    Action("doctor", "", "Doctor", "Examine the server: what it reuses, how fast it reads, what to change.",
+           "This conversation", "doctor"),
 
     Action("transcript.previous", "up,k", "Message above", "Select the message above.", "Messages", palette=False,
            reason=_MOVING, run="select(-1)"),

@@ -1,26 +1,35 @@
-"""llama.cpp's llama-server: identified by its `Server` header; the one that reports progress and cache figures."""
+"""llama.cpp's llama-server: identified by its `Server` header; the one that reports progress and cache figures.
+
+It also runs as a router: one process that loads several models and hands each request to the model it names. The rule
+there: nothing but a chat request loads a model.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
+from urllib.parse import quote
 
-from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.base import MODELS_PATH, HttpBackend
 from kvchat.backends.cache_calls import CacheCalls, specials_of
-from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo
 from kvchat.backends.kinds import LLAMACPP, Figures
-from kvchat.backends.models import models_in
+from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import as_object, count_at, object_at, text_at
 from kvchat.backends.recognise import Responses, owners, said
 from kvchat.backends.slot_files import NO_ANSWER, SlotFile, slot_file_of
-from kvchat.backends.transport import Exchange
+from kvchat.backends.transport import Exchange, Head
 from kvchat.prompt.wire import canonical, whole_characters
 
-PROPS_PATH = "/props"
+PROPS_PATH, SLOTS_PATH = "/props", "/slots"
 PING_S = 10
 OWNER = "llamacpp"
+ROUTER = "router"
 MOST_SLOTS = 256
+LOOK_S = 2.0
+"""After the first answer of a model: how long it may take to ask what that model has."""
 
 
 class LlamaCppBackend(CacheCalls):
@@ -29,6 +38,8 @@ class LlamaCppBackend(CacheCalls):
     health_path = "/health"
 
     probes = (PROPS_PATH, MODELS_PATH)
+    _routed: Model | None = None
+    """The model in use on a router; None on a server with one model."""
 
     @classmethod
     def recognises(cls, responses: Responses) -> bool:
@@ -40,25 +51,58 @@ class LlamaCppBackend(CacheCalls):
 
     async def described(self) -> ServerInfo:
         self._pieces = None  # another model has other ids
+        self._routed = None
         _, found = await self.get_json(PROPS_PATH)
         _, listing = await self.get_json(MODELS_PATH)
         props = as_object(found, "properties")
-        self._specials = specials_of(props)
         models = models_in(listing)
-        chosen = models.chosen
-        settings = object_at(props, "default_generation_settings")
-        name = chosen.id if chosen else text_at(props, "model_alias") or text_at(props, "model_path") or ""
-        return replace(
-            self._info,
-            model=whole_characters(name),
-            listing=models.all,
-            context_size=count_at(settings, "n_ctx") or (chosen.context_size if chosen else None),
-            slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
-            build=whole_characters(text_at(props, "build_info") or ""),
-            takes_local_extras=True,
-            preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,
-            figures=Figures.BEFORE,
-        )
+        if props.get("role") == ROUTER:
+            return await self._of_router(props, models)
+        self._specials = specials_of(props)
+        return described_by(self._info, props, models)
+
+    async def _of_router(self, props: Mapping[str, object], models: Models) -> ServerInfo:
+        """What a router says, and what the server of the model in use says if that is loaded."""
+        chosen = next((model for model in models.all if model.id == self._info.model), None) or models.chosen
+        own: Mapping[str, object] = {"build_info": props.get("build_info")}
+        self._routed = chosen
+        if chosen is not None and chosen.loaded:
+            _, found = await self.get_json(self._of_model(PROPS_PATH))
+            own = as_object(found, "properties")
+            self._specials = specials_of(own)
+        info = described_by(replace(self._info, model=""), own, Models((chosen,) if chosen else ()))
+        most = count_at(props, "max_instances")
+        unknown = (("context size", info.context_size), ("slots", info.slots))
+        return replace(info, listing=models.all, unknown=tuple(name for name, value in unknown if value is None),
+                       unloads=f"when another model is asked for and {most} are loaded" if most else "")
+
+    async def get_json(self, path: str) -> tuple[Head, object]:
+        return await super().get_json(self._of_model(path) if path in (PROPS_PATH, SLOTS_PATH) else path)
+
+    async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
+        if self._routed is not None and not body.startswith(b'{"model":'):
+            body = b'{"model":' + canonical(self._routed.id) + b"," + body[1:]
+        return await super().post_json(path + self._only_if_loaded("?"), body)
+
+    def _of_model(self, path: str) -> str:
+        """Where the model's own server answers, if it is loaded."""
+        if self._routed is None:
+            return path
+        return f"{path}?model={quote(self._routed.id, safe='')}{self._only_if_loaded('&')}"
+
+    def call_fields(self) -> dict[str, object]:
+        return {"model": self._routed.id} if self._routed is not None else {}
+
+    def _only_if_loaded(self, mark: str) -> str:
+        return f"{mark}autoload=false" if self._routed is not None else ""
+
+    async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
+        """As of `Backend`; on a router the first answer of a model also loads it, so that it can then be asked."""
+        ended = await super().chat(turn, emit)
+        routed = self._routed
+        if routed is not None and not routed.loaded and ended.error is None and turn.model in ("", routed.id):
+            await look_again(self)
+        return ended
 
     async def slot_file(self, action: Literal["save", "restore"], slot: int, file: str, seconds: float) -> SlotFile:
         """Save the KV cache of a slot to a file in the server's own folder, or restore it; true if that worked.
@@ -77,8 +121,40 @@ class LlamaCppBackend(CacheCalls):
             return NO_ANSWER
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
-        fields: dict[str, object] = {"cache_prompt": True, "return_progress": True, "timings_per_token": True,
-                                     "sse_ping_interval": PING_S}
-        if turn.slot is not None:
-            fields["id_slot"] = turn.slot
-        return fields
+        return live_fields(turn)
+
+
+def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) -> ServerInfo:
+    """`info` with what a llama-server says of itself and of its model. Raises PayloadError."""
+    chosen = models.chosen
+    settings = object_at(props, "default_generation_settings")
+    name = chosen.id if chosen else text_at(props, "model_alias") or text_at(props, "model_path") or ""
+    return replace(
+        info,
+        model=whole_characters(name),
+        listing=models.all,
+        context_size=count_at(settings, "n_ctx") or (chosen.context_size if chosen else None),
+        slots=min(count_at(props, "total_slots") or 0, MOST_SLOTS) or None,
+        build=whole_characters(text_at(props, "build_info") or ""),
+        takes_local_extras=True,
+        preserves_reasoning=object_at(props, "chat_template_caps").get("supports_preserve_reasoning") is True,
+        figures=Figures.BEFORE,
+    )
+
+
+def live_fields(turn: ChatTurn) -> dict[str, object]:
+    """The fields that make a llama-server report progress and cache figures while it works."""
+    fields: dict[str, object] = {"cache_prompt": True, "return_progress": True, "timings_per_token": True,
+                                 "sse_ping_interval": PING_S}
+    if turn.slot is not None:
+        fields["id_slot"] = turn.slot
+    return fields
+
+
+async def look_again(backend: HttpBackend) -> None:
+    """Identify a server anew, where that is quick: an answer that has come does not wait for it."""
+    try:
+        async with asyncio.timeout(LOOK_S):
+            await backend.identify()
+    except (BackendError, TimeoutError):
+        pass

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvchat.backends.base import MODELS_PATH, HttpBackend
+from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import OPENAI
 from kvchat.backends.models import models_in
 from kvchat.backends.recognise import Responses, said
+from kvchat.backends.warmup import OneTokenWarmUp
 
 
-class OpenAIBackend(HttpBackend):
+class OpenAIBackend(OneTokenWarmUp):
     kind = OPENAI.name
-    found_in_cloud = True
     probes = (MODELS_PATH,)
 
     @classmethod

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from textual import work
 
 from kvchat.ui.chat.messages import Decision, MessageActs
+
+EFFORTS = ("low", "medium", "high")
+NEXT_THINKING: dict[object, str] = {None: "off", False: "on", True: "auto"}
 
 
 class OptionActs(MessageActs):
@@ -46,38 +47,47 @@ class OptionActs(MessageActs):
     async def action_model(self, name: str = "") -> None:
         from kvchat.ui.screens.models import ModelPicker
 
-        server = self.service.server
         if name:
             await self._use("model", name)
             return
         chosen = await self.ask(ModelPicker(
-            server.models if server else (), current=self.model(), server=server.base_url if server else "",
+            self.service.servers(), current=self.model(), look=self.service.look_for_servers,
             files=self.service.model_files))
         if chosen is not None:
             await self._use(*chosen)
 
-    async def _use(self, kind: str, value: object) -> None:
-        if self.service.streaming():
+    async def _use(self, kind: str, value: object, model: str = "") -> None:
+        if self.conversation.id in self.service.streaming():
             self.say("An answer is still running. Stop it first (Esc), or wait for it.", "warning")
-        elif kind == "file":
-            await self.service.use_model_file(Path(str(value)))
-        elif kind == "url":
-            await self.service.use_url(str(value))
-        elif await self.agreed("model"):
-            await self.service.set_model(self.conversation.id, str(value))
+        elif kind == "model":
+            if await self.agreed("model"):
+                await self.service.set_model(self.conversation.id, str(value))
+        elif await self.agreed("model", title="Go on with another server?"):
+            await self.service.use_server(self.conversation.id, str(value), model)
 
     @work(group="dialog")
-    async def action_thinking(self) -> None:
-        """On, off, or as the server has it: the next of the three."""
+    async def action_doctor(self) -> None:
+        from kvchat.ui.screens.doctor import DoctorScreen
+
+        await self.ask(DoctorScreen(self.service.examined))
+
+    @work(group="dialog")
+    async def action_thinking(self, word: str = "") -> None:
+        """On, off, or as the server has it: the next of the three; with a word that, or an effort."""
         conversation = self.conversation
-        options = dict(conversation.record.template_options)
-        current = options.pop("enable_thinking", None)
-        following = {None: False, False: True, True: None}[current if isinstance(current, bool) else None]
-        words = {None: "as the server has it", False: "off", True: "on"}[following]
-        if not await self.agreed("template", title=f"Thinking {words} in this conversation?"):
+        before = dict(conversation.record.template_options)
+        options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
+        word = word.strip().lower() or NEXT_THINKING.get(before.get("enable_thinking"), "auto")
+        if word in EFFORTS:
+            options["reasoning_effort"] = word
+        elif word in ("on", "off"):
+            options["enable_thinking"] = word == "on"
+        elif word != "auto":
+            self.say("Thinking is on, off, auto, low, medium or high.", "warning")
             return
-        if following is not None:
-            options["enable_thinking"] = following
+        words = "as the server has it" if word == "auto" else f"at {word} effort" if word in EFFORTS else word
+        if options == before or not await self.agreed("template", title=f"Thinking {words} in this conversation?"):
+            return
         await self.service.set_template_options(conversation.id, options)
         self.say(f"Thinking is {words} in this conversation, where the model's template knows it.")
 

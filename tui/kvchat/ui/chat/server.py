@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from textual import work
 
+from kvchat.chat.connection import usual_places
 from kvchat.ui.chat.options import OptionActs
 from kvchat.ui.widgets.header_text import HeaderState
 
 if TYPE_CHECKING:  # a screen of the first run only: imported when it is shown
     from kvchat.ui.screens.welcome import WelcomePanel
 
-ASKED = ("llama.cpp 8080",)
 HOSTS: dict[str, str] = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
          "cloud": "a server on the internet"}
 GONE = frozenset({"lost", "failed"})
@@ -31,11 +31,19 @@ class ServerActs(OptionActs):
         state = self.header.state
         self.header.set_state(HeaderState(
             model=self.model(), kind=server.kind if server else "",
-            host_class=server.host_class if server else "loopback",
+            host_class=self.goes_to(),
             phase=connection.phase, sentence=connection.sentence, embedded=bool(server and server.embedded),
-            context_used=state.context_used, context_size=server.context_size if server else None,
+            context_used=state.context_used,
+            context_size=server.window(self.current.record.model if self.current else "") if server else None,
             incognito=self.service.incognito,
         ))
+
+    def goes_to(self) -> str:
+        """The class of host that the open conversation goes to."""
+        server = self.service.server
+        if server is None:
+            return "loopback"
+        return self.service.destination(server, self.current.id if self.current else "").host_class
 
     def server_changed(self) -> None:
         self.show_server()
@@ -73,7 +81,8 @@ class ServerActs(OptionActs):
         if self.service.connection.phase == "none":
             self.transcript.display = False
             engine = find_spec("xllamacpp") is not None
-            panel = WelcomePanel(ASKED, models=models, engine=engine, folders=self.service.model_folders())
+            panel = WelcomePanel(usual_places().split(", "), models=models, engine=engine,
+                                 folders=self.service.model_folders())
             await self.query_one("#conversation").mount(panel, before=0)
             if not self.composer.text:
                 panel.focus()
@@ -95,14 +104,19 @@ class ServerActs(OptionActs):
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""
         server = self.service.server
-        if server is None or self.service.may_send_to(server):
+        id = self.conversation.id
+        if server is None or self.service.may_send_to(server, id):
             return True
         from kvchat.ui.screens.confirm import ConfirmScreen
 
-        lines = [f"{server.base_url} is {HOSTS[server.host_class]}.",
+        goes = self.service.destination(server, id)
+        passed_on = f"{server.base_url} passes what is written to this model on to {goes.base_url}."
+        lines = [f"{goes.base_url} is {HOSTS[goes.host_class]}." if goes is server else passed_on,
                  "This conversation leaves this machine: every message, with its context."]
+        if self.service.was_begun_nearer(id, server):
+            lines.append("It was begun on another server, and what was said there goes along.")
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
         agreed = bool(await self.ask(ConfirmScreen("Send to another machine?", lines, choices)))
         if agreed:
-            await self.service.allow_sending_to(server)
+            await self.service.allow_sending_to(server, id)
         return agreed

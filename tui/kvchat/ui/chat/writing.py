@@ -21,7 +21,7 @@ class WritingActs(ServerActs):
     async def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
         server = self.service.server
-        if server is None or self.service.may_send_to(server):
+        if server is None or self.service.may_send_to(server, self.conversation.id):
             await self._submit(event)
         else:
             self._ask_and_submit(event)

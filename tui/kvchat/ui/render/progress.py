@@ -55,7 +55,7 @@ def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Span]:
 
 def reading_row(
     width: int, *, total: int, cached: int, processed: int, speed: float | None = None,
-    seconds_left: float | None = None, new_tokens: int | None = None,
+    seconds_left: float | None = None, new_tokens: int | None = None, only_new: bool = False,
 ) -> list[Span]:
     """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `new_tokens`: what this
     turn added, if known; what is evaluated beyond it is avoidable and comes first. `speed`: tokens per second."""
@@ -67,7 +67,8 @@ def reading_row(
     excess = excess if excess > NOISE else 0
     again = min(done, excess)
     whole = count(evaluate)
-    words = [(f"{count(cached)} reused", "muted"), (f"{count(done):>{len(whole)}}/{whole} new", "muted")]
+    words = [("reuse unknown" if only_new else f"{count(cached)} reused", "muted"),
+             (f"{count(done):>{len(whole)}}/{whole} new", "muted")]
     if excess:
         fresh = count(evaluate - excess)
         words = [(f"{count(excess)} avoidable", "warning"), words[0],

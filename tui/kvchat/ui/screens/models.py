@@ -1,4 +1,4 @@
-"""Choosing the model: one the server has, a file on this disk, or another server.
+"""Choosing where a conversation goes on: a server and one of its models, a file on this disk, or an address.
 
 The rule: what is typed filters the list, and is offered as a server when it reads like an address.
 """
@@ -17,15 +17,24 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
+from kvchat.chat.serving import ServerChoice
 from kvchat.display import one_line
 from kvchat.numbers import count, size
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, content, joined, shown
-from kvchat.ui.widgets.header_text import model_name
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined, shown
+from kvchat.ui.widgets.header_text import HOSTS, model_name
 
-ModelChoice = tuple[Literal["model"], str] | tuple[Literal["file"], Path] | tuple[Literal["url"], str]
+ModelChoice = (tuple[Literal["model"], str] | tuple[Literal["file"], Path] | tuple[Literal["url"], str]
+               | tuple[Literal["server"], str, str])
+"""A model of the server in use; a model file; an address; a server by its name, and one of its models (empty: the one
+it has loaded)."""
+PHASES = {"idle": "not connected", "loading": "loading its model", "needs a key": "needs a key",
+          "answers": "does not say what it is",
+          "lost": "does not answer", "failed": "does not answer", "none": "not there", "connecting": "connecting …",
+          "starting": "starting …"}
+LOADED = {True: "loaded", False: "not loaded", None: ""}
 
 
 class FoundModel(Protocol):
@@ -72,26 +81,37 @@ class Line:
     current: bool = False
 
 
-class ModelPicker(ListModal[ModelChoice]):
-    """The server's models, the files on this disk, and an address. Result: ("model", name), ("file", path) or
-    ("url", address)."""
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A heading and what stands under it."""
 
-    def __init__(self, models: Sequence[str], *, current: str = "", server: str = "",
+    words: str
+    about: str
+    lines: Sequence[Line]
+
+
+class ModelPicker(ListModal[ModelChoice]):
+    """Every server with its models, the files on this disk, and an address."""
+
+    def __init__(self, servers: Sequence[ServerChoice], *, current: str = "",
+                 look: Callable[[], Awaitable[Sequence[ServerChoice]]] | None = None,
                  files: Callable[[], Awaitable[Sequence[FoundModel]]] | None = None) -> None:
+        """`current`: the model that answers here now. `look`: asks this machine's usual ports."""
         super().__init__(classes="-list")
         self.heading = "Model and server"
         self.hints = (("enter", "use"), ("esc", "close"))
-        self._find = files
+        self._find, self._look = files, look
         self._looking = files is not None
+        self._asking = look is not None
         self._trouble = ""
-        self._server = [
-            Line(model_name(name), choice=("model", name), current=name == current) for name in models
-        ]
-        self._group = f"On {one_line(server, 60)}" if server else "On the server"
+        self._engine_model = next((server.model for server in servers if server.current and server.embedded), "")
+        self._servers = [_group(server, current) for server in servers]
         self._files: list[Line] = []
         self._current = current
         self._lines: list[Line] = []
         self._query = ""
+        self._first: int | None = None
+        """The first line that has what is typed in so many words."""
 
     def body(self) -> Iterable[Widget]:
         yield FilterLine("filter, or the address of a server: http://HOST:PORT")
@@ -102,11 +122,21 @@ class ModelPicker(ListModal[ModelChoice]):
         self._filter(keep=False)
         if self._find is not None:
             self._load(self._find)
+        if self._look is not None:
+            self._ask(self._look)
+
+    @work(exclusive=True, group="servers", exit_on_error=False)
+    async def _ask(self, look: Callable[[], Awaitable[Sequence[ServerChoice]]]) -> None:
+        try:
+            self._servers = [_group(server, self._current) for server in await look()]
+        finally:
+            self._asking = False
+            self._filter(keep=True)
 
     @work(exclusive=True, group="models", exit_on_error=False)
     async def _load(self, find: Callable[[], Awaitable[Sequence[FoundModel]]]) -> None:
         try:
-            self._files = [_file_line(file, self._current) for file in await find()]
+            self._files = [_file_line(file, self._engine_model) for file in await find()]
         except Exception as error:
             self._trouble = one_line(str(error), 120) or type(error).__name__
         self._looking = False
@@ -121,36 +151,45 @@ class ModelPicker(ListModal[ModelChoice]):
     def _filter(self, *, keep: bool) -> None:
         """Show what the filter keeps; with `keep` the cursor stays on its line."""
         chosen = self._lines[self.rows.cursor] if keep and self.rows.cursor is not None else None
-        self._lines = []
+        self._lines, self._first = [], None
         if address := address_of(self._query):
             self._lines += [Line("Another server"), Line(address, "connect", ("url", address))]
-        self._add(self._group, self._server)
+        for group in self._servers:
+            self._add(group.words, group.lines, group.about)
+        if self._asking:
+            self._add("On this machine", (), "looking for servers …")
         looking = "looking …" if self._looking else self._trouble or "none found"
-        self._add("Model files on this disk", self._files, looking)
+        self._add("Model files on this disk", self._files, "" if self._files else looking)
         headings = {i for i, line in enumerate(self._lines) if line.choice is None}
-        cursor = self._lines.index(chosen) if chosen in self._lines else next(
-            (i for i, line in enumerate(self._lines) if line.current), 0)
+        again = [line.choice for line in self._lines]
+        cursor = again.index(chosen.choice) if chosen is not None and chosen.choice in again else next(
+            (i for i, line in enumerate(self._lines) if line.current), 0) if self._first is None else self._first
         self.rows.empty = "Nothing of this name. An address is written like http://HOST:PORT."
         self.rows.show(len(self._lines), cursor=cursor, headings=headings)
 
-    def _add(self, group: str, lines: Sequence[Line], instead: str = "") -> None:
-        """Add a group with what the filter keeps of it."""
-        found = [lines[i] for i in kept([f"{line.words} {line.about}".casefold() for line in lines], self._query)]
+    def _add(self, group: str, lines: Sequence[Line], about: str = "") -> None:
+        """Add a group with what the filter keeps of it; the name of a server keeps all of its models."""
+        found = [lines[i] for i in kept([f"{line.words} {line.about} {group}".casefold() for line in lines],
+                                        self._query)]
         filtering = bool(self._query.strip())
-        if not found and (filtering or not instead):
+        if not found and (filtering or not about):
             return
         if self._lines:
             self._lines.append(Line(""))
-        self._lines.append(Line(group, "" if lines else instead))
+        self._lines.append(Line(group, about))
+        if self._first is None and filtering:
+            named = self._query.strip().casefold()
+            self._first = next((len(self._lines) + at for at, line in enumerate(found)
+                                if named in f"{line.words} {group}".casefold()), None)
         self._lines += found
 
     def _draw(self, index: int, width: int) -> Content:
         line = self._lines[index]
-        about = content((line.about, MUTED))
         if line.choice is None:
-            return joined(content((shown(line.words, width), STRONG)), about, width)
+            told = content((line.about, BAD if line.about in PHASES.values() else MUTED))
+            return joined(content((shown(line.words, width), STRONG)), told, width)
         name = highlighted(content(shown(line.words, width)), self._query)
-        return joined(name + content(("  in use", ACCENT) if line.current else ""), about, width)
+        return joined(name + content(("  in use", ACCENT) if line.current else ""), content((line.about, MUTED)), width)
 
     def choose(self, index: int) -> None:
         if choice := self._lines[index].choice:
@@ -161,3 +200,29 @@ def _file_line(file: FoundModel, current: str) -> Line:
     window = f"{count(file.context_length)} ctx" if file.context_length else ""
     about = f"{one_line(file.quantisation, 10):<8}{size(file.size):>8}{window:>13}  {one_line(file.source, 14):<12}"
     return Line(one_line(file.name, 120), about, ("file", file.path), str(file.path) == current)
+
+
+def _group(server: ServerChoice, current: str) -> Group:
+    """A server as a heading, with its models under it."""
+    address = "" if server.embedded else one_line(server.base_url.partition("://")[2] or server.base_url, 60)
+    title = server.profile or server.title
+    words = " · ".join(filter(None, (one_line(title, 40), one_line(server.title, 30) if server.profile else "",
+                                     address)))
+    facts = [f"{count(server.context_size)} ctx" if server.context_size else "",
+             f"{server.slots} slots" if server.slots and server.slots > 1 else "",
+             f"{server.warm} warm" if server.warm else "",
+             "" if server.host_class == "loopback" else HOSTS[server.host_class]]
+    about = " · ".join(filter(None, [PHASES.get(server.phase, ""), *facts]))
+    lines = [_model_line(server, model.id, model.loaded, model.size, model.about, current)
+             for model in server.listing if model.chats]
+    if not lines:
+        lines = [Line(model_name(server.model) if server.model else "connect",
+                      choice=("server", server.name, ""), current=server.current)]
+    return Group(words or "This machine", about, lines)
+
+
+def _model_line(server: ServerChoice, name: str, loaded: bool | None, octets: int | None, about: str,
+                current: str) -> Line:
+    facts = (one_line(about, 20), size(octets) if octets else "", LOADED[loaded])
+    choice: ModelChoice = ("model", name) if server.current else ("server", server.name, name)
+    return Line(model_name(name), " · ".join(filter(None, facts)), choice, server.current and name == current)

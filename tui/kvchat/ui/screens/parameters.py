@@ -5,21 +5,24 @@ The rule: an empty field leaves the server's default alone; nothing here ever to
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import on
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, VerticalScroll
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
+from kvchat.config.option import UnfitError, json_table
+from kvchat.config.toml import UnreadableError, parsed
 from kvchat.display import one_line
-from kvchat.prompt.request import Parameters
+from kvchat.prompt.request import Parameters, reserved
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import BAD, MUTED, content
 
@@ -64,6 +67,9 @@ FIELDS = (
     Field("repeat_penalty", "repeat penalty", "against repetition; 1 does nothing", 0, 5),
 )
 STOP_DOES = "texts that end an answer, | between"
+FORMAT_DOES = 'text, json, or {"type": …}'
+EXTRA_DOES = 'sent as they are: mirostat = 2, or {"mirostat": 2}'
+FORMATS = {"text": {"type": "text"}, "json": {"type": "json_object"}}
 
 
 def parsed_stop(text: str) -> tuple[str, ...]:
@@ -89,6 +95,80 @@ def written_stop(stop: Iterable[str]) -> str:
     return "|".join("".join(escapes.get(char, char) for char in text) for text in stop)
 
 
+def parsed_table(text: str) -> dict[str, object]:
+    """The fields that one line of TOML or JSON says. Raises ValueError with a sentence."""
+    text = text.strip()
+    try:
+        table = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        table = None
+    try:
+        return json_table(table if table is not None else _toml_table(text))
+    except UnreadableError:
+        raise ValueError('Fields are written as name = value, or as JSON: {"name": value}.') from None
+    except UnfitError as unfit:
+        raise ValueError(f"The fields {unfit}.") from None
+
+
+def _toml_table(text: str) -> dict[object, object]:
+    line = text if text.startswith("{") else f"{{{text}}}"
+    found = parsed(f"table = {line}")["table"]
+    return found if isinstance(found, dict) else {}
+
+
+def parsed_extra(text: str) -> dict[str, object]:
+    """The further fields that a line says. Raises ValueError with a sentence."""
+    extra = parsed_table(text)
+    for name in extra:
+        if why := reserved(name):
+            raise ValueError(f"{one_line(name, 30)} cannot be set: {why}.")
+    return extra
+
+
+def parsed_format(text: str) -> Mapping[str, object] | None:
+    """The response format that a word or a table says; None for nothing. Raises ValueError with a sentence."""
+    text = text.strip()
+    if text.startswith("{"):
+        return parsed_table(text) or None
+    if text and text.lower() not in FORMATS:
+        raise ValueError('text, json, or a table {"type": …}.')
+    return FORMATS.get(text.lower())
+
+
+def written_table(table: Mapping[str, object] | None) -> str:
+    """A table as `parsed_table` reads it."""
+    return json.dumps(dict(table), ensure_ascii=False) if table else ""
+
+
+def written_format(table: Mapping[str, object] | None) -> str:
+    """A response format as `parsed_format` reads it."""
+    return next((word for word, known in FORMATS.items() if known == table), written_table(table))
+
+
+def _written_number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the screen."""
+
+    name: str
+    label: str
+    does: str
+    parsed: Callable[[str], Any]
+    """The value of a text. Raises ValueError with a sentence."""
+    written: Callable[[Any], str]
+
+
+ROWS = (
+    *(Row(field.name, field.label, field.does, field.parsed, _written_number) for field in FIELDS),
+    Row("stop", "stop", STOP_DOES, parsed_stop, written_stop),
+    Row("response_format", "response format", FORMAT_DOES, parsed_format, written_format),
+    Row("extra", "more fields", EXTRA_DOES, parsed_extra, written_table),
+)
+
+
 class ParametersScreen(Modal[Parameters]):
     """One line a parameter. Result: the new parameters, None when nothing was changed."""
 
@@ -100,6 +180,12 @@ class ParametersScreen(Modal[Parameters]):
         & Input { width: 14; background: $foreground 8%; padding: 0 1; &:focus { background: $foreground 16%; } }
         & .says { width: 1fr; height: 1; margin-left: 2; text-wrap: nowrap; text-overflow: ellipsis; }
         &:ansi Input { text-style: underline; background: ansi_default; }
+        &.wide {
+            height: auto;
+            & Vertical { height: auto; }
+            & Input { width: 1fr; }
+            & .says { height: auto; max-height: 3; margin-left: 0; text-wrap: wrap; }
+        }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -113,44 +199,43 @@ class ParametersScreen(Modal[Parameters]):
         self.heading = "Sampling parameters"
         self.hints = (("↑↓", "field"), ("enter", "apply"), ("esc", "cancel"))
         self._parameters = parameters
+        self._shown = {row.name: one_line(row.written(getattr(parameters, row.name))) for row in ROWS}
 
     def body(self) -> Iterable[Widget]:
         yield Static(content(("An empty field leaves the server's default. None of these touches the cache: "
                               "nothing is read again.", MUTED)), classes="words")
         with VerticalScroll(can_focus=False):
-            for field in FIELDS:
-                value = getattr(self._parameters, field.name)
-                yield self._line(field.name, field.label, field.does, "" if value is None else f"{value:g}"
-                                 if isinstance(value, float) else str(value))
-            yield self._line("stop", "stop", STOP_DOES, one_line(written_stop(self._parameters.stop)))
+            for row in ROWS:
+                yield self._line(row, self._shown[row.name])
 
     @staticmethod
-    def _line(name: str, label: str, does: str, value: str) -> Horizontal:
-        return Horizontal(
-            Label(Content(label)),
-            Input(value, placeholder="default", id=name, select_on_focus=False),
-            Static(content((does, MUTED)), id=f"{name}-says", classes="says"), classes="field",
-        )
+    def _line(row: Row, value: str) -> Horizontal:
+        label = Label(Content(row.label))
+        field = Input(value, placeholder="default", id=row.name, select_on_focus=False)
+        says = Static(content((row.does, MUTED)), id=f"{row.name}-says", classes="says")
+        if row.name != "extra":
+            return Horizontal(label, field, says, classes="field")
+        return Horizontal(label, Vertical(field, says), classes="field wide")
 
     def on_mount(self) -> None:
         self.query_one("#temperature", Input).focus()
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
-        field = next((f for f in FIELDS if f.name == event.input.id), None)
-        if field is not None:
-            with suppress(ValueError):
-                self._check(field)
+        with suppress(ValueError):
+            self._value(next(row for row in ROWS if row.name == event.input.id))
 
-    def _check(self, field: Field) -> float | int | None:
-        """The field's value; a wrong one is told beside it. Raises ValueError."""
-        says = self.query_one(f"#{field.name}-says", Static)
+    def _value(self, row: Row) -> object:
+        """The value of a line; a wrong one is told beside it. What was not touched stays as it was, to the last digit.
+        Raises ValueError."""
+        says = self.query_one(f"#{row.name}-says", Static)
+        text = self.query_one(f"#{row.name}", Input).value
         try:
-            value = field.parsed(self.query_one(f"#{field.name}", Input).value)
+            value = getattr(self._parameters, row.name) if text == self._shown[row.name] else row.parsed(text)
         except ValueError as error:
             says.update(content((str(error), BAD)))
             raise
-        says.update(content((field.does, MUTED)))
+        says.update(content((row.does, MUTED)))
         return value
 
     @on(Input.Submitted)
@@ -158,16 +243,12 @@ class ParametersScreen(Modal[Parameters]):
         self.action_apply()
 
     def action_apply(self) -> None:
-        values: dict[str, float | int | None] = {}
-        for field in FIELDS:
+        values: dict[str, Any] = {}
+        for row in ROWS:
             try:
-                values[field.name] = self._check(field)
+                values[row.name] = self._value(row)
             except ValueError:
-                self.query_one(f"#{field.name}", Input).focus()
+                self.query_one(f"#{row.name}", Input).focus()
                 return
-        stop = self._parameters.stop
-        text = self.query_one("#stop", Input).value
-        if text != one_line(written_stop(stop)):
-            stop = parsed_stop(text)
-        changed = replace(self._parameters, stop=stop, **values)  # type: ignore[arg-type]
+        changed = replace(self._parameters, **values)
         self.finish(changed if changed != self._parameters else None)

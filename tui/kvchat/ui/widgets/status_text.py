@@ -211,12 +211,13 @@ def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
 def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]:
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
     if short:
+        reused = "" if progress.only_new else f"{short_count(progress.cached)}+"
         return joined([[Piece("reading", "accent")],
-                       [Piece(f"{short_count(progress.cached)}+{done:>{len(str(new))}}/{new}")], [clock]], _DOT)
+                       [Piece(f"{reused}{done:>{len(str(new))}}/{new}")], [clock]], _DOT)
     total = f"{new:,}"
     groups: list[Pieces] = [
         [Piece("reading", "accent")],
-        [Piece(f"{progress.cached:>6,}", "reused"), Piece(" reused", "quiet")],
+        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "reused"), Piece(" reused", "quiet")],
         [Piece(f"{done:>{len(total)},}/{total}", "new"), Piece(" new", "quiet")],
         [clock],
     ]

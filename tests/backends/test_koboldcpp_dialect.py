@@ -1,0 +1,158 @@
+"""KoboldCpp: its one cache, the estimate of what came from it, and prompts that lose their beginning."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from backend_kit import Heard, a_turn, endpoint_of
+
+from kvchat.backends.dialect import BackendError, Reported, Trouble
+from kvchat.backends.dialects.koboldcpp import KoboldCppBackend, estimated
+from kvchat.backends.kinds import Figures
+from kvchat.backends.tasks import Clock
+from kvchat.prompt.message import State
+from kvchat.prompt.request import Parameters
+from standins.koboldcpp import KoboldCppStandIn
+from standins.prefix import converse, rendered
+
+
+async def at(server: KoboldCppStandIn, *, api_key: str | None = None) -> KoboldCppBackend:
+    """The dialect, with a clock that only the stand-in's work moves."""
+    backend = KoboldCppBackend(endpoint_of(server, api_key=api_key), clock=Clock(now=lambda: server.seconds))
+    await backend.identify()
+    return backend
+
+
+async def test_it_is_described_with_its_real_version_and_window() -> None:
+    async with KoboldCppStandIn(context_size=6144) as server:
+        info = (await at(server)).info
+        assert (info.kind, info.model, info.build) == ("koboldcpp", "koboldcpp/toy-8b", "1.117.1")
+        assert info.context_size == 6144
+        assert info.slots is None, "the one slot of its imitated properties says nothing"
+        assert (info.figures, info.unknown) == (Figures.ESTIMATED, ("slots",))
+        assert [(model.loaded, model.context_size) for model in info.listing] == [(True, 6144)]
+
+
+async def test_as_a_router_only_its_first_model_is_loaded_whatever_it_says() -> None:
+    async with KoboldCppStandIn(more=("big.kcpps", "small.kcpps")) as server:
+        info = (await at(server)).info
+        assert [model.loaded for model in info.listing] == [True, False, False]
+        assert [model.context_size for model in info.listing] == [4096, None, None]
+
+
+async def test_without_a_text_model_none_is_chosen() -> None:
+    async with KoboldCppStandIn(model="inactive") as server:
+        info = (await at(server)).info
+        assert info.model == ""
+        assert [(model.loaded, model.chats) for model in info.listing] == [(False, False)]
+
+
+async def test_a_version_that_tells_less_leaves_that_unknown() -> None:
+    async with KoboldCppStandIn() as server:
+        for path in ("/api/extra/version", "/api/extra/true_max_context_length", "/api/extra/perf"):
+            server.get(path, "no", 404)
+        backend = await at(server)
+        assert (backend.info.context_size, backend.info.build) == (None, "")
+        heard = Heard()
+        assert (await backend.chat(a_turn(), heard)).state is State.DONE
+        assert heard.reported.cached_tokens is None
+
+
+async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
+    async with KoboldCppStandIn() as server:
+        turns = await converse(await at(server), server, words=60)
+        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
+        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
+
+
+async def test_what_came_from_the_cache_is_estimated_from_the_wait_and_the_speed() -> None:
+    async with KoboldCppStandIn(ms_per_token=40) as server:
+        turns = await converse(await at(server), server, words=60)
+        told = [turn for turn in turns if turn.reported.cached_tokens is not None]
+        assert len(told) >= 8, "a prompt that is read in a moment tells nothing"
+        for turn in told:
+            assert turn.reported.estimated
+            assert turn.reported.cached_tokens == pytest.approx(turn.read.cached, abs=1)
+
+
+@pytest.mark.parametrize(("waited", "cold", "cached"), [
+    (10.0, 10.0, 0), (2.5, 10.0, 750), (0.4, 10.0, 960), (30.0, 10.0, 0), (0.4, 2.0, None), (0.4, 0.0, None),
+    (None, 10.0, None)])
+def test_the_estimate_of_the_cache(waited: float | None, cold: float, cached: int | None) -> None:
+    perf = {"last_process_time": cold, "last_input_count": 1000, "last_token_count": 5, "idle": 1}
+    found = estimated(Reported(1000, None, 5), waited, perf)
+    assert (found.cached_tokens if found else None) == cached
+    assert found is None or found.estimated
+
+
+@pytest.mark.parametrize("other", [{"last_input_count": 999}, {"last_token_count": 6}, {"idle": 0}])
+def test_the_speed_of_another_request_is_not_taken_for_ours(other: dict[str, object]) -> None:
+    perf = {"last_process_time": 10.0, "last_input_count": 1000, "last_token_count": 5, "idle": 1} | other
+    assert estimated(Reported(1000, None, 5), 2.5, perf) is None
+
+
+async def test_the_field_that_changes_the_prompt_is_never_sent() -> None:
+    async with KoboldCppStandIn() as server:
+        turns = await converse(await at(server), server, 3, template_options={"reasoning_effort": "low"},
+                               parameters=Parameters(repeat_penalty=1.1))
+        assert turns[0].body == (
+            b'{"model":"koboldcpp/toy-8b","stream":true,"stream_options":{"include_usage":true},'
+            b'"chat_template_kwargs":{"reasoning_effort":"low"},"reasoning_effort":"low","messages":['
+            b'{"role":"system","content":"Be brief and kind to everybody who asks."},{"role":"user","content":"'
+            + b" ".join(b"word0.%d" % place for place in range(12)) + b'"}],"repeat_penalty":1.1}')
+        assert turns[0].read.prompt == len(rendered(server.chats[0].json["messages"])), "with the answer's beginning"
+
+
+async def test_a_prompt_that_lost_its_beginning_is_told_with_the_numbers() -> None:
+    async with KoboldCppStandIn(context_size=300, longest_answer=100) as server:
+        turns = await converse(await at(server), server, 6, words=60)
+        assert [turn.read.prompt for turn in turns] == [73, 142, 200, 200, 200, 200]
+        assert [len(turn.ended.warnings) for turn in turns] == [0, 0, 0, 1, 1, 1], "at first too little is missing"
+        assert [turn.read.cached for turn in turns[3:]] == [0, 0, 0]
+        warning = turns[3].ended.warnings[0]
+        assert warning.startswith("KoboldCpp read 200 tokens of a conversation that has about 2")
+        assert warning.endswith("delete a turn, or start KoboldCpp with a larger --contextsize.")
+
+
+async def test_stopping_closes_the_connection_which_ends_the_reading() -> None:
+    async with KoboldCppStandIn() as server:
+        backend = await at(server)
+        server.holds_back = True
+        task = asyncio.create_task(backend.chat(a_turn(), Heard()))
+        await server.until(lambda: server.posts == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await server.until_closed()
+        assert server.aborted == 1
+
+
+async def test_a_busy_server_says_how_to_let_it_take_more(heard: Heard) -> None:
+    async with KoboldCppStandIn() as server:
+        backend = await at(server)
+        server.is_busy = True
+        ended = await backend.chat(a_turn(), heard)
+        assert ended.error is not None
+        assert ended.error.trouble is Trouble.RATE_LIMITED
+        assert "takes one at a time" in ended.note
+        assert "--multiuser" in ended.note
+        assert server.posts == 1, "no request repeats by itself"
+
+
+async def test_a_wrong_key_names_the_option_it_was_started_with(heard: Heard) -> None:
+    async with KoboldCppStandIn(key="secret") as server:
+        backend = await at(server, api_key="wrong")
+        ended = await backend.chat(a_turn(), heard)
+        assert ended.error is not None
+        assert ended.error.trouble is Trouble.UNAUTHORIZED
+        assert ended.note.endswith("KoboldCpp's key is what it was started with as --password.")
+        assert (await (await at(server, api_key="secret")).chat(a_turn(), heard)).state is State.DONE
+
+
+async def test_nonsense_instead_of_models_gives_a_sentence() -> None:
+    async with KoboldCppStandIn() as server:
+        server.get("/v1/models", {"data": 7})
+        with pytest.raises(BackendError) as caught:
+            await at(server)
+        assert caught.value.trouble is Trouble.PROTOCOL

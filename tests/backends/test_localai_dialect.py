@@ -1,0 +1,139 @@
+"""LocalAI: what it tells the administrator, its times, and the estimate that is made of them."""
+
+from __future__ import annotations
+
+import pytest
+from backend_kit import Heard, a_turn, endpoint_of, hurried
+
+from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialects.localai import LocalAIBackend
+from kvchat.backends.kinds import Figures
+from kvchat.prompt.message import State
+from standins.localai import LocalAIStandIn
+from standins.prefix import converse
+
+
+async def at(server: LocalAIStandIn, *, api_key: str | None = None) -> LocalAIBackend:
+    backend = LocalAIBackend(endpoint_of(server, api_key=api_key), clock=hurried())
+    await backend.identify()
+    return backend
+
+
+async def test_the_administrator_is_told_windows_and_what_is_loaded() -> None:
+    async with LocalAIStandIn(context_size=8192) as server:
+        server.loaded = True
+        info = (await at(server)).info
+        assert (info.kind, info.model, info.context_size, info.build) == ("localai", "toy-8b", 8192, "v3.9.0 (abc)")
+        assert [(model.id, model.loaded, model.chats, model.context_size) for model in info.listing] == [
+            ("bert-embeddings", False, False, None), ("loose-file.gguf", False, True, None),
+            ("toy-8b", True, True, 8192)]
+        assert (info.figures, info.unknown, info.slots) == (Figures.ESTIMATED, ("slots",), None)
+
+
+async def test_to_others_that_is_unknown() -> None:
+    async with LocalAIStandIn(is_admin=False) as server:
+        info = (await at(server)).info
+        assert (info.model, info.context_size) == ("loose-file.gguf", None)
+        assert {model.loaded for model in info.listing} == {None}
+        assert info.unknown == ("slots", "context size", "loaded models")
+
+
+async def test_an_older_version_that_has_only_a_list_is_described_by_that() -> None:
+    async with LocalAIStandIn() as server:
+        for path in ("/v1/models/capabilities", "/system", "/api/models/config-json/toy-8b"):
+            server.get(path, {"error": {"message": "no"}}, 404)
+        assert (await at(server)).info.models == ("bert-embeddings", "loose-file.gguf", "toy-8b")
+
+
+async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
+    async with LocalAIStandIn() as server:
+        server.loaded = True
+        turns = await converse(await at(server), server)
+        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
+        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
+
+
+async def test_its_times_give_an_estimate_once_the_speed_is_known() -> None:
+    async with LocalAIStandIn(ms_per_token=2.0) as server:
+        server.loaded = True
+        turns = await converse(await at(server), server, words=100)
+        assert turns[0].reported.prompt_ms == turns[0].read.evaluated * 2
+        assert turns[0].reported.cached_tokens is None, "a first prompt may have been cached or not"
+        assert not turns[0].reported.estimated
+        for turn in turns[1:]:
+            assert turn.reported.estimated
+            assert turn.reported.cached_tokens == pytest.approx(turn.read.cached, rel=0.1)
+
+
+async def test_a_lost_cache_shows_in_the_estimate() -> None:
+    async with LocalAIStandIn(ms_per_token=2.0) as server:
+        server.loaded = True
+        backend = await at(server)
+        await converse(backend, server, 4, words=100)
+        server.cache.clear()
+        lost = (await converse(backend, server, 1, words=400))[0]
+        assert lost.read.cached == 0
+        assert lost.reported.cached_tokens == pytest.approx(0, abs=40)
+
+
+async def test_messages_that_were_summed_up_are_told(heard: Heard) -> None:
+    async with LocalAIStandIn() as server:
+        backend = await at(server)
+        server.left_out = 6
+        ended = await backend.chat(a_turn(), heard)
+        assert ended.warnings == (
+            "LocalAI put a summary in the place of 6 earlier messages, so everything is read anew. Raise context_size "
+            "in the model's YAML file, or turn compression off there.",)
+
+
+@pytest.mark.parametrize(("options", "effort"), [
+    ({}, None), ({"reasoning_effort": "high"}, "high"), ({"enable_thinking": True}, None),
+    ({"enable_thinking": False, "reasoning_effort": "high"}, "none")])
+async def test_thinking_is_set_by_the_one_field_it_has(options: dict[str, object], effort: str | None) -> None:
+    async with LocalAIStandIn() as server:
+        backend = await at(server)
+        server.loaded = True
+        turn = a_turn("Hi", model="toy-8b", template_options=options)
+        told = b'"reasoning_effort":"%s",' % effort.encode() if effort else b""
+        assert backend.body(turn) == (
+            b'{"model":"toy-8b","stream":true,"stream_options":{"include_usage":true},' + told + b'"messages":['
+            b'{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"}]}')
+
+
+async def test_a_model_that_is_being_loaded_is_waited_for(heard: Heard) -> None:
+    async with LocalAIStandIn(loading=2) as server:
+        ended = await (await at(server)).chat(a_turn(model="toy-8b"), heard)
+        assert (ended.state, server.posts) == (State.DONE, 3)
+        assert {event.phase for event in heard.waiting} == {"loading"}
+
+
+@pytest.mark.parametrize("given", [None, "wrong"])
+async def test_a_missing_or_wrong_key_names_its_setting(given: str | None) -> None:
+    async with LocalAIStandIn(key="secret") as server:
+        with pytest.raises(BackendError) as caught:
+            await at(server, api_key=given)
+        assert caught.value.trouble is Trouble.UNAUTHORIZED
+        assert caught.value.sentence.endswith("LOCALAI_API_KEY.")
+
+
+async def test_an_unknown_and_a_disabled_model_are_told_apart(heard: Heard) -> None:
+    async with LocalAIStandIn() as server:
+        backend = await at(server)
+        ended = await backend.chat(a_turn(model="nope"), heard)
+        assert 'model "nope" not found' in ended.note
+        assert ended.error is not None
+        assert ended.error.trouble is Trouble.REFUSED
+        server.is_disabled = True
+        ended = await backend.chat(a_turn(model="toy-8b"), heard)
+        assert ended.error is not None
+        assert ended.error.trouble is Trouble.REFUSED, "not a matter of the key"
+        assert "has the model disabled. Enable it on its System page" in ended.note
+
+
+async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Heard) -> None:
+    async with LocalAIStandIn(context_size=64) as server:
+        ended = await (await at(server)).chat(a_turn("word " * 100, model="toy-8b"), heard)
+        assert ended.error is not None
+        assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
+            Trouble.CONTEXT_OVERFLOW, 107, 64)
+        assert "raise context_size in the model's YAML file of LocalAI" in ended.note

@@ -1,0 +1,110 @@
+"""text-generation-webui: its own fields, and the messages that it leaves out."""
+
+from __future__ import annotations
+
+import pytest
+from backend_kit import Heard, a_turn, endpoint_of
+
+from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialects.textgen import TextGenBackend
+from kvchat.backends.hosts import BaseUrl
+from kvchat.backends.kinds import Figures
+from kvchat.prompt.message import State
+from kvchat.prompt.request import Parameters
+from standins.prefix import converse
+from standins.textgen import TextGenStandIn
+
+
+async def at(server: TextGenStandIn, *, api_key: str | None = None) -> TextGenBackend:
+    backend = TextGenBackend(endpoint_of(server, api_key=api_key))
+    await backend.identify()
+    return backend
+
+
+async def test_what_it_cannot_tell_is_unknown() -> None:
+    async with TextGenStandIn() as server:
+        info = (await at(server)).info
+        assert (info.kind, info.model, info.context_size, info.slots) == ("text-generation-webui", "toy-8b", None, None)
+        assert [(model.id, model.loaded, model.about) for model in info.listing] == [("toy-8b", True, "llama.cpp")]
+        assert info.figures is Figures.NONE
+        assert info.unknown == ("cached tokens", "context size", "slots", "version")
+
+
+async def test_a_conversation_that_is_only_added_to_is_never_read_twice() -> None:
+    async with TextGenStandIn() as server:
+        turns = await converse(await at(server), server)
+        assert all(turn.ended.state is State.DONE and not turn.ended.warnings for turn in turns)
+        assert [turn.read.evaluated - turn.new for turn in turns[1:]] == [0] * 9
+        assert {turn.reported.cached_tokens for turn in turns} == {None}
+
+
+async def test_messages_that_were_left_out_are_told_with_the_numbers() -> None:
+    async with TextGenStandIn(context_size=700) as server:
+        turns = await converse(await at(server), server, 6, words=60)
+        assert [turn.read.prompt for turn in turns] == [73, 142, 149, 149, 149, 149], "two turns have room"
+        assert [len(turn.ended.warnings) for turn in turns] == [0, 0, 1, 1, 1, 1]
+        warning = turns[2].ended.warnings[0]
+        assert warning.startswith("text-generation-webui read 149 tokens of a conversation that has about 1")
+        assert warning.endswith("or load the model with a larger ctx-size in text-generation-webui.")
+        assert turns[2].read.cached == 10, "all but the instructions is read anew"
+
+
+async def test_a_question_asked_again_or_a_shorter_branch_is_no_loss(heard: Heard) -> None:
+    async with TextGenStandIn() as server:
+        backend = await at(server)
+        for text in ("a long question " * 20, "a long question " * 20, "short"):
+            assert (await backend.chat(a_turn(text), heard)).warnings == ()
+
+
+async def test_a_loader_that_does_not_count_says_nothing_rather_than_nought(heard: Heard) -> None:
+    async with TextGenStandIn(counts=False) as server:
+        ended = await (await at(server)).chat(a_turn(), heard)
+        assert (ended.state, ended.warnings) == (State.DONE, ())
+        assert heard.reported.prompt_tokens is None
+
+
+async def test_template_options_go_out_as_its_own_fields() -> None:
+    async with TextGenStandIn() as server:
+        backend = await at(server)
+        turn = a_turn("Hi", template_options={"enable_thinking": True, "reasoning_effort": "high", "odd": 1,
+                                              "preserve_reasoning": True}, parameters=Parameters(repeat_penalty=1.2))
+        assert backend.body(turn) == (
+            b'{"model":"toy-8b","stream":true,"stream_options":{"include_usage":true},"enable_thinking":true,'
+            b'"reasoning_effort":"high","preserve_thinking":true,"messages":[{"role":"system","content":"Be brief."},'
+            b'{"role":"user","content":"Hi"}],"repetition_penalty":1.2}')
+
+
+@pytest.mark.parametrize("given", [None, "wrong"])
+async def test_a_missing_or_wrong_key_names_the_option_it_was_started_with(given: str | None) -> None:
+    async with TextGenStandIn(key="secret") as server:
+        with pytest.raises(BackendError) as caught:
+            await at(server, api_key=given)
+        assert caught.value.trouble is Trouble.UNAUTHORIZED
+        assert caught.value.sentence.endswith("text-generation-webui's key is what it was started with as --api-key.")
+        assert (await at(server, api_key="secret")).info.model == "toy-8b"
+
+
+async def test_a_host_name_it_does_not_answer_to_says_what_to_change() -> None:
+    async with TextGenStandIn() as server:
+        endpoint = endpoint_of(server)
+        elsewhere = TextGenBackend(type(endpoint)(BaseUrl("http", "box.lan", server.port), endpoint.place))
+        with pytest.raises(BackendError) as caught:
+            await elsewhere.get_json("/v1/models")
+        assert "start it with --listen" in caught.value.sentence
+
+
+async def test_without_a_model_the_broken_stream_is_explained(heard: Heard) -> None:
+    async with TextGenStandIn(model="None") as server:
+        backend = await at(server)
+        assert (backend.info.model, backend.info.listing) == ("", ())
+        ended = await backend.chat(a_turn(), heard)
+        assert ended.note == (f"text-generation-webui at {server.url} has no model loaded. Load one in its Model tab, "
+                              "then try again.")
+        assert ended.error is not None
+        assert ended.error.sentence == ended.note
+
+
+async def test_that_another_model_answered_is_told(heard: Heard) -> None:
+    async with TextGenStandIn() as server:
+        ended = await (await at(server)).chat(a_turn(model="other"), heard)
+        assert ended.warnings[0].startswith("Another model answered: toy-8b, not other.")

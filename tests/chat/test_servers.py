@@ -1,0 +1,278 @@
+"""Conversations on servers of their own: each goes to its own, a server that is gone is waited for, and nothing goes
+where the person did not send it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from kvchat.backends.dialect import HostClass
+from kvchat.chat import connection
+from kvchat.chat.events import Noticed
+from kvchat.chat.service import ChatService
+from kvchat.config import ServerSettings, Settings
+from kvchat.prompt.message import State
+from toyserver import ToyServer, error, hang, tokens
+
+Maker = Callable[..., ChatService]
+
+
+async def say(service: ChatService, id: str, text: str) -> Any:
+    await service.send(id, text)
+    await service.wait(id)
+    return service.get(id).path()[-1]  # type: ignore[union-attr]
+
+
+async def begun(service: ChatService, server: str = "") -> str:
+    conversation = await service.create(reuse=False)
+    await service.open(conversation.id)
+    if server:
+        await service.use_server(conversation.id, server)
+    return conversation.id
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 (the conditions have no event)
+            await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost server is looked for every few hundredths of a second."""
+    monkeypatch.setattr(connection, "AGAIN_S", (0.03,))
+
+
+async def test_each_conversation_goes_to_its_own_server(make: Maker, server: ToyServer) -> None:
+    service = make(server.url)
+    async with ToyServer("openai", model="other") as other:
+        one, two = await begun(service), await begun(service, other.url)
+        for id in (one, two, one, two):
+            assert (await say(service, id, "Hi")).state is State.DONE
+        assert (server.posts, other.posts) == (2, 2)
+        assert other.chats[0].json["model"] == "other"
+        await service.open(one)
+        assert service.server is not None and service.server.base_url == server.url
+        await service.open(two)
+        assert service.server is not None and (service.server.base_url, service.server.kind) == (other.url, "openai")
+
+
+async def test_it_is_remembered_over_a_restart_and_new_ones_begin_with_the_last_chosen(make: Maker) -> None:
+    async with ToyServer(model="a") as a, ToyServer(model="b") as b:
+        service = make("")
+        one, two = await begun(service, a.url), await begun(service, b.url)
+        again = make("")
+        assert (await say(again, one, "Hi")).model == "toy" and a.posts == 1
+        assert (await say(again, two, "Hi")).model == "toy" and b.posts == 1
+        await say(again, await begun(again), "Hi")
+        assert b.posts == 2
+
+
+async def test_an_answer_on_one_server_does_not_wait_for_one_on_another(make: Maker, server: ToyServer) -> None:
+    service = make(server.url)
+    server.on_chat(hang())
+    async with ToyServer() as other:
+        one, two = await begun(service), await begun(service, other.url)
+        await service.send(one, "Hi")
+        await server.until(lambda: server.posts == 1)
+        assert (await say(service, two, "Hi")).state is State.DONE
+        assert service.streaming() == {one}
+        await service.stop(one)
+
+
+async def test_the_server_of_the_command_line_takes_every_conversation(make: Maker, server: ToyServer) -> None:
+    async with ToyServer() as other:
+        id = await begun(make(""), other.url)
+        service = make(server.url, one_server=True)
+        await say(service, id, "Hi")
+        assert (server.posts, other.posts) == (1, 0)
+
+
+async def test_a_profile_brings_its_model_key_and_headers(
+    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("WORK_KEY", "sekrit")
+    service = make("")
+    async with ToyServer() as other:
+        profile = ServerSettings(base_url=server.url, model="toy", api_key_env="WORK_KEY", headers={"X-Team": "blue"})
+        service._links._settings = replace(service.settings, profiles={"work": profile})
+        id = await begun(service, "work")
+        await say(service, id, "Hi")
+        assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in server.visits} == {
+            ("Bearer sekrit", "blue")}
+        await service.use_server(id, other.url)
+        await say(service, id, "Hi")
+        assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in other.visits} == {(None, None)}
+
+
+@pytest.mark.usefixtures("quickly")
+async def test_a_server_that_is_gone_is_waited_for_and_the_question_goes_out_once(
+    make: Maker, server: ToyServer,
+) -> None:
+    service = make(server.url)
+    service.waits_for_servers = True
+    id = await begun(service)
+    await say(service, id, "One")
+    await server.stop()
+    await service.send(id, "Two")
+    await until(lambda: service.connection.phase == "lost")
+    live = service.get(id).live  # type: ignore[union-attr]
+    assert live is not None and live.waiting is not None
+    await until(lambda: live.waiting is not None and live.waiting.phase == "gone")
+    await service.set_draft(id, "what I type meanwhile")
+    server.visits.clear()
+    await server.start()
+    await service.wait(id)
+    assert [visit.json["messages"][-1]["content"].endswith("Two") for visit in server.chats] == [True]
+    conversation = service.get(id)
+    assert conversation is not None and conversation.path()[-1].state is State.DONE
+    assert (conversation.draft, service.connection.phase) == ("what I type meanwhile", "ready")
+
+
+@pytest.mark.usefixtures("quickly")
+async def test_waiting_for_a_server_can_be_stopped(make: Maker, server: ToyServer) -> None:
+    service = make(server.url)
+    service.waits_for_servers = True
+    id = await begun(service)
+    await say(service, id, "One")
+    await server.stop()
+    await service.send(id, "Two")
+    await until(lambda: service.connection.phase == "lost")
+    await service.stop(id)
+    assert service.get(id).path()[-1].state is State.CANCELLED  # type: ignore[union-attr]
+    assert service.streaming() == frozenset()
+
+
+@pytest.mark.usefixtures("quickly")
+async def test_a_server_that_starts_after_kvchat_is_found(make: Maker) -> None:
+    async with ToyServer() as server:
+        await server.stop()
+        service = make(server.url)
+        service.waits_for_servers = True
+        id = await begun(service)
+        await service.send(id, "Hi")
+        await until(lambda: service.connection.phase == "failed")
+        await server.start()
+        await service.wait(id)
+        assert service.get(id).path()[-1].text == "Hello"  # type: ignore[union-attr]
+
+
+async def test_without_a_person_a_server_that_is_gone_is_an_error_at_once(make: Maker, server: ToyServer) -> None:
+    service = make(server.url)
+    id = await begun(service)
+    await say(service, id, "One")
+    await server.stop()
+    answer = await say(service, id, "Two")
+    assert answer.state is State.ERROR and "No server answers" in answer.note
+
+
+async def test_a_lost_server_is_looked_for_ever_less_often(
+    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waits: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) > 12:
+            await asyncio.Event().wait()
+
+    service = make(server.url)
+    id = await begun(service)
+    await say(service, id, "One")
+    await server.stop()
+    await say(service, id, "Two")
+    watching = service._link(id).connector._watching
+    assert watching is not None
+    watching.cancel()
+    await asyncio.wait({watching})
+    monkeypatch.setattr(connection.asyncio, "sleep", wait)
+    service._link(id).connector._watch_for(server.url)
+    await until_waits(waits, 13)
+    assert waits[0] <= 1 and waits == sorted(waits) and waits[-1] >= 15
+
+
+async def until_waits(waits: list[float], count: int) -> None:
+    for _ in range(100_000):
+        if len(waits) >= count:
+            return
+        await asyncio.wait({asyncio.ensure_future(asyncio.to_thread(int))})
+    raise AssertionError(waits)
+
+
+async def test_what_is_known_of_a_cache_outlives_a_short_loss(
+    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "AGAIN_S", (0.03,))
+    service = make(server.url)
+    id = await begun(service)
+    await say(service, id, "One")
+    before = service._link(id).info
+    service._link(id).connector.lost("gone")
+    await until(lambda: service.connection.phase == "ready")
+    assert service._link(id).info is before
+
+
+async def test_a_system_prompt_that_a_template_refuses_goes_into_the_first_question_for_good(
+    make: Maker, server: ToyServer,
+) -> None:
+    service = make(server.url)
+    notices: list[str] = []
+    service.subscribe(lambda event: notices.append(event.text) if isinstance(event, Noticed) else None)
+    id = await begun(service)
+    server.on_chat(error(500, "System role not supported"), tokens("Hello"))
+    assert (await say(service, id, "One")).state is State.DONE
+    refused, sent = (visit.json["messages"] for visit in server.chats)
+    assert refused[0]["role"] == "system" and [m["role"] for m in sent] == ["user"]
+    assert sent[0]["content"].startswith(refused[0]["content"]) and sent[0]["content"].endswith("One")
+    assert any("system prompt" in text for text in notices)
+    await say(make(server.url), id, "Two")
+    first, last = server.chats[1].body, server.chats[-1].body
+    start = first.index(b'"messages":[')
+    end = first.index(b"]", first.index(b"One")) - 1
+    assert first[start:end] in last and server.posts == 3
+
+
+async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_internet(
+    make: Maker, server: ToyServer,
+) -> None:
+    service = make(server.url)
+    service.asks_before_leaving = True
+    one, two = await begun(service), await begun(service)
+    await say(service, one, "A secret")
+    assert service.server is not None
+    cloud = replace(service.server, base_url="https://api.example.com", host_class=HostClass.CLOUD)
+    assert not service.may_send_to(cloud, one)
+    await service.allow_sending_to(cloud, two)
+    assert service.may_send_to(cloud, two) and service.may_send_to(cloud)
+    assert not service.may_send_to(cloud, one) and service.was_begun_nearer(one, cloud)
+    await service.allow_sending_to(cloud, one)
+    assert service.may_send_to(cloud, one)
+
+
+async def test_settings_name_the_server_of_new_conversations(make: Maker, server: ToyServer) -> None:
+    service = make("")
+    service.settings = replace(Settings(), default_profile="home", profiles={
+        "home": ServerSettings(base_url=server.url)})
+    service._links._settings = service.settings
+    await say(service, await begun(service), "Hi")
+    assert server.posts == 1
+
+
+async def test_a_model_that_a_local_server_passes_on_counts_as_the_internet(make: Maker, server: ToyServer) -> None:
+    service = make(server.url)
+    service.asks_before_leaving = True
+    id = await begun(service)
+    await service.connect()
+    assert service.server is not None
+    passing = replace(service.server, listing=(replace(service.server.listing[0], remote="ollama.example"),))
+    service._link(id).connector._backend._info = passing  # type: ignore[union-attr]
+    assert service.destination(passing, id).host_class is HostClass.CLOUD
+    assert not service.may_send_to(passing, id)
+    answer = await say(service, id, "A secret")
+    assert answer.state is State.ERROR and server.posts == 0
+    await service.allow_sending_to(passing, id)
+    assert (await say(service, id, "A secret")).state is State.DONE

@@ -1,0 +1,110 @@
+"""Small chat templates, each with one habit of the template of a well-known family of models."""
+
+from __future__ import annotations
+
+CHATML = """\
+{%- for m in messages -%}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor -%}{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}
+"""
+
+DATED = """\
+{%- if not date_string is defined -%}
+{%- if strftime_now is defined -%}{%- set date_string = strftime_now("%d %b %Y") -%}
+{%- else -%}{%- set date_string = "26 Jul 2024" -%}{%- endif -%}{%- endif -%}
+{%- if messages[0].role == 'system' -%}{%- set first = messages[0].content -%}{%- set rest = messages[1:] -%}
+{%- else -%}{%- set first = '' -%}{%- set rest = messages -%}{%- endif -%}
+<|im_start|>system
+Cutting Knowledge Date: December 2023
+Today Date: {{ date_string }}
+
+{{ first }}<|im_end|>
+{% for m in rest -%}<|im_start|>{{ m.role }}
+{{ m.content }}<|im_end|>
+{% endfor -%}{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}
+"""
+"""As Llama 3.1 to 3.3: the date in front of everything, unless `date_string` fixes it."""
+
+FORGETFUL = """\
+{%- set ns = namespace(last_query_index=-1) -%}
+{%- for m in messages -%}{%- if m.role == 'user' -%}{%- set ns.last_query_index = loop.index0 -%}{%- endif -%}
+{%- endfor -%}
+{%- for m in messages -%}<|im_start|>{{ m.role }}
+{% if m.role == 'assistant' -%}
+{%- set content = m.content -%}{%- set reasoning_content = '' -%}
+{%- if m.reasoning_content is string -%}{%- set reasoning_content = m.reasoning_content -%}
+{%- elif '</think>' in content -%}{%- set content = content.split('</think>')[-1] -%}{%- endif -%}
+{%- if loop.index0 > ns.last_query_index and reasoning_content -%}<think>
+{{ reasoning_content }}
+</think>
+
+{% endif -%}{{ content }}{%- else -%}{{ m.content }}{%- endif -%}<|im_end|>
+{% endfor -%}
+{%- if add_generation_prompt -%}<|im_start|>assistant
+{% endif -%}
+"""
+"""As Qwen3: reasoning stays until the next question. There is no switch."""
+
+KEEPING = FORGETFUL.replace("loop.index0 > ns.last_query_index and",
+                            "(loop.index0 > ns.last_query_index or (preserve_thinking is defined and "
+                            "preserve_thinking)) and")
+"""As newer reasoning models: earlier reasoning stays if that is asked."""
+
+NO_SYSTEM = """\
+{%- if messages[0].role == 'system' -%}{{ raise_exception('System role not supported') }}{%- endif -%}
+{%- for m in messages -%}
+{%- if (m.role == 'user') != (loop.index0 % 2 == 0) -%}
+{{ raise_exception('Conversation roles must alternate user/assistant/user/assistant/...') }}{%- endif -%}
+<|im_start|>{{ 'model' if m.role == 'assistant' else m.role }}
+{{ m.content | trim }}<|im_end|>
+{% endfor -%}{%- if add_generation_prompt -%}<|im_start|>model
+{% endif -%}
+"""
+"""As Gemma 1 to 3: no system message, and the roles must alternate."""
+
+MOVING = """\
+{%- if messages[0].role == 'system' -%}{%- set system_message = messages[0].content -%}
+{%- set loop_messages = messages[1:] -%}{%- else -%}{%- set loop_messages = messages -%}{%- endif -%}
+{%- for message in loop_messages -%}
+{%- if message.role == 'user' -%}
+{%- if loop.last and system_message is defined -%}[INST]{{ system_message }}
+
+{{ message.content }}[/INST]{%- else -%}[INST]{{ message.content }}[/INST]{%- endif -%}
+{%- else -%}{{ message.content }}{{ eos_token }}{%- endif -%}
+{%- endfor -%}
+"""
+"""As Mistral-Nemo: the system message stands in front of the newest question."""
+
+OLLAMA_CHATML = """\
+{{- range .Messages }}<|im_start|>{{ .Role }}
+{{ .Content }}<|im_end|>
+{{ end }}<|im_start|>assistant
+"""
+
+OLLAMA_THINKING = """\
+{{- $lastUserIdx := -1 -}}
+{{- range $idx, $msg := .Messages -}}{{- if eq $msg.Role "user" }}{{ $lastUserIdx = $idx }}{{ end -}}{{- end }}
+{{- range $i, $_ := .Messages }}<|im_start|>{{ .Role }}
+{{ if (and .Thinking (gt $i $lastUserIdx)) -}}<think>{{ .Thinking }}</think>{{ end }}{{ .Content }}<|im_end|>
+{{ end }}<|im_start|>assistant
+"""
+
+OLLAMA_MOVING = """\
+{{- range $index, $_ := .Messages }}
+{{- if eq .Role "user" }}[INST] {{ if and $.System (eq (len (slice $.Messages $index)) 1) }}{{ $.System }}
+
+{{ end }}{{ .Content }}[/INST]
+{{- else }} {{ .Content }}</s>{{ end }}
+{{- end }}
+"""
+
+OLLAMA_DATED = """\
+<|im_start|>system
+Today is {{ currentDate }}.
+{{ .System }}<|im_end|>
+{{- range .Messages }}<|im_start|>{{ .Role }}
+{{ .Content }}<|im_end|>
+{{ end }}<|im_start|>assistant
+"""

@@ -1,0 +1,124 @@
+"""`kvchat backends`: what is found on this machine and what the settings name, as a table and as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from kvchat import backends_command
+from kvchat.backends import kinds
+from kvchat.backends.discovery import discover
+from kvchat.backends_command import backends
+from kvchat.config import Settings
+from toyserver import ToyServer, reply
+
+
+@pytest.fixture
+def ports(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The ports that count as usual here: no other server of this machine plays a part."""
+    usual: list[int] = []
+    monkeypatch.setattr(backends_command, "discover", partial(discover, usual, within=20.0))
+    return usual
+
+
+def settings(main: str = "", profiles: Mapping[str, str] | None = None) -> Settings:
+    plain = Settings()
+    named = {name: replace(plain.server, base_url=url) for name, url in (profiles or {}).items()}
+    return replace(plain, server=replace(plain.server, base_url=main), profiles=named)
+
+
+async def said(capsys: pytest.CaptureFixture[str], given: Settings, *, as_json: bool = False) -> tuple[int, str]:
+    status = await backends(given, argparse.Namespace(json=as_json))
+    out, err = capsys.readouterr()
+    assert err == ""
+    return status, out
+
+
+async def test_servers_stand_in_a_table_with_what_they_say(capsys: Any, ports: list[int]) -> None:
+    async with ToyServer(model="qwen3", context_size=8192, slots=4) as one, ToyServer("openai", model="other") as two:
+        two.on("/v1/models", reply(200, {"data": [{"id": "a", "status": {"value": "unloaded"}},
+                                                  {"id": "other", "status": {"value": "loaded"}}]}))
+        ports += [one.port, two.port]
+        status, out = await said(capsys, settings())
+    head, first, second = (line.split("  ") for line in out.splitlines())
+    assert status == 0
+    assert [title.strip() for title in head if title] == [
+        "server", "kind", "model", "context", "slots", "loaded", "state", "profile"]
+    assert [cell.strip() for cell in first if cell] == [one.url, "llama.cpp", "qwen3", "8,192", "4", "–", "ready"]
+    assert [cell.strip() for cell in second if cell] == [
+        two.url, "OpenAI-compatible", "other", "–", "–", "1 of 2", "ready"]
+
+
+async def test_json_has_null_for_what_is_not_known(capsys: Any, ports: list[int]) -> None:
+    async with ToyServer(model="qwen3", slots=4) as one, ToyServer("openai") as web:
+        web.on("/v1/models", reply(200, b"<html>", content_type="text/html"))
+        ports += [one.port, web.port]
+        status, out = await said(capsys, settings(), as_json=True)
+    known, unknown = json.loads(out)["servers"]
+    assert status == 0
+    assert (known["base_url"], known["kind"], known["model"], known["slots"]) == (one.url, "llama.cpp", "qwen3", 4)
+    assert known["models"][0]["id"] == "qwen3" and known["models"][0]["loaded"] is None
+    assert known["seconds"] > 0 and known["profile"] is None
+    assert (unknown["kind"], unknown["model"], unknown["context_size"], unknown["models"]) == (None, None, None, [])
+    assert unknown["state"] == "not a model server"
+
+
+async def test_profiles_are_listed_with_what_was_found_of_them_and_a_server_elsewhere_is_left_alone(
+        capsys: Any, ports: list[int]) -> None:
+    async with ToyServer(model="mine") as server:
+        ports.append(server.port)
+        status, out = await said(capsys, settings(f"http://localhost:{server.port}/v1", {
+            "home": server.url, "gone": "http://127.0.0.1:9", "cluster": "https://llm.example.com/v1"}), as_json=True)
+    assert status == 0
+    rows = json.loads(out)["servers"]
+    assert [(row["base_url"], row["profile"], row["state"]) for row in rows] == [
+        (server.url, "[server], home", "ready"),
+        ("http://127.0.0.1:9", "gone", "no answer"),
+        ("https://llm.example.com/v1", "cluster", "not asked")]
+
+
+async def test_where_nothing_is_found_it_is_told_what_was_asked_and_what_to_do(capsys: Any, ports: list[int]) -> None:
+    status, out = await said(capsys, settings())
+    assert status == 1
+    first, asked, advice = out.splitlines()
+    assert first == "No model server answers on this machine."
+    assert asked.startswith("asked: llama.cpp / ") and "LM Studio 1234" in asked and "Ollama 11434" in asked
+    assert all(str(port) in asked for port in kinds.PORTS)
+    assert "--base-url" in advice and "kvchat config path" in advice
+    status, out = await said(capsys, settings(), as_json=True)
+    told = json.loads(out)
+    assert status == 1 and told["servers"] == []
+    assert {entry["port"] for entry in told["asked"]} == set(kinds.PORTS)
+
+
+async def test_a_web_server_that_is_no_model_server_is_shown_and_does_not_count(capsys: Any, ports: list[int]) -> None:
+    async with ToyServer("openai") as web:
+        web.on("/v1/models", reply(404))
+        ports.append(web.port)
+        status, out = await said(capsys, settings())
+    assert status == 1
+    assert "not a model server" in out and "No model server answers on this machine." in out
+
+
+async def test_a_server_that_wants_a_key_comes_with_what_to_do(capsys: Any, ports: list[int]) -> None:
+    async with ToyServer("openai") as server:
+        server.on("/v1/models", reply(401))
+        ports.append(server.port)
+        status, out = await said(capsys, settings())
+    assert status == 0
+    assert f"{server.url} wants a key: name the variable that holds it with --api-key-env." in out
+
+
+async def test_names_from_servers_and_settings_cannot_write_to_the_terminal(capsys: Any, ports: list[int]) -> None:
+    async with ToyServer("openai", model="evil\x1b]0;owned\x07\nmodel") as server:
+        ports.append(server.port)
+        _, out = await said(capsys, settings(profiles={"p\x1b[2J": "http://\x1b[2Jhost"}))
+        assert "\x1b" not in out and "\x07" not in out and len(out.splitlines()) == 3
+        _, out = await said(capsys, settings(), as_json=True)
+        assert "\x1b" not in out

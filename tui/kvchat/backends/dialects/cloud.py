@@ -1,0 +1,140 @@
+"""Services on the internet with the OpenAI chat interface: OpenAI, OpenRouter, DeepSeek and others.
+
+The rule: they get the fields of that interface and nothing else. What names the conversation goes out only where the
+service is known to take it, and as nothing but a key to its cache; session headers only if the settings name them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kvchat.backends import errors
+from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
+from kvchat.backends.decoder import Payload
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo
+from kvchat.backends.kinds import CLOUD
+from kvchat.backends.models import Model, Models, models_in
+from kvchat.backends.payload import count_at, figures_at, is_object
+from kvchat.backends.recognise import Responses
+from kvchat.backends.transport import Head
+
+CACHE_KEY = "prompt_cache_key"
+CACHE_KEY_HOSTS = ("api.openai.com", "openrouter.ai", "api.llmgateway.io")
+"""Services, with their regional names in front, that take a key by which a conversation finds its cache again. Others
+may refuse a field they do not know."""
+OLD_LIMIT, NEW_LIMIT = "max_tokens", "max_completion_tokens"
+EFFORT = "reasoning_effort"
+SIZES = ("context_length", "max_context_length", "context_window", "max_input_tokens")
+"""Where lists of models tell the context size."""
+CACHED = ("prompt_cache_hit_tokens", "cached_tokens")
+"""Where a usage without details tells what came from the cache."""
+
+_NOT_CHAT = re.compile(r"embed|whisper|\btts\b|dall-e|moderation|transcribe|realtime|audio|image|sora|davinci|babbage|"
+                       r"rerank", re.IGNORECASE)
+
+
+class CloudBackend(HttpBackend):
+    """Taken for every host on the internet, whatever it answers."""
+
+    kind = CLOUD.name
+    probes = (MODELS_PATH,)
+    found_in_cloud = True
+    takes_template_options = False
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        """Never: where a host stands is not in its answers."""
+        return False
+
+    async def described(self) -> ServerInfo:
+        entries, listed = await self._listing()
+        sized = tuple(_with(model, entries.get(model.id, {})) for model in listed.all)
+        chosen = next((model for model in sized if model.id == self._info.model), None) or Models(sized).chosen
+        size = chosen.context_size if chosen else None
+        return replace(self._info, listing=sized, model=chosen.id if chosen else self._info.model, context_size=size,
+                       unknown=("slots",) if size else ("context size", "slots"))
+
+    async def _listing(self) -> tuple[dict[str, Mapping[str, object]], Models]:
+        """The models, and what the list says of each. A service without a list is used by a model's name."""
+        try:
+            _, listing = await self.get_json(MODELS_PATH)
+        except BackendError as error:
+            if error.status not in (404, 405):
+                raise
+            return {}, Models(())
+        entries = listing.get("data") if is_object(listing) else listing
+        found = [entry for entry in entries if is_object(entry)] if isinstance(entries, list) else []
+        return {str(entry.get("id")): entry for entry in found}, models_in(listing)
+
+    def head(self, turn: ChatTurn) -> dict[str, object]:
+        fields = super().head(turn)
+        effort = turn.template_options.get(EFFORT)
+        return {**fields, EFFORT: effort} if isinstance(effort, str) and effort else fields
+
+    def _session_fields(self) -> tuple[str, ...]:
+        if self._options.session_fields is not None:
+            return self._options.session_fields
+        host = f".{self._endpoint.url.host}"
+        return (CACHE_KEY,) if any(host.endswith(f".{known}") for known in CACHE_KEY_HOSTS) else ()
+
+    def headers(self, turn: ChatTurn) -> dict[str, str]:
+        names = self._options.session_headers or ()
+        return {"content-type": "application/json"} | dict.fromkeys(names, turn.session_id)
+
+    def body(self, turn: ChatTurn) -> bytes:
+        limit = turn.parameters.max_tokens
+        if limit is not None and OLD_LIMIT in self._refused_fields:
+            extra = {NEW_LIMIT: limit, **turn.parameters.extra}
+            turn = replace(turn, parameters=replace(turn.parameters, max_tokens=None, extra=extra))
+        return super().body(turn)
+
+    def _error(self, head: Head, body: str) -> BackendError:
+        """A service that has a new name for the largest length refuses the old one, before it begins."""
+        if (head.status == 400 and NEW_LIMIT in body and OLD_LIMIT not in self._refused_fields
+                and errors.unknown_field(body, (OLD_LIMIT,))):
+            return errors.UnknownFieldError(self.url, head.status, OLD_LIMIT)
+        return super()._error(head, body)
+
+    def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
+        return CloudAnswer(self.url, emit, self._info.context_size)
+
+
+class CloudAnswer(ChatAnswer):
+    """A chat answer, with the cache figures where the service has them."""
+
+    def take(self, payload: Payload) -> None:
+        value = payload.value
+        super().take(replace(payload, value=_in_common_shape(value)) if is_object(value) else payload)
+
+
+def _in_common_shape(part: Mapping[str, object]) -> Mapping[str, object]:
+    """`part` of an answer with its usage where OpenAI has it: others put it into the choice, or the cached tokens
+    beside the details."""
+    choices = part.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and is_object(choices[0]) else {}
+    usage = figures_at(part, "usage") or figures_at(choice, "usage")
+    details = figures_at(usage, "prompt_tokens_details")
+    if not usage or (count_at(details, "cached_tokens") is not None and "usage" in part):
+        return part
+    cached = next((count for name in CACHED if (count := count_at(usage, name)) is not None), None)
+    if cached is not None and count_at(details, "cached_tokens") is None:
+        usage = {**usage, "prompt_tokens_details": {**details, "cached_tokens": cached}}
+    return {**part, "usage": usage}
+
+
+def _with(model: Model, entry: Mapping[str, object]) -> Model:
+    sizes = (count_at(entry, name) for name in SIZES)
+    size = model.context_size or next((size for size in sizes if size), None)
+    return replace(model, context_size=size, chats=model.chats and _chats(model.id, entry))
+
+
+def _chats(name: str, entry: Mapping[str, object]) -> bool:
+    """Whether a model answers in words: as the list says, or else as its name does."""
+    outputs = figures_at(entry, "architecture").get("output_modalities")
+    if isinstance(outputs, list):
+        return "text" in outputs
+    able = figures_at(entry, "capabilities").get("completion_chat")
+    return able if isinstance(able, bool) else not _NOT_CHAT.search(name)

@@ -1,0 +1,63 @@
+"""LiteLLM: a proxy that hands a conversation to one of many servers and services.
+
+The rule: it passes on what it does not know, so no field goes to it that only one kind of server takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kvchat.backends.base import MODELS_PATH, HttpBackend
+from kvchat.backends.dialect import BackendError, ServerInfo
+from kvchat.backends.kinds import LITELLM
+from kvchat.backends.models import Model, Models, models_in
+from kvchat.backends.payload import PayloadError, as_object, count_at, is_object, list_at, text_at
+from kvchat.backends.recognise import Responses, owners, said
+from kvchat.prompt.wire import whole_characters
+
+ALIVE_PATH, READY_PATH = "/health/liveliness", "/health/readiness"
+GROUPS_PATH = "/model_group/info"
+ALIVE = "I'm alive!"
+HEADER = "x-litellm-"
+
+
+class LiteLLMBackend(HttpBackend):
+    kind = LITELLM.name
+    health_path = ALIVE_PATH
+    probes = (ALIVE_PATH, READY_PATH, MODELS_PATH)
+    session_fields = ("litellm_session_id",)
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        """By its headers, its sign of life, or the version it tells."""
+        headers = (name for response in responses.values() for name in response.headers)
+        return (any(name.startswith(HEADER) for name in headers) or said(responses, ALIVE_PATH).value == ALIVE
+                or "litellm_version" in said(responses, READY_PATH).fields or "litellm" in owners(responses))
+
+    async def described(self) -> ServerInfo:
+        _, listing = await self.get_json(MODELS_PATH)
+        groups = await self._groups()
+        listed = Models(tuple(_with(model, groups.get(model.id, {})) for model in models_in(listing).all))
+        chosen = next((model for model in listed.all if model.id == self._info.model), None) or listed.chosen
+        size = chosen.context_size if chosen else None
+        version = said(await self.asked((READY_PATH,)), READY_PATH).fields.get("litellm_version")
+        return replace(
+            self._info, listing=listed.all, model=chosen.id if chosen else "", context_size=size,
+            build=whole_characters(version) if isinstance(version, str) else "",
+            unknown=("slots", "which server answers") if size else ("context size", "slots", "which server answers"))
+
+    async def _groups(self) -> dict[str, Mapping[str, object]]:
+        """What is known of each model; empty where the key may not ask, or it is not told."""
+        try:
+            _, found = await self.get_json(GROUPS_PATH)
+            entries = list_at(as_object(found, "model groups"), "data")
+            return {text_at(entry, "model_group") or "": entry for entry in entries if is_object(entry)}
+        except (BackendError, PayloadError):
+            return {}
+
+
+def _with(model: Model, group: Mapping[str, object]) -> Model:
+    mode = group.get("mode")
+    return replace(model, context_size=model.context_size or count_at(group, "max_input_tokens"),
+                   chats=model.chats and mode in (None, "chat", "responses", "completion"))

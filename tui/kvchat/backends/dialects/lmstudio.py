@@ -1,0 +1,158 @@
+"""LM Studio: its own listing tells what is loaded and how; it reports no cache hits.
+
+The rule: only documented fields go out. It answers unknown paths with 200, so only the shape of a listing counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import ClassVar
+
+from kvchat.backends import errors
+from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble
+from kvchat.backends.dialects.program import ProgramBackend, Remedy
+from kvchat.backends.kinds import LMSTUDIO, Figures
+from kvchat.backends.models import Model, Models, models_in
+from kvchat.backends.payload import count_at, figures_at, is_object, list_at, text_at
+from kvchat.backends.recognise import Responses, said
+from kvchat.prompt.message import State
+from kvchat.prompt.wire import whole_characters
+
+LISTING_PATH, OLD_LISTING_PATH = "/api/v1/models", "/api/v0/models"
+USUAL_IDLE_S = 3600
+LARGER = "load the model with a larger context length in LM Studio"
+
+_SPAN = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,6})m(?:in)?)?(?:(\d{1,8})s?)?", re.IGNORECASE)
+
+
+class LMStudioBackend(ProgramBackend):
+    kind = LMSTUDIO.name
+    probes = (LISTING_PATH, OLD_LISTING_PATH)
+    takes_template_options = False
+    ignores_model = True
+    room = LARGER
+    keys = "LM Studio makes API tokens under Developer > Server Settings > Manage Tokens."
+    remedies: ClassVar[tuple[Remedy, ...]] = (
+        Remedy("no models loaded", "has no model loaded. Load one there (or: lms load), or turn on just-in-time "
+                                   "loading under Developer > Server Settings."),
+        Remedy("failed to load model", "could not load the model. Look at its developer log; a smaller context length, "
+                                       "or another model, may fit into memory."),
+        Remedy("unloaded", "unloaded the model. Try again: it is loaded again then, and everything is read anew.",
+               Trouble.SERVER_ERROR),
+    )
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        """By the shape of its listings; where it wants a key, by its words about that."""
+        listing = said(responses, LISTING_PATH)
+        if listing.status == 401 and "LM Studio" in listing.text:
+            return True
+        models = listing.fields.get("models")
+        if isinstance(models, list):
+            return all(is_object(entry) and "key" in entry and "loaded_instances" in entry for entry in models)
+        old = said(responses, OLD_LISTING_PATH).fields.get("data")
+        return isinstance(old, list) and any(
+            is_object(entry) and entry.get("state") in ("loaded", "not-loaded") and "compatibility_type" in entry
+            for entry in old)
+
+    async def described(self) -> ServerInfo:
+        listing, slots = await self._listed()
+        chosen = Models(listing).chosen
+        return replace(
+            self._info,
+            model=chosen.id if chosen and chosen.chats else "",
+            listing=listing,
+            context_size=chosen.context_size if chosen else None,
+            slots=slots.get(chosen.id) if chosen else None,
+            figures=Figures.NONE,
+            unloads=self._unloads(),
+            unknown=("cached tokens", *(() if slots else ("slots",))),
+        )
+
+    async def _listed(self) -> tuple[tuple[Model, ...], dict[str, int]]:
+        """The models, and how many requests each loaded one takes at once. Raises BackendError, PayloadError."""
+        slots: dict[str, int] = {}
+        for path in (LISTING_PATH, OLD_LISTING_PATH):
+            try:
+                _, found = await self.get_json(path)
+            except BackendError as error:
+                if error.status != 404:
+                    raise
+                continue
+            if is_object(found) and isinstance(found.get("models"), list):
+                entries = [entry for entry in list_at(found, "models") if is_object(entry)]
+                return tuple(model for entry in entries for model in _models_of(entry, slots)), slots
+            if is_object(found) and isinstance(found.get("data"), list):
+                return tuple(_old_model(entry) for entry in list_at(found, "data")
+                             if is_object(entry) and text_at(entry, "id")), slots
+        _, found = await self.get_json(MODELS_PATH)
+        return models_in(found).all, slots
+
+    def _unloads(self) -> str:
+        seconds = seconds_of(self._options.keep_alive)
+        if seconds is None:
+            return f"after {USUAL_IDLE_S // 60} min without use, if it was loaded on demand (server.keep_alive)"
+        span = f"{seconds} s" if seconds < 120 else f"{seconds // 60} min"
+        return f"after {span} without use, if it was loaded on demand (server.keep_alive)"
+
+    def head(self, turn: ChatTurn) -> dict[str, object]:
+        fields = super().head(turn)
+        if seconds := seconds_of(self._options.keep_alive):
+            fields["ttl"] = seconds
+        if effort := turn.template_options.get("reasoning_effort"):
+            fields["reasoning_effort"] = effort
+        return fields
+
+    def _explained_end(self, ended: Ended) -> Ended:
+        ended = super()._explained_end(ended)
+        if ended.state is not State.EMPTY:
+            return ended
+        return replace(ended, note="LM Studio ended the answer without a word, as it does when a conversation no "
+                                   f"longer fits. Try again; if it stays so, start a new conversation, or {LARGER}.")
+
+
+def seconds_of(span: str) -> int | None:
+    """`30m`, `1h30m`, `90s` or a bare number as seconds; None for what LM Studio has no number for (for ever)."""
+    found = _SPAN.fullmatch(span.strip())
+    if found is None:
+        return None
+    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    return hours * 3600 + minutes * 60 + seconds or None
+
+
+def _models_of(entry: Mapping[str, object], slots: dict[str, int]) -> Iterator[Model]:
+    """One model of the listing: each loaded instance, under its own name, or the file on the disk."""
+    key = text_at(entry, "key")
+    if not key:
+        return
+    quantization = figures_at(entry, "quantization")
+    longest = count_at(entry, "max_context_length")
+    words = [text_at(entry, "params_string"), text_at(quantization, "name"), text_at(entry, "format"),
+             f"up to {longest:,} tokens" if longest else None]
+    model = Model(whole_characters(key), text_at(entry, "publisher") or "", loaded=False,
+                  size=count_at(entry, "size_bytes") or None, about=errors.quoted(", ".join(filter(None, words))),
+                  chats=entry.get("type") != "embedding")
+    instances = [instance for instance in list_at(entry, "loaded_instances") if is_object(instance)]
+    if not instances:
+        yield model
+    for instance in instances:
+        config = figures_at(instance, "config")
+        name = whole_characters(text_at(instance, "id") or key)
+        if parallel := count_at(config, "parallel"):
+            slots[name] = parallel
+        yield replace(model, id=name, loaded=True, context_size=count_at(config, "context_length") or None)
+
+
+def _old_model(entry: Mapping[str, object]) -> Model:
+    """One model of the listing before 0.4."""
+    state = entry.get("state")
+    longest = count_at(entry, "max_context_length")
+    words = [text_at(entry, "quantization"), text_at(entry, "compatibility_type"),
+             f"up to {longest:,} tokens" if longest else None]
+    return Model(
+        whole_characters(text_at(entry, "id") or ""), text_at(entry, "publisher") or "",
+        count_at(entry, "loaded_context_length") or None, state == "loaded" if isinstance(state, str) else None,
+        about=errors.quoted(", ".join(filter(None, words))), chats=entry.get("type") != "embeddings")

@@ -1,0 +1,138 @@
+"""mlx-lm's server: known by its health check, its kind of 404, and models without an owner.
+
+It stops at 512 tokens unless told otherwise, so a length always goes out. It loads whatever model is named, from the
+internet too, and by name without the adapter it was started with; so the one it was started with goes by
+`default_model`. Whatever keeps it from beginning an answer, a template's refusal too, comes as a 404.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import PurePosixPath, PureWindowsPath
+
+from kvchat.backends import errors
+from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.base import MODELS_PATH, Answer
+from kvchat.backends.decoder import Decoder
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble
+from kvchat.backends.kinds import MLX_LM, Figures
+from kvchat.backends.models import Model, models_in
+from kvchat.backends.payload import PayloadError, parsed
+from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.transport import Exchange, Head
+from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.watchdog import Watchdog
+from kvchat.cache.accounting import PromptProgress
+
+HEALTH_PATH, PROPS_PATH = "/health", "/props"
+DEFAULT_MODEL = "default_model"
+LONGEST_ANSWER = 32_768
+"""Tokens: more than a model writes by itself; the server only counts up to it."""
+_COUNT = re.compile(r"keepalive (\d{1,9})/(\d{1,9})")
+_LENGTHS = ("max_tokens", "max_completion_tokens")
+
+
+class MlxLmBackend(OneTokenWarmUp):
+    kind = MLX_LM.name
+    probes = (HEALTH_PATH, PROPS_PATH, MODELS_PATH)
+    health_path = HEALTH_PATH
+
+    _started_with = ""
+    """The model that goes by `default_model`, as the list names it."""
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        lost = said(responses, PROPS_PATH)
+        is_its_404 = (lost.status, lost.text.strip()) == (404, "Not Found") and "json" in lost.headers.get(
+            "content-type", "")
+        healthy = said(responses, HEALTH_PATH).fields == {"status": "ok"}
+        return is_its_404 and healthy and not owners(responses)
+
+    async def described(self) -> ServerInfo:
+        models = await self._models()
+        if not any(_is_path(model.id) for model in models):
+            # It does not say which one it was started with, and a list of those it found need not hold that one.
+            models = (Model(DEFAULT_MODEL, about="the model it was started with"), *models)
+        self._started_with = next(model.id for model in models if model.id == DEFAULT_MODEL or _is_path(model.id))
+        return replace(
+            self._info,
+            model=self._started_with,
+            listing=models,
+            takes_local_extras=True,
+            figures=Figures.AFTER,
+            unknown=("context size", "slots"),
+        )
+
+    async def _models(self) -> tuple[Model, ...]:
+        """The models it lists. It breaks off in the middle of that where no model was ever downloaded."""
+        try:
+            _, listing = await self.get_json(MODELS_PATH)
+            return models_in(listing).all
+        except (BackendError, PayloadError) as error:
+            if isinstance(error, BackendError) and error.trouble is not Trouble.PROTOCOL:
+                raise
+            return ()
+
+    def head(self, turn: ChatTurn) -> dict[str, object]:
+        fields = super().head(turn)
+        if fields.get("model") in (None, self._started_with):
+            fields["model"] = DEFAULT_MODEL
+        if not any(name in turn.parameters.given() for name in _LENGTHS):
+            fields["max_tokens"] = LONGEST_ANSWER
+        return fields
+
+    def answer(self, turn: ChatTurn, emit: Emit) -> MlxLmAnswer:
+        return MlxLmAnswer(self.url, emit, self._info.context_size, self._started_with)
+
+    async def _read(self, exchange: Exchange, decoder: Decoder, watchdog: Watchdog, answer: Answer) -> Ended:
+        if isinstance(answer, MlxLmAnswer):
+            decoder.on_comment = answer.comment
+        return await super()._read(exchange, decoder, watchdog, answer)
+
+    def _error(self, head: Head, body: str) -> BackendError:
+        said_so = _message_in(body) if head.status == 404 else ""
+        if not said_so:
+            return super()._error(head, body)
+        known = errors.of_status(self.url, 400, body)
+        if known.trouble is not Trouble.REFUSED:
+            return known
+        if "'NoneType'" in said_so:
+            sentence = (f"The server at {self.url} was started without a model. Choose one of its list (Ctrl+L), or "
+                        "start it with --model.")
+        else:
+            sentence = (f"The server at {self.url} could not begin the answer: {errors.quoted(said_so)} Check the "
+                        "model's name, and the server's log.")
+        return BackendError(Trouble.REFUSED, sentence, status=404)
+
+
+class MlxLmAnswer(ChatAnswer):
+    """An answer whose comments count the prompt as it is read.
+
+    They count only what did not come from the cache; how much did is told at the end.
+    """
+
+    def __init__(self, url: str, emit: Emit, context_size: int | None, started_with: str) -> None:
+        super().__init__(url, emit, context_size)
+        self._started_with = started_with
+
+    def comment(self, text: str) -> None:
+        if counted := _COUNT.fullmatch(text.strip()):
+            self.moves += 1
+            self._emit(Progressed(PromptProgress(int(counted[2]), 0, int(counted[1]), only_new=True)))
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        ended = super().ended(error)
+        return replace(ended, model=self._started_with) if ended.model == DEFAULT_MODEL else ended
+
+
+def _is_path(name: str) -> bool:
+    return PurePosixPath(name).is_absolute() or PureWindowsPath(name).is_absolute()
+
+
+def _message_in(body: str) -> str:
+    try:
+        found = errors.error_in(parsed(body))
+    except PayloadError:
+        return ""
+    return found[0] if found else ""

@@ -1,0 +1,202 @@
+"""What the dialects of programs with settings of their own share: errors that say what to change in that very
+program, and warnings about what it does without a word.
+
+The rule: nothing is sent that such a program does not know, and no session fields: it serves one person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
+
+from kvchat.backends import errors
+from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.base import Answer, HttpBackend
+from kvchat.backends.dialect import (
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    ReasoningDelta,
+    Reported,
+    ServerInfo,
+    StreamEvent,
+    TextDelta,
+    Trouble,
+)
+from kvchat.backends.dialects.counts import SLACK, Expected, PromptCounts
+from kvchat.backends.endpoint import Endpoint
+from kvchat.backends.kinds import title_of
+from kvchat.backends.models import Model
+from kvchat.backends.options import PLAIN, ServerOptions
+from kvchat.backends.tasks import Clock
+from kvchat.backends.transport import Head
+from kvchat.prompt.message import State
+from kvchat.prompt.request import Parameters
+
+ANSWERED = (State.DONE, State.LENGTH, State.CONTEXT_FULL)
+
+
+class Remedy(NamedTuple):
+    """What to say when a program says something known."""
+
+    words: str
+    """A part of what it says, in lower case."""
+    told: str
+    """What is told instead, behind "<program> at <address>"."""
+    trouble: Trouble = Trouble.REFUSED
+
+
+class Seen:
+    """Passes events on, and remembers what they told."""
+
+    def __init__(self, emit: Emit, clock: Clock) -> None:
+        self._emit = emit
+        self._clock = clock
+        self._started = clock.now()
+        self._texts: list[str] = []
+        self.reported = Reported()
+        self.reasoned = False
+        self.waited: float | None = None
+        """Seconds until the first token."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self._texts)
+
+    def __call__(self, event: StreamEvent) -> None:
+        match event:
+            case TextDelta(text):
+                self._texts.append(text)
+            case ReasoningDelta():
+                self.reasoned = True
+            case Reported():
+                self.reported = event
+        if self.waited is None and isinstance(event, TextDelta | ReasoningDelta):
+            self.waited = self._clock.now() - self._started
+        self._emit(event)
+
+
+class ProgramBackend(HttpBackend):
+    """A server that is part of a program."""
+
+    session_fields = ()
+    room: ClassVar[str]
+    """How its window is made larger: "Start a new conversation, delete a turn, or ..."."""
+    keys: ClassVar[str] = ""
+    """Where its API keys are: a sentence."""
+    remedies: ClassVar[tuple[Remedy, ...]] = ()
+    renamed: ClassVar[Mapping[str, str]] = {}
+    """Its own names for parameters."""
+    ignores_model: ClassVar[bool] = False
+    """Whether it answers with the model that is loaded, whatever model was asked for."""
+
+    def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
+                 options: ServerOptions = PLAIN) -> None:
+        super().__init__(endpoint, embedded=embedded, clock=clock, options=options)
+        self._counts = PromptCounts()
+
+    @property
+    def title(self) -> str:
+        return title_of(self.kind)
+
+    def model_of(self, turn: ChatTurn) -> str:
+        """The model that `turn` asks for."""
+        return turn.model or self.info.model
+
+    def window_of(self, turn: ChatTurn) -> int | None:
+        """Tokens of the window of the model that `turn` asks for."""
+        entry = entry_of(self.info, self.model_of(turn))
+        return entry.context_size if entry and entry.context_size else self.info.context_size
+
+    def body(self, turn: ChatTurn) -> bytes:
+        return super().body(replace(turn, parameters=self._in_its_names(turn.parameters)))
+
+    def _in_its_names(self, parameters: Parameters) -> Parameters:
+        if parameters.repeat_penalty is None or "repeat_penalty" not in self.renamed:
+            return parameters
+        extra = {self.renamed["repeat_penalty"]: parameters.repeat_penalty, **parameters.extra}
+        return replace(parameters, repeat_penalty=None, extra=extra)
+
+    def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
+        return ChatAnswer(self.url, emit, self.window_of(turn))
+
+    async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
+        seen = Seen(emit, self._clock)
+        ended = self._explained_end(await super().chat(turn, seen))
+        if ended.state not in ANSWERED:
+            return ended
+        expected = self._counts.expected(turn)
+        warnings = [*ended.warnings, *self._other_model(turn, ended), *self._left_out(turn, seen, expected)]
+        await self.judge(turn, seen, expected)
+        return replace(ended, warnings=tuple(warnings))
+
+    async def judge(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> None:
+        """Report what can be told of the cache now that the answer is there. `expected`: how long the prompt has to be,
+        where an earlier turn that this one extends was counted."""
+
+    def _other_model(self, turn: ChatTurn, ended: Ended) -> list[str]:
+        asked = self.model_of(turn)
+        if not self.ignores_model or not asked or not ended.model or _bare(asked) == _bare(ended.model):
+            return []
+        return [f"Another model answered: {errors.quoted(ended.model)}, not {errors.quoted(asked)}. {self.title} "
+                "answers with the model that is loaded; load the other one there."]
+
+    def _left_out(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> list[str]:
+        """A warning if the prompt is shorter than the conversation; else it is remembered for the next turn."""
+        tokens = seen.reported.prompt_tokens
+        if not tokens:
+            return []
+        if expected is not None and tokens < expected.likely - SLACK:  # what it was before stays the measure
+            return [f"{self.title} read {tokens:,} tokens of a conversation that has about {expected.likely:,}: it "
+                    "left the oldest messages out, so everything is read anew. Start a new conversation, delete a "
+                    f"turn, or {self.room}."]
+        reply_tokens = 0 if seen.reasoned else seen.reported.predicted_tokens or 0
+        self._counts.remember(turn, tokens, seen.text, reply_tokens)
+        return []
+
+    def _error(self, head: Head, body: str) -> BackendError:
+        return self._explained(super()._error(head, body), body)
+
+    def _explained_end(self, ended: Ended) -> Ended:
+        if ended.error is not None:
+            error = self._explained(ended.error, ended.error.sentence)
+            return replace(ended, error=error, note=error.sentence)
+        return replace(ended, note=self._roomier(ended.note))
+
+    def _explained(self, error: BackendError, said: str) -> BackendError:
+        """The error, with what to change in this program; `said`: the server's own words."""
+        if type(error) is not BackendError:  # such errors mean something to those who catch them
+            return error
+        words = said.lower()
+        for remedy in self.remedies:
+            if remedy.words in words:
+                return BackendError(remedy.trouble, f"{self.title} at {self.url} {remedy.told}", status=error.status)
+        sentence = error.sentence
+        if error.trouble is Trouble.CONTEXT_OVERFLOW:
+            sentence = self._roomier(sentence)
+        if error.trouble is Trouble.UNAUTHORIZED and error.status == 401 and self.keys not in sentence:
+            sentence = f"{sentence} {self.keys}"
+        return BackendError(error.trouble, sentence, status=error.status, prompt_tokens=error.prompt_tokens,
+                            context_size=error.context_size)
+
+    def _roomier(self, sentence: str) -> str:
+        room = f"Start a new conversation, delete a turn, or {self.room}"
+        return sentence.replace(errors.ROOM, room).replace(_inside(errors.ROOM), _inside(room))
+
+
+def entry_of(info: ServerInfo, model: str) -> Model | None:
+    """What a server says of one of its models."""
+    return next((entry for entry in info.listing if entry.id == model), None)
+
+
+def _inside(sentence: str) -> str:
+    """A sentence as it goes inside another."""
+    return sentence[0].lower() + sentence[1:]
+
+
+def _bare(model: str) -> str:
+    """A model's name without what servers put around it: folders, the end of a file's name, a variant, a number."""
+    name = model.replace("\\", "/").rpartition("/")[2].lower().removesuffix(".gguf")
+    return name.partition("@")[0].partition(":")[0]

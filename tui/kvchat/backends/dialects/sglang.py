@@ -1,0 +1,64 @@
+"""SGLang: known by the owner of its models, or by what it says at its root.
+
+It tells cache hits only when started with --enable-cache-report. The session goes out as `session_id` alone: together
+with `session_params` it refuses the request. Its health check is never asked, because an idle server generates a token
+for it and one that reads a long prompt does not answer it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
+from kvchat.backends.kinds import SGLANG, Figures
+from kvchat.backends.models import models_in
+from kvchat.backends.payload import count_at, is_object
+from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.prompt.wire import whole_characters
+
+ROOT_PATH, INFO_PATH = "/", "/server_info"
+OWNER = "sglang"
+ROOT_TEXT = "SGLang is running"
+
+
+class SglangBackend(OneTokenWarmUp):
+    kind = SGLANG.name
+    found_in_cloud = True
+    probes = (MODELS_PATH, ROOT_PATH)
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        root = said(responses, ROOT_PATH)
+        return OWNER in owners(responses) or (root.status == 200 and root.text.strip().strip('"') == ROOT_TEXT)
+
+    async def described(self) -> ServerInfo:
+        _, listing = await self.get_json(MODELS_PATH)
+        models = models_in(listing)
+        chosen = models.chosen
+        try:
+            _, found = await self.get_json(INFO_PATH)
+        except BackendError:  # an older server, a router, or one whose scheduler is busy
+            found = None
+        said_of_itself = found if is_object(found) else {}
+        version = said_of_itself.get("version")
+        reports = said_of_itself.get("enable_cache_report") is not False
+        return replace(
+            self._info,
+            model=chosen.id if chosen else "",
+            listing=models.all,
+            context_size=(chosen.context_size if chosen else None) or count_at(said_of_itself, "context_length"),
+            build=whole_characters(version) if isinstance(version, str) else "",
+            takes_local_extras=True,
+            figures=Figures.AFTER if reports else Figures.NONE,
+            unknown=("slots", "prompt progress") if reports else ("cache hits", "slots", "prompt progress"),
+        )
+
+    def head(self, turn: ChatTurn) -> dict[str, object]:
+        """With the usage on every part of the answer: a stopped answer has its figures too, and a cold prompt says
+        0, which the last usage leaves out."""
+        fields = super().head(turn)
+        if self.info.takes_local_extras:
+            fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
+        return fields

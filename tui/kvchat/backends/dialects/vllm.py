@@ -1,0 +1,136 @@
+"""vLLM: known by the owner of its models, also behind a proxy or a router that passes those on.
+
+It tells cache hits with the usage only when started with --enable-prompt-tokens-details; without that they are
+derived from its counters where nobody else used it meanwhile. Hits are whole blocks of tokens. `cache_salt` is never
+sent: another salt is another cache.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent
+from kvchat.backends.kinds import VLLM, Figures
+from kvchat.backends.models import models_in
+from kvchat.backends.payload import PayloadError, as_object, text_at
+from kvchat.backends.recognise import Responses, owners
+from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.prompt.wire import whole_characters
+
+VERSION_PATH, METRICS_PATH = "/version", "/metrics"
+OWNER = "vllm"
+METRICS_S = 2.0
+
+
+class VllmBackend(OneTokenWarmUp):
+    kind = VLLM.name
+    found_in_cloud = True
+    probes = (MODELS_PATH, VERSION_PATH)
+    health_path = "/health"
+
+    _lacks_details = False
+    """Whether the last usage came without cache hits."""
+    _has_counters = True
+    """False once the server's counters could not be read."""
+
+    @classmethod
+    def recognises(cls, responses: Responses) -> bool:
+        return OWNER in owners(responses)
+
+    async def described(self) -> ServerInfo:
+        self._lacks_details, self._has_counters = False, True
+        _, listing = await self.get_json(MODELS_PATH)
+        models = models_in(listing)
+        chosen = models.chosen
+        return replace(
+            self._info,
+            model=chosen.id if chosen else "",
+            listing=models.all,
+            context_size=chosen.context_size if chosen else None,
+            build=await self._version(),
+            takes_local_extras=True,
+            figures=Figures.AFTER,
+            unknown=("slots", "prompt progress"),
+        )
+
+    async def _version(self) -> str:
+        """Its version; empty where a proxy passes only the API."""
+        try:
+            _, found = await self.get_json(VERSION_PATH)
+            return whole_characters(text_at(as_object(found, "a version"), "version") or "")
+        except (BackendError, PayloadError):
+            return ""
+
+    def head(self, turn: ChatTurn) -> dict[str, object]:
+        """With the usage on every part of the answer, so that a stopped one has its size too."""
+        fields = super().head(turn)
+        if self.info.takes_local_extras:
+            fields["stream_options"] = {"include_usage": True, "continuous_usage_stats": True}
+        effort = turn.template_options.get("reasoning_effort")
+        if isinstance(effort, str):  # gpt-oss is rendered without a template and looks only here
+            fields["reasoning_effort"] = effort
+        return fields
+
+    async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
+        """As ever; where the usage lacks the cache hits, they are derived from the server's counters."""
+        last = Reported()
+
+        def heard(event: StreamEvent) -> None:
+            nonlocal last
+            if isinstance(event, Reported):
+                last = event
+            emit(event)
+
+        before = await self._counters() if self._lacks_details else None
+        ended = await super().chat(turn, heard)
+        if last.prompt_tokens is not None:
+            self._lacks_details = last.cached_tokens is None
+        if self._lacks_details and before is not None and (after := await self._counters()) is not None:
+            cached = after.hits_of(last.prompt_tokens, before)
+            if cached is not None:
+                self._info = replace(self._info, figures=Figures.DERIVED)
+                emit(replace(last, cached_tokens=cached))
+        return ended
+
+    async def _counters(self) -> Counters | None:
+        if not self._has_counters or not self._info.takes_local_extras:
+            return None
+        try:
+            head, body = await self._get_once(METRICS_PATH, METRICS_S)
+        except BackendError:
+            return None
+        found = counters_in(body.decode("utf-8", "replace")) if head.status == 200 else None
+        self._has_counters = found is not None
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """What the server has looked up in its prefix cache since it started, in tokens."""
+
+    queries: int
+    hits: int
+
+    def hits_of(self, prompt_tokens: int | None, before: Counters) -> int | None:
+        """The hits of the one request since `before`. None where others were counted too: then more tokens were
+        looked up than this request's prompt has."""
+        if prompt_tokens is None or self.queries - before.queries != prompt_tokens:
+            return None
+        hits = self.hits - before.hits
+        return hits if 0 <= hits <= prompt_tokens else None
+
+
+def counters_in(metrics: str) -> Counters | None:
+    """The counters in Prometheus text, summed over the engines; None where they are missing."""
+    sums: dict[str, float] = {}
+    for line in metrics.splitlines():
+        name, _, value = line.partition("{")
+        if name in ("vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"):
+            try:
+                sums[name] = sums.get(name, 0.0) + float(value.rpartition("}")[2])
+            except ValueError:
+                return None
+    if len(sums) < 2 or not all(0 <= value < 2**53 for value in sums.values()):
+        return None
+    return Counters(int(sums["vllm:prefix_cache_queries_total"]), int(sums["vllm:prefix_cache_hits_total"]))

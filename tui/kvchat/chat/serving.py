@@ -1,0 +1,214 @@
+"""Servers as a person chooses among them: those in use, those of the settings, those found on this machine.
+
+The rule: looking for servers sends no text and wakes no model; choosing one never blocks the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.backends import kinds
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
+from kvchat.backends.models import Model
+from kvchat.cache.warmth import Heat
+from kvchat.chat.compaction import Compaction
+from kvchat.chat.connection import Connection, Phase
+from kvchat.chat.conversations import LAST_SERVER
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ServerChanged
+from kvchat.chat.link import DEFAULT, Link, is_file
+from kvchat.config import ServerSettings
+
+if TYPE_CHECKING:
+    from kvchat.backends.discovery import Found
+    from kvchat.backends.engine.models import ModelFile
+    from kvchat.doctor.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChoice:
+    """A server that a conversation can go on with. None: not known."""
+
+    name: str
+    """What `use_server` takes."""
+    base_url: str
+    title: str = ""
+    """The kind of server as the screen names it; empty before it was asked."""
+    profile: str = ""
+    """The name of its profile in the settings; empty where it has none."""
+    host_class: HostClass = HostClass.LOOPBACK
+    phase: Phase | str = "idle"
+    """As `Connection.phase`, or `loading`, `needs a key`, `answers` as it was found."""
+    sentence: str = ""
+    model: str = ""
+    """The model it would answer with."""
+    listing: tuple[Model, ...] = ()
+    context_size: int | None = None
+    slots: int | None = None
+    warm: int = 0
+    """Conversations that are warm there."""
+    current: bool = False
+    """Whether the conversation that is looked at uses it."""
+    embedded: bool = False
+
+
+class Serving(Compaction):
+    """Choosing servers."""
+
+    _found: Sequence[Found] = ()
+
+    @property
+    def server(self) -> ServerInfo | None:
+        """The server of the conversation that is looked at."""
+        return self._link().info
+
+    @property
+    def connection(self) -> Connection:
+        return self._link().connector.connection
+
+    async def backend(self) -> Backend:
+        """The server of the conversation that is looked at, connected. Raises BackendError."""
+        return await self._link().connector.ready()
+
+    @property
+    def snapshot_folder(self) -> Path | None:
+        """Where the built-in engine saves slots; None where it does not."""
+        return self._links.folder
+
+    async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:
+        """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
+        agreed to what that costs. Raises ChatError."""
+        from kvchat.doctor.examine import examine
+        from kvchat.doctor.report import unexamined
+        from kvchat.doctor.verdicts import report
+
+        link, found = self._link(), None
+        if link.lane.holder:
+            raise ChatError("An answer is running on this server. Ask again when it has ended.")
+        try:
+            backend = await link.connector.ready()
+        except BackendError as error:
+            return report(unexamined(link.connector.base_url, error))
+
+        async def look() -> None:
+            nonlocal found
+            folder = self.snapshot_folder if backend.info.embedded else None
+            found = await examine(backend, progress=progress, agreed=agreed, model=link.connector.server.model,
+                                  snapshot_folder=folder)
+
+        await link.lane.stop_spare()
+        await link.lane.in_spare_time(look())
+        link.following = None  # what the slots hold now was not played
+        if found is None:
+            raise ChatError("The examination was ended by a question that went first. Ask again later.")
+        return report(found)
+
+    async def connect(self) -> None:
+        """Look for a server or start the engine; how it went is in `connection`."""
+        try:
+            await self._link().connector.ready()
+        except BackendError:
+            pass
+
+    async def restart_server(self) -> None:
+        """Connect anew; the embedded engine is started again."""
+        link = self._link()
+        await link.lane.stop_spare()
+        try:
+            await link.connector.restart()
+        except BackendError:
+            pass
+
+    async def use_server(self, id: str, name: str, model: str = "") -> None:
+        """Let a conversation go on with another server: a profile's name, a base URL, the path of a model file, or
+        empty for the default one. New conversations begin with it too. `model`: one of that server's; empty: the one
+        it has loaded."""
+        conversation = await self._opened(id)
+        before = self._link(id)
+        await before.lane.stop_spare()
+        await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, name))
+        if (conversation.record.server, conversation.record.model) != (name, model):
+            self._did(conversation, "model")
+            record, after = conversation.record, self._links.at(name)
+            parameters = record.parameters
+            if parameters == self._first_parameters(before):
+                parameters = self._first_parameters(after)
+            await self._update(conversation, server=name, model=model, parameters=parameters)
+        if self._looked_at == id:
+            self._tell(ServerChanged())
+        try:
+            await self._link(id).connector.ready()
+        except BackendError:
+            pass
+
+    async def look_for_servers(self) -> list[ServerChoice]:
+        """Ask the usual ports of this machine, 0.3 s at most, and list all servers there are to choose."""
+        from kvchat.backends.discovery import discover
+
+        self._found = await discover(kinds.PORTS)
+        return self.servers()
+
+    def servers(self) -> list[ServerChoice]:
+        """All servers there are to choose, the one in use first, as far as they are known now."""
+        chosen: dict[str, ServerChoice] = {}
+        for choice in self._choices():
+            known = chosen.setdefault(choice.base_url or choice.name, choice)
+            if choice is not known and not known.listing:
+                chosen[choice.base_url or choice.name] = replace(
+                    known, title=known.title or choice.title, phase=known.phase if known.title else choice.phase,
+                    model=known.model or choice.model, listing=choice.listing, slots=known.slots or choice.slots,
+                    context_size=known.context_size or choice.context_size)
+        return sorted(chosen.values(), key=lambda choice: not choice.current)
+
+    def _choices(self) -> Iterator[ServerChoice]:
+        here = self._link()
+        for link in self._links:
+            if link is here or link.info is not None:
+                yield self._choice(link, current=link is here)
+        for name, server in self.settings.profiles.items():
+            yield ServerChoice(name, server.base_url.rstrip("/"), profile=name, model=server.model)
+        if self.settings.server.base_url:
+            yield ServerChoice(DEFAULT, self.settings.server.base_url.rstrip("/"))
+        for found in self._found:
+            yield ServerChoice(found.base_url, found.base_url.rstrip("/"), found.title, phase=found.phase,
+                               model=found.model, listing=found.listing, context_size=found.context_size,
+                               slots=found.slots)
+
+    def _choice(self, link: Link, *, current: bool) -> ServerChoice:
+        info, connection = link.info, link.connector.connection
+        profile = link.name if link.name in self.settings.profiles else ""
+        if info is None:
+            return ServerChoice(link.name, link.connector.base_url.rstrip("/"), profile=profile, current=current,
+                                phase=connection.phase, sentence=connection.sentence)
+        title = "built-in engine" if info.embedded else kinds.title_of(info.kind)
+        return ServerChoice(
+            link.name, "" if info.embedded else info.base_url.rstrip("/"), title, profile, info.host_class,
+            connection.phase, connection.sentence, info.model, info.listing, info.context_size, info.slots,
+            self._warm_at(link), current, info.embedded)
+
+    def _warm_at(self, link: Link) -> int:
+        following = link.following
+        if following is None:
+            return 0
+        owners = {held.owner for held in following.twin.best.slots if held is not None and held.owner}
+        return sum(self.warmth(id).heat is Heat.WARM for id in owners)
+
+    def server_settings(self, name: str) -> ServerSettings:
+        """The settings of a server by its name."""
+        return self._links.at(name).connector.server
+
+    async def model_files(self) -> list[ModelFile]:
+        """The model files on this machine's disk that the embedded engine can run."""
+        return await self._link().connector.find_models()
+
+    def model_folders(self) -> list[str]:
+        """Where model files are looked for, in words."""
+        return [f"{source}: {folder}" for source, folder in self._link().connector.folders()]
+
+
+def words_for(name: str) -> str:
+    """A server's name as a sentence has it."""
+    return "the default server" if name == DEFAULT else Path(name).name if is_file(name) else name

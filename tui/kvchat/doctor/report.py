@@ -1,0 +1,209 @@
+"""What an examination of a server found, and what is to be said of it: plain values.
+
+The rule: what was not found out is None, never 0 or False.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kvchat.backends.dialect import BackendError, ServerInfo, TemplateFacts, Trouble
+from kvchat.cache.accounting import TurnFigures, measured_speed
+
+
+class Severity(StrEnum):
+    FINE = "fine"
+    NOTE = "note"
+    """Worth knowing; costs little, or only in some cases, or cannot be helped."""
+    PROBLEM = "problem"
+
+
+class Topic(StrEnum):
+    """What a verdict is about."""
+
+    CONNECTION = "connection"
+    KEY = "key"
+    LOADING = "loading"
+    BUSY = "busy"
+    NOT_PROBED = "not probed"
+    FIGURES = "cache figures"
+    REUSE = "reuse"
+    CACHING_OFF = "caching off"
+    SIDE_REQUEST = "side request"
+    AFFINITY = "session affinity"
+    ANSWERS = "answers"
+    WINDOW = "window"
+    DATE = "template date"
+    REASONING = "template reasoning"
+    SYSTEM = "template system message"
+    PINNING = "pinning"
+    SNAPSHOTS = "snapshots"
+    SLEEP = "sleep"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One finding: what is so, what to do about it, and what was measured."""
+
+    topic: Topic
+    severity: Severity
+    sentence: str
+    advice: str = ""
+    """The flag or setting of that server that changes it; empty where nothing is to be done."""
+    tokens: int | None = None
+    """Tokens that were read again in the probe for this reason."""
+    seconds: float | None = None
+    """What reading them took."""
+    per: str = ""
+    """How often that happens: `turn`, `switch`, `day`."""
+
+
+class Step(StrEnum):
+    """A request of the probe."""
+
+    FIRST = "first question"
+    """A small one of its own: whether the server answers, and how fast."""
+    ONE = "turn 1"
+    TWO = "turn 2"
+    THREE = "turn 3"
+    SIDE = "side request"
+    AFTER_SIDE = "turn after it"
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeTurn:
+    """One request of the probe and what it cost."""
+
+    step: Step
+    figures: TurnFigures
+    estimated: bool = False
+    """Whether the cached tokens are an estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class PinProbe:
+    """A prompt pinned to a slot, another one to another slot, and the first one again."""
+
+    tokens: int
+    """Of the second reading of the first prompt that could have been reused."""
+    cached: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotProbe:
+    """A slot saved to the server's folder and restored."""
+
+    tokens: int
+    size: int
+    """Bytes."""
+    save_seconds: float
+    restore_seconds: float | None = None
+    """None: it could not be restored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an examination ended early."""
+
+    trouble: Trouble
+    sentence: str
+    context_size: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Everything that was found out about one server."""
+
+    url: str
+    server: ServerInfo | None = None
+    """None: it was not reached."""
+    trained_context: int | None = None
+    """Tokens that the model was trained for."""
+    template: TemplateFacts | None = None
+    keeps_reasoning_when_asked: bool | None = None
+    date_option: bool | None = None
+    """Whether the template option `date_string` fixes the date."""
+    asleep: bool | None = None
+    held: tuple[int, ...] | None = None
+    """Tokens in each slot before the probe."""
+    busy: bool = False
+    unified: bool | None = None
+    """Whether one KV cache serves all slots: an idle slot was emptied when another one was used."""
+    replicas: int | None = None
+    """How many different processes answered at this address."""
+    turns: tuple[ProbeTurn, ...] = ()
+    pinned: PinProbe | None = None
+    snapshot: SnapshotProbe | None = None
+    spent_tokens: int = 0
+    """Evaluated and predicted in the probe; where the server does not say what it reused, all of each prompt."""
+    seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+    """What its dialect warned of in the answers: messages that were dropped, a model loaded anew. Sentences."""
+    skipped: tuple[str, ...] = ()
+    """What was left out and why, in words."""
+    question: str = ""
+    """What the person has to agree to before the probe; empty when it was made, or needs no word."""
+    failure: Failure | None = None
+
+    def turn(self, step: Step) -> TurnFigures | None:
+        return next((turn.figures for turn in self.turns if turn.step is step), None)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether what was reused is an estimate."""
+        return any(turn.estimated for turn in self.turns)
+
+    @property
+    def prefill_speed(self) -> float | None:
+        """Tokens per second, by the server's own time, or else by the time to the first token of what was new."""
+        speed = measured_speed(turn.figures for turn in self.turns)
+        if speed is not None:
+            return speed
+        first = self.turn(Step.ONE) or self.turn(Step.FIRST)
+        ms = None if first is None else first.prompt_ms or first.ttft_ms
+        return first.prompt_tokens / ms * 1000 if first is not None and first.prompt_tokens and ms else None
+
+    @property
+    def decode_speed(self) -> float | None:
+        """Tokens per second."""
+        timed = [turn.figures for turn in self.turns if turn.figures.decode_speed]
+        tokens = sum(turn.predicted_tokens or 0 for turn in timed)
+        ms = sum(turn.predicted_ms or 0 for turn in timed)
+        return tokens / ms * 1000 if ms else None
+
+    def seconds_for(self, tokens: int) -> float | None:
+        """What reading so many tokens takes here."""
+        speed = self.prefill_speed
+        return tokens / speed if speed else None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """An examination and what it means."""
+
+    examination: Examination
+    verdicts: tuple[Verdict, ...]
+
+    def of(self, severity: Severity) -> list[Verdict]:
+        return [verdict for verdict in self.verdicts if verdict.severity is severity]
+
+    @property
+    def complete(self) -> bool:
+        """Whether the probe was made."""
+        found = self.examination
+        return bool(found.turns) and not (found.failure or found.question or found.busy)
+
+    @property
+    def well(self) -> bool:
+        """Whether the server was probed and nothing is wrong."""
+        return self.complete and not self.of(Severity.PROBLEM)
+
+
+def unexamined(url: str, error: BackendError) -> Examination:
+    """What is found of a server that could not even be identified."""
+    return Examination(url, failure=failure_of(error))
+
+
+def failure_of(error: BackendError) -> Failure:
+    return Failure(error.trouble, error.sentence, error.context_size)

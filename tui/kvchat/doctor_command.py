@@ -1,0 +1,134 @@
+"""`kvchat doctor [URL]`: what a server is, what its cache does with a conversation, and what to change.
+
+The rule: a server that cannot be reached or refuses the key is a verdict too. Exit status: 0 all is well, 1 a problem,
+or it could not be told; nothing is tried out without the person's word where that could cost them something.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Protocol
+
+from kvchat import logs
+from kvchat.backends.dialect import Backend, BackendError
+from kvchat.backends.identify import connect
+from kvchat.chat.connection import server_options
+from kvchat.chat.errors import ChatError
+from kvchat.config import ConfigError, ServerSettings, Settings, api_key
+from kvchat.display import one_line
+from kvchat.doctor.examine import examine
+from kvchat.doctor.report import Examination, Report, unexamined
+from kvchat.doctor.verdicts import report
+from kvchat.doctor.words import GLYPHS, as_json, facts, gain, headline
+from kvchat.terminal import Printer
+
+LABEL = 15
+
+
+class Service(Protocol):
+    """What the command needs of the service."""
+
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def snapshot_folder(self) -> Path | None:
+        """Where the built-in engine saves slots; None where it does not."""
+
+    async def backend(self) -> Backend:
+        """The server that kvchat uses, connected. Raises BackendError."""
+
+
+async def doctor(service: Service, args: argparse.Namespace) -> int:
+    """Examine a server, print the report and return the exit status. Raises ChatError for bad arguments."""
+    made = await _made(service, args)
+    if args.json:
+        print(json.dumps(as_json(made), indent=1))
+    else:
+        _print(made)
+    return 0 if made.well else 1
+
+
+async def _made(service: Service, args: argparse.Namespace) -> Report:
+    server = _server(service.settings, args.url or "", args.api_key_env)
+    try:
+        backend = await (_connected(server) if args.url else service.backend())
+    except BackendError as error:
+        return report(unexamined(server.base_url, error))
+    try:
+        model = args.model if args.url and args.model else server.model
+        return report(await _examined(service, backend, model, args.yes))
+    finally:
+        if args.url:
+            await backend.aclose()
+
+
+def _server(settings: Settings, named: str, key_variable: str | None) -> ServerSettings:
+    """The settings for the server at an address, or of the profile, that was named on the command line. Another
+    server's key is never used; a variable named on the command line is."""
+    if not named:
+        return settings.profiles.get(settings.default_profile, settings.server)
+    if named in settings.profiles:
+        return settings.profiles[named]
+    known = (settings.server, *settings.profiles.values())
+    own = next((server for server in known if server.base_url.rstrip("/") == named.rstrip("/")), None)
+    return own or ServerSettings(base_url=named, api_key_env=key_variable or "")
+
+
+async def _connected(server: ServerSettings) -> Backend:
+    """A server of the command line. Raises BackendError, also while it loads its model; ChatError without its key."""
+    try:
+        key = await asyncio.to_thread(api_key, server)
+    except ConfigError as error:
+        raise ChatError(str(error)) from None
+    logs.hide(key)
+    return await connect(server.base_url, api_key=key, ca_file=server.ca_file or None, proxy=server.proxy or None,
+                         allow_plain_http_key=server.allow_plain_http_key, options=server_options(server))
+
+
+async def _examined(service: Service, backend: Backend, model: str, yes: bool) -> Examination:
+    folder = service.snapshot_folder if backend.info.embedded else None
+    found = await examine(backend, progress=_told, agreed=yes, model=model, snapshot_folder=folder)
+    if found.question and not yes and await _agreed(found.question):
+        found = await examine(backend, progress=_told, agreed=True, model=model, snapshot_folder=folder)
+    return found
+
+
+def _told(words: str) -> None:
+    """Progress, for somebody who watches."""
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{one_line(words, 76)}", end="", file=sys.stderr, flush=True)
+
+
+async def _agreed(question: str) -> bool:
+    """Whether the person, if there is one, agrees."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    _clear()
+    print(f"{one_line(question)}\nGo on? [y/N] ", end="", file=sys.stderr, flush=True)
+    return (await asyncio.to_thread(sys.stdin.readline)).strip().lower() in ("y", "yes")
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
+
+def _print(made: Report) -> None:
+    _clear()
+    printer = Printer(sys.stdout)
+    for name, words in facts(made.examination):
+        printer.line(f"{name:<{LABEL}}{one_line(words)}")
+    printer.line()
+    for verdict in made.verdicts:
+        printer.line(f"{GLYPHS[verdict.severity]} {one_line(verdict.sentence)}")
+        if verdict.advice:
+            saved = gain(verdict)
+            printer.line(f"  → {one_line(verdict.advice)}{f' ({saved})' if saved else ''}")
+    printer.line()
+    printer.line(headline(made))

@@ -1,0 +1,144 @@
+"""The doctor's screen: what is being tried, then what was found and what to change.
+
+The rule: it only shows. Who examines is given; closing the screen ends the examination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable
+from typing import ClassVar
+
+from textual import work
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.widget import Widget
+from textual.widgets import Static
+
+from kvchat.chat.errors import ChatError
+from kvchat.display import clean, one_line
+from kvchat.doctor.report import Report, Severity, Verdict
+from kvchat.doctor.words import GLYPHS, facts, gain, headline
+from kvchat.ui.screens.modal import Hint, Modal, hint_line
+from kvchat.ui.screens.tones import ACCENT, AVOIDABLE, BAD, MUTED, REUSED, STRONG, Part, content
+
+Examine = Callable[[Callable[[str], None], bool], Awaitable[Report]]
+"""Examines the server in use: it is given what to tell progress to, and whether the person agreed to what costs
+something. Raises ChatError."""
+
+TONES: dict[Severity, str] = {Severity.PROBLEM: BAD, Severity.NOTE: AVOIDABLE, Severity.FINE: REUSED}
+_CLOSE: Hint = ("esc", "close")
+
+
+class DoctorScreen(Modal[None]):
+    """Runs an examination as it opens, and shows its report."""
+
+    DEFAULT_CSS = """
+    DoctorScreen {
+        & #report { height: 1fr; scrollbar-gutter: stable; }
+        & #report Horizontal { height: auto; width: 1fr; }
+        & #report .glyph { width: 3; height: auto; }
+        & #report .label { width: 17; height: auto; }
+        & #report .apart { margin-top: 1; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y,enter", "agree", "Go on", show=False),
+        Binding("r", "again", "Again", show=False),
+        Binding("up", "scroll(-1)", "Up", show=False),
+        Binding("down", "scroll(1)", "Down", show=False),
+        Binding("pageup", "scroll(-10)", "Page up", show=False),
+        Binding("pagedown,space", "scroll(10)", "Page down", show=False),
+        Binding("home", "scroll(-1000000)", "Top", show=False),
+        Binding("end", "scroll(1000000)", "End", show=False),
+    ]
+
+    def __init__(self, examine: Examine) -> None:
+        super().__init__(classes="-list -wide")
+        self.heading = "Doctor"
+        self.hints = (_CLOSE,)
+        self._examine = examine
+        self._agreed = False
+        self._running = False
+        self._report: Report | None = None
+
+    def body(self) -> Iterable[Widget]:
+        yield VerticalScroll(id="report", can_focus=False)
+
+    def on_mount(self) -> None:
+        self._run()
+
+    @property
+    def _asks(self) -> bool:
+        """Whether the report waits for the person's word."""
+        return not self._running and self._report is not None and bool(self._report.examination.question)
+
+    @work(exclusive=True, group="examination")
+    async def _run(self) -> None:
+        self._running, self._report = True, None
+        self._hint(_CLOSE)
+        await self._show([])
+        try:
+            self._report = await self._examine(self._tell, self._agreed)
+        except ChatError as error:
+            await self._show([_words((clean(str(error)), BAD))])
+        else:
+            await self._show(list(_told(self._report)))
+        self._running = False
+        again: Hint = ("enter", "go on") if self._asks else ("r", "again")
+        self._hint(again, ("↑↓", "scroll"), _CLOSE)
+
+    def _tell(self, words: str) -> None:
+        """A line of progress."""
+        if self._running and self.is_mounted:
+            report = self.query_one("#report", VerticalScroll)
+            report.mount(_words((one_line(words), MUTED)))
+            report.scroll_end(animate=False)
+
+    async def _show(self, widgets: list[Widget]) -> None:
+        report = self.query_one("#report", VerticalScroll)
+        await report.remove_children()
+        await report.mount_all(widgets)
+        report.scroll_home(animate=False)
+
+    def _hint(self, *hints: Hint) -> None:
+        self.query_one("#frame", Vertical).border_subtitle = hint_line(hints)
+
+    def action_agree(self) -> None:
+        if self._asks:
+            self._agreed = True
+            self._run()
+
+    def action_again(self) -> None:
+        if not self._running and not self._asks:
+            self._run()
+
+    def action_scroll(self, rows: int) -> None:
+        self.query_one("#report", VerticalScroll).scroll_relative(y=rows, animate=False)
+
+
+def _told(report: Report) -> Iterable[Widget]:
+    """The report: its headline, the verdicts, then what was found out."""
+    tone = REUSED if report.well else BAD if report.of(Severity.PROBLEM) else AVOIDABLE
+    yield _words((headline(report), tone), (" ", ""))
+    for verdict in report.verdicts:
+        yield from _verdict(verdict)
+    yield _words(("What was found", STRONG), apart=True)
+    for name, words in facts(report.examination):
+        yield _row(_words((one_line(name), MUTED), classes="label"), _words(one_line(words)))
+
+
+def _verdict(verdict: Verdict) -> Iterable[Widget]:
+    glyph = _words((GLYPHS[verdict.severity], TONES[verdict.severity]), classes="glyph")
+    yield _row(glyph, _words(one_line(verdict.sentence)), apart=True)
+    if verdict.advice:
+        saved = gain(verdict)
+        yield _row(_words(("→", ACCENT), classes="glyph"),
+                   _words(one_line(verdict.advice), (f" ({saved})" if saved else "", MUTED)))
+
+
+def _words(*parts: Part, classes: str = "words", apart: bool = False) -> Static:
+    return Static(content(*parts), classes=f"{classes} apart" if apart else classes)
+
+
+def _row(left: Widget, right: Widget, apart: bool = False) -> Horizontal:
+    return Horizontal(left, right, classes="apart" if apart else "")
