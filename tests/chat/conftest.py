@@ -57,3 +57,9 @@ async def make(tmp_path: Path, clock: Clock) -> AsyncIterator[Maker]:
 @pytest.fixture
 def service(make: Maker, server: ToyServer) -> ChatService:
     return make(server.url)
+
+
+@pytest.fixture(autouse=True)
+def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that happen to run on this machine are none of a test's business."""
+    monkeypatch.setattr("kvchat.backends.kinds.PORTS", ())

@@ -48,3 +48,9 @@ def drive(tmp_path: Path, clock: Clock, server: ToyServer) -> Drive:
         return driving(tmp_path / "data", options.pop("server", server), clock=clock, **options)
 
     return start
+
+
+@pytest.fixture(autouse=True)
+def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers that happen to run on this machine are none of a test's business."""
+    monkeypatch.setattr("kvchat.backends.kinds.PORTS", ())

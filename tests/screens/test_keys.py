@@ -26,6 +26,7 @@ MODALS = {
     "tree": "BranchTreeScreen", "parameters": "ParametersScreen", "system": "SystemPromptScreen",
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "CommandPalette",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
+    "doctor": "DoctorScreen",
 }
 """The actions that open a screen, with its class."""
 

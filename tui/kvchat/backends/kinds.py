@@ -55,11 +55,20 @@ OPENAI = Kind("openai", "OpenAI-compatible", (8001,))
 CLOUD = Kind("cloud", "cloud service")
 """A service on the internet with the OpenAI chat interface."""
 
-KINDS = (LLAMACPP, LLAMAFILE, LLAMACPP_PYTHON, LLAMA_SWAP, OLLAMA, LMSTUDIO, VLLM, SGLANG, MLX_LM, KOBOLDCPP, TABBYAPI,
+KINDS = (LLAMACPP, LLAMA_SWAP, LLAMAFILE, OLLAMA, LMSTUDIO, VLLM, LLAMACPP_PYTHON, SGLANG, MLX_LM, KOBOLDCPP, TABBYAPI,
          TEXTGEN, LOCALAI, JAN, LITELLM, OPENAI, CLOUD)
 BY_NAME = {kind.name: kind for kind in KINDS}
 PORTS = tuple(dict.fromkeys(port for kind in KINDS for port in kind.ports))
 """Every usual port, each once."""
+
+
+def usual_places() -> str:
+    """Where servers are looked for, in words: each port with the kind it is best known for."""
+    known: dict[int, Kind] = {}
+    for kind in KINDS:
+        for port in kind.ports if kind is not OPENAI else ():
+            known.setdefault(port, kind)
+    return ", ".join(f"{kind.title} {port}" for port, kind in known.items())
 
 
 def title_of(name: str) -> str:

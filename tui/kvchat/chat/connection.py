@@ -208,6 +208,8 @@ class Connector:
         if self._finds:
             if (found := await self._discovered()) is not None:
                 return found
+            from kvchat.backends.kinds import usual_places
+
             asked = f" (asked: {usual_places()})"
             if self._unusable:
                 asked = f" that can be used now ({self._unusable})"
@@ -321,13 +323,6 @@ def server_options(server: ServerSettings) -> ServerOptions:
         kind=server.kind, headers=server.headers, connect_seconds=server.timeout or None,
         locality=server.locality, session_headers=server.session_headers, session_fields=server.session_fields,
         context_size=server.context_size or None, keep_alive=server.keep_alive)
-
-
-def usual_places() -> str:
-    """Where servers are looked for, in words: `llama.cpp 8080, Ollama 11434`."""
-    from kvchat.backends.kinds import KINDS
-
-    return ", ".join(f"{kind.title} {kind.ports[0]}" for kind in KINDS if kind.ports)
 
 
 def default_model_file() -> Path | None:

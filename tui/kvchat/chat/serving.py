@@ -73,6 +73,10 @@ class Serving(Compaction):
         """The server of the conversation that is looked at, connected. Raises BackendError."""
         return await self._link().connector.ready()
 
+    def usual_places(self) -> str:
+        """Where servers are looked for, in words."""
+        return kinds.usual_places()
+
     @property
     def snapshot_folder(self) -> Path | None:
         """Where the built-in engine saves slots; None where it does not."""
@@ -164,13 +168,15 @@ class Serving(Compaction):
         return sorted(chosen.values(), key=lambda choice: not choice.current)
 
     def _choices(self) -> Iterator[ServerChoice]:
-        here = self._link()
+        here, named = self._link(), set()
         for link in self._links:
             if link is here or link.info is not None:
+                named.add(link.name)
                 yield self._choice(link, current=link is here)
         for name, server in self.settings.profiles.items():
-            yield ServerChoice(name, server.base_url.rstrip("/"), profile=name, model=server.model)
-        if self.settings.server.base_url:
+            if name not in named:
+                yield ServerChoice(name, server.base_url.rstrip("/"), profile=name, model=server.model)
+        if self.settings.server.base_url and DEFAULT not in named:
             yield ServerChoice(DEFAULT, self.settings.server.base_url.rstrip("/"))
         for found in self._found:
             yield ServerChoice(found.base_url, found.base_url.rstrip("/"), found.title, phase=found.phase,

@@ -18,7 +18,7 @@ from kvchat.display import one_line
 from kvchat.prompt.request import Parameters, reserved
 
 SERVER_KINDS = (
-    "llama.cpp", "llamafile", "llama-cpp-python", "llama-swap", "ollama", "lmstudio", "vllm", "sglang", "mlx-lm",
+    "llama.cpp", "llama-swap", "llamafile", "ollama", "lmstudio", "vllm", "llama-cpp-python", "sglang", "mlx-lm",
     "koboldcpp", "tabbyapi", "text-generation-webui", "localai", "jan", "litellm", "openai", "cloud")
 """The kinds of servers that can be named, as the backends know them."""
 

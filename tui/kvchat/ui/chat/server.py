@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual import work
 
-from kvchat.chat.connection import usual_places
 from kvchat.ui.chat.options import OptionActs
 from kvchat.ui.widgets.header_text import HeaderState
 
@@ -81,7 +80,7 @@ class ServerActs(OptionActs):
         if self.service.connection.phase == "none":
             self.transcript.display = False
             engine = find_spec("xllamacpp") is not None
-            panel = WelcomePanel(usual_places().split(", "), models=models, engine=engine,
+            panel = WelcomePanel(self.service.usual_places().split(", "), models=models, engine=engine,
                                  folders=self.service.model_folders())
             await self.query_one("#conversation").mount(panel, before=0)
             if not self.composer.text:

@@ -26,6 +26,7 @@ CHARACTERS_PER_TOKEN = 4
 """For the estimate of a running answer's tokens, when the server does not count them."""
 _WAITING = {"queued": "waiting for a free slot", "loading": "the model is loading", "prefill": "reading",
             "silent": "the answer paused", "closing": "closing the previous request",
+            "lane": "waiting for another answer", "connecting": "connecting",
             "gone": "the server is gone; it is sent when it is back"}
 
 
