@@ -187,7 +187,7 @@ def test_a_running_answer_is_estimated_only_when_the_server_does_not_count() -> 
     answer.reported = Reported(predicted_tokens=7)
     answer.waiting = Waiting("silent", 1.0)
     live = live_of(answer, 12.0)
-    assert (live.tokens, live.estimated, live.waiting) == (7, False, "the answer paused")
+    assert (live.tokens, live.estimated, live.waiting) == (7, False, "the answer pauses")
 
 
 @pytest.mark.parametrize(("key", "shown"), [

@@ -16,13 +16,19 @@ from kvchat.ui.render.rows import Span
 
 REUSED, EVALUATED, AVOIDABLE = "█", "▒", "░"
 _LABEL = "reading "
-_WAITING = {
+WAITING = {
     "queued": "waiting for the server",
     "loading": "the model is loading",
     "prefill": "reading the prompt, no word of how far",
     "silent": "the answer pauses",
     "closing": "the request before is being closed",
+    "lane": "waiting for another answer on this server",
+    "connecting": "connecting",
+    "gone": "the server is gone; it is sent when it is back",
 }
+"""What is waited for, by the phase of `Waiting`."""
+_UNWATCHED = frozenset({"closing", "connecting", "lane", "gone"})
+"""Phases in which nobody looks whether the server lives."""
 _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
 
 
@@ -95,8 +101,8 @@ def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None
 
 def waiting_row(width: int, phase: str, seconds: float, server_alive: bool | None = None) -> list[Span]:
     """Nothing has come for a while: what is waited for, whether the server lives, and for how long."""
-    words = [(_WAITING.get(phase, "waiting for the server"), "muted")]
-    if phase != "closing":
+    words = [(WAITING.get(phase, "waiting for the server"), "muted")]
+    if phase not in _UNWATCHED:
         words.append((_ALIVE[server_alive], "warning" if server_alive is False else "muted"))
     text = ", ".join(word for word, _ in words)
     style = words[-1][1]

@@ -17,6 +17,7 @@ from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.chat.live import LiveAnswer
 from kvchat.display import one_line
 from kvchat.prompt.message import State
+from kvchat.ui.render.progress import WAITING
 from kvchat.ui.widgets import header_text, status_text
 from kvchat.ui.widgets.header_text import HeaderState
 from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, width_of
@@ -24,10 +25,6 @@ from kvchat.ui.widgets.status_text import Live
 
 CHARACTERS_PER_TOKEN = 4
 """For the estimate of a running answer's tokens, when the server does not count them."""
-_WAITING = {"queued": "waiting for a free slot", "loading": "the model is loading", "prefill": "reading",
-            "silent": "the answer paused", "closing": "closing the previous request",
-            "lane": "waiting for another answer", "connecting": "connecting",
-            "gone": "the server is gone; it is sent when it is back"}
 
 
 class StatusLine(PieceLine):
@@ -99,7 +96,7 @@ def live_of(answer: LiveAnswer, now: float) -> Live:
         elapsed=max(0.0, now - answer.sent_at), progress=answer.progress,
         first_token=None if answer.ttft_ms is None else answer.ttft_ms / 1000,
         tokens=tokens, estimated=estimated, stopping=answer.stopping,
-        waiting="" if waiting is None else _WAITING.get(waiting.phase, waiting.phase),
+        waiting="" if waiting is None else WAITING.get(waiting.phase, waiting.phase),
     )
 
 
