@@ -194,3 +194,15 @@ def test_a_bar_always_has_its_width(share: float) -> None:
 def test_text_is_cut_by_cells() -> None:
     assert fit("漢字漢字", 5) == "漢字…"
     assert fit("abc", 0) == ""
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_an_estimate_is_marked_and_its_noise_is_no_waste(width: int) -> None:
+    guessed = replace(turn(3812, 3500, 48), estimated=True)
+    line = said(FIRST, guessed, width=width)
+    assert "~" in line and "avoidable" not in line
+    assert "~" not in said(FIRST, replace(guessed, estimated=None), width=width)
+
+
+def test_an_estimate_of_much_that_was_read_again_is_told() -> None:
+    assert "~1,387 tokens were read again" in said(FIRST, replace(WASTED, estimated=True))

@@ -115,6 +115,7 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "note": answer.note or None,
         "prompt_tokens": figures and figures.prompt_tokens,
         "cached_tokens": figures and figures.cached_tokens,
+        "estimated": bool(figures and figures.estimated),
         "evaluated_tokens": figures and figures.evaluated_tokens,
         "new_tokens": figures and figures.new_tokens,
         "avoidable_tokens": figures and figures.avoidable_tokens,

@@ -18,6 +18,7 @@ from kvchat.cache_words import (
     accuracy,
     again,
     ahead,
+    count_of,
     held_words,
     misses,
     prediction,
@@ -73,8 +74,9 @@ def _print(report: CacheReport, now: float) -> None:
 def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
     figures = turn.figures or TurnFigures()
     first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
-    return (str(number), count(figures.cached_tokens), count(figures.needed_tokens), count(figures.avoidable_tokens),
-            first, speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
+    tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
+    return (str(number), *(count_of(figures, value) for value in tokens), first,
+            speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
 
 
 def _reasons(number: int, turn: TurnReport) -> Iterable[str]:

@@ -5,7 +5,7 @@ The rule: what is not known is left out or said to be unknown, never told as 0.
 
 from __future__ import annotations
 
-from kvchat.cache.accounting import NOISE, TurnFigures, WarmupTotals
+from kvchat.cache.accounting import TurnFigures, WarmupTotals
 from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Heat, Warmth
@@ -57,7 +57,17 @@ def reuse_percent(turn: TurnFigures) -> int | None:
 def wasted(turn: TurnFigures) -> int:
     """Avoidable tokens worth a word."""
     avoidable = turn.avoidable_tokens or 0
-    return avoidable if avoidable > NOISE else 0
+    return avoidable if avoidable > turn.noise else 0
+
+
+def count_of(turn: TurnFigures, tokens: int | None) -> str:
+    """Tokens of a turn that hang on how many were cached."""
+    return count(tokens) if tokens is None else roughly(turn) + count(tokens)
+
+
+def roughly(turn: TurnFigures | None) -> str:
+    """A ~ in front of figures that are estimates."""
+    return "~" if turn is not None and turn.estimated else ""
 
 
 def spark_values(turns: list[TurnFigures | None]) -> list[float | None]:

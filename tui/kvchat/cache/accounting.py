@@ -48,6 +48,11 @@ class TurnFigures:
     """Whether `cached_tokens` is an estimate, for servers that do not report it."""
 
     @property
+    def noise(self) -> int:
+        """Up to so many avoidable tokens are not worth a word: with an estimate, a fifth of the prompt."""
+        return max(NOISE, (self.prompt_tokens or 0) // 5) if self.estimated else NOISE
+
+    @property
     def evaluated_tokens(self) -> int | None:
         if self.prompt_tokens is None or self.cached_tokens is None:
             return None

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
-from kvchat.cache.accounting import NOISE, Totals, TurnFigures, totals
+from kvchat.cache.accounting import Totals, TurnFigures, totals
 from kvchat.display import one_line
 from kvchat.numbers import clock, count, counted, date_and_time, duration, percent, speed
 from kvchat.prompt.context import TIME, ContextBlock
@@ -165,14 +165,14 @@ def figures_words(figures: TurnFigures | None) -> list[str]:
 
 def shows_avoidable(figures: TurnFigures) -> bool:
     """Whether more was read again than a perfect turn shows."""
-    return (figures.avoidable_tokens or 0) > NOISE
+    return (figures.avoidable_tokens or 0) > figures.noise
 
 
 def cache_words(figures: TurnFigures) -> list[str]:
     """How much of the prompt the server had read before."""
     if figures.cached_tokens is None:
         return [] if figures.prompt_tokens is None else [counted(figures.prompt_tokens, "prompt token")]
-    words = [f"{count(figures.cached_tokens)} reused"]
+    words = [f"{'about ' if figures.estimated else ''}{count(figures.cached_tokens)} reused"]
     if figures.new_tokens is not None and figures.evaluated_tokens is not None:
         words.append(f"{count(min(figures.new_tokens, figures.evaluated_tokens))} new")
     if shows_avoidable(figures):

@@ -43,7 +43,7 @@ _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
 
 
 def explain(evidence: Evidence) -> Finding | None:
-    """Why this turn had avoidable tokens. None: a first read, up to `NOISE` tokens, or figures that are not known.
+    """Why this turn had avoidable tokens. None: a first read, no more than noise, or figures that are not known.
 
     A server that reports no cached tokens gives a finding of 0 tokens, for the inspector, where the person can make it
     report them or where it is known to have lost what it held.
@@ -55,7 +55,7 @@ def explain(evidence: Evidence) -> Finding | None:
     if cached is None:
         return server_causes.unreported(Case(evidence, prompt, 0, new, 0, NO_PARTING))
     avoidable = figures.avoidable_tokens or 0
-    if avoidable <= NOISE:
+    if avoidable <= figures.noise:
         return None
     return _decided(Case(evidence, prompt, cached, new, avoidable, parting(evidence)))
 

@@ -11,9 +11,9 @@ from textual.content import Content
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.report import TurnReport
-from kvchat.cache_words import UNREPORTED, again, prediction, wasted, why
+from kvchat.cache_words import UNREPORTED, again, count_of, prediction, wasted, why
 from kvchat.display import one_line
-from kvchat.numbers import UNKNOWN, count, counted, duration
+from kvchat.numbers import UNKNOWN, counted, duration
 from kvchat.ui.screens.tones import AVOIDABLE, EVALUATED, GLYPHS, MUTED, REUSED, STRONG, content, joined, shown
 
 QUESTION = 22
@@ -105,6 +105,8 @@ def _verdict(turn: TurnReport) -> Content:
     if figures.avoidable_tokens is None:
         unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
         return content((f"how much was read again is {unknown}.", MUTED))
+    if figures.estimated and not wasted(figures):
+        return content(("by the time it took, nothing was read again; this server does not count it.", MUTED))
     if figures.first_read:
         return content(("a first read; there was nothing of this conversation to reuse.", MUTED))
     if not wasted(figures):
@@ -118,7 +120,8 @@ def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
     figures = figures or TurnFigures()
     tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
     speeds = (figures.prefill_speed, figures.decode_speed)
-    values = (*map(count, tokens), _seconds(figures.ttft_ms, cells[3]), *map(_per_second, speeds))
+    values = (*(count_of(figures, number) for number in tokens), _seconds(figures.ttft_ms, cells[3]),
+              *map(_per_second, speeds))
     return "".join(value.rjust(wide) for value, wide in zip(values, cells, strict=True))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
-from kvchat.cache_words import UNREPORTED, following, reuse_percent, spark_values, wasted
+from kvchat.cache_words import UNREPORTED, following, reuse_percent, roughly, spark_values, wasted
 from kvchat.display import one_line
 from kvchat.numbers import duration, short_count
 from kvchat.prompt.message import State
@@ -69,7 +69,7 @@ def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DO
 def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
     """`reuse 100 %  ▁▇████`, always equally wide."""
     percent = reuse_percent(turns[-1])
-    shown = "  –" if percent is None else f"{percent:>3}"
+    shown = "  –" if percent is None else f"{roughly(turns[-1]) + str(percent):>3}"
     tone: Piece = Piece(f"{shown} %", "warning" if wasted(turns[-1]) else "strong")
     return [Piece("reuse ", "quiet"), tone, Piece("  " + sparkline(spark_values(list(turns)), SPARK) + "  ", "spark")]
 
@@ -80,14 +80,14 @@ def _reused(
     turn = turns[-1]
     cached, new = turn.cached_tokens or 0, turn.needed_tokens or 0
     if width < SHORT:
-        return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{reuse_percent(turn):>3} %", "strong")],
-                      f"{cached:,}+{new:,}")
+        return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
+                      f"{roughly(turn)}{cached:,}+{new:,}")
     speed = measured_speed(turns) or turn.prefill_speed
     saved = saving(cached) if saving else cached / speed if speed else None
     again = wasted(turn)
     groups: list[Pieces] = [
-        [Piece(f"{cached:>6,}", "reused"), Piece(" reused", "quiet")],
-        [Piece(f"{new:>5,}", "new"), Piece(" new", "quiet")],
+        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "reused"), Piece(" reused", "quiet")],
+        [Piece(f"{roughly(turn) + f'{new:,}':>5}", "new"), Piece(" new", "quiet")],
         [Piece(f"{again:,} avoidable", "warning")] if again else [],
         _ttft(turn),
         [Piece("saved ", "quiet"), Piece(duration(saved))] if saved and cached and not brief else [],
@@ -101,7 +101,8 @@ def _avoidable(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece
     speed = turn.prefill_speed or measured_speed(turns)
     cost = f" ({duration(tokens / speed)})" if speed else ""
     why = one_line(following(turn.evidence or turn.cause or "", tokens))
-    sentence = f"{tokens:,} avoidable{cost}: {why}." if why else f"{tokens:,} tokens were read again{cost}."
+    many = f"{roughly(turn)}{tokens:,}"
+    sentence = f"{many} avoidable{cost}: {why}." if why else f"{many} tokens were read again{cost}."
     head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
     more = [Piece(f"  {key}", "accent"), Piece(" why", "quiet")] if key else []
     room = width - PADDING - width_of([*head, *more])
