@@ -24,7 +24,9 @@ from kvchat.paths import find
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
+from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
+from kvchat.ui.screens.doctor import DoctorScreen
 
 HERE = Path(__file__).resolve().parent
 INSTRUCTIONS = "You are a helpful assistant in a small workshop. Answer in a few short sentences. " + " ".join(
@@ -126,6 +128,15 @@ async def main_scenes(folder: Path) -> None:
         app.chat.transcript.focus()
         await pilot.press("b")
         await camera.picture("branches")
+        await pilot.press("escape", "ctrl+l")
+        await pilot.pause(1)
+        await camera.picture("servers")
+        await pilot.press("escape")
+        await app.run_table_action(BY_ID["doctor"])
+        await camera.until(lambda: isinstance(app.screen, DoctorScreen) and app.screen.is_done)
+        await pilot.press("y")  # it asks, because the one slot holds a conversation
+        await camera.until(lambda: isinstance(app.screen, DoctorScreen) and app.screen.is_done)
+        await camera.picture("doctor")
         await pilot.press("escape")
         for theme in ("kvchat-day", "kvchat-paper", "kvchat-ember", "kvchat-phosphor", "kvchat-contrast"):
             app.theme = theme

@@ -26,5 +26,9 @@ def greedy(dialect: type[HttpBackend], endpoint: Endpoint, **given: Any) -> Http
     async def described(self: HttpBackend) -> ServerInfo:
         return replace(self.info, model="m", takes_local_extras=True, context_size=4096)
 
-    backend: HttpBackend = type("Greedy", (dialect,), {"described": described})(endpoint, **given)
+    async def alone(_: HttpBackend) -> bool:
+        return False
+
+    own = {"described": described, "_has_replicas": alone}
+    backend: HttpBackend = type("Greedy", (dialect,), own)(endpoint, **given)
     return backend

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +282,21 @@ def test_a_decoder_reads_the_same_from_every_split() -> None:
             decoder = Decoder("")
             found = [item for at in range(0, len(body), size) for item in decoder.feed(body[at:at + size])]
             assert [*found, *decoder.end()] == whole
+
+
+@pytest.mark.parametrize("figures", [
+    {"usage": {"prompt_tokens": 0, "prompt_tokens_details": {"cached_tokens": 9}}},
+    {"usage": {"prompt_tokens": 8, "prompt_tokens_details": {"cached_tokens": 9}}},
+    {"prompt_progress": {"total": 8, "cache": 9, "processed": 8}},
+])
+def test_more_cached_tokens_than_the_prompt_has_are_unknown(figures: dict[str, Any], heard: Heard) -> None:
+    ChatAnswer("http://box", heard, None).take(Payload({"choices": [], **figures}))
+    assert heard.reported.cached_tokens is None and not heard.progress
+    if "usage" in figures:
+        assert heard.reported.prompt_tokens == figures["usage"]["prompt_tokens"]
+
+
+def test_an_estimate_that_cannot_be_is_none_in_any_dialect() -> None:
+    known = Reported(prompt_tokens=8)
+    assert replace(known, cached_tokens=9, estimated=True) == known
+    assert replace(known, cached_tokens=8, estimated=True).cached_tokens == 8

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.backends.dialect import BackendError, HostClass
+from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.endpoint import Endpoint, open_endpoint
 from kvchat.backends.hosts import BadAddressError, BaseUrl, classify, locate, parse_base_url
 
@@ -190,3 +190,18 @@ async def test_a_key_or_proxy_that_cannot_work_gets_a_sentence(options: dict[str
     with pytest.raises(BackendError) as caught:
         await open_endpoint("https://1.2.3.4", **options)
     assert next(iter(options.values())) not in caught.value.sentence
+
+
+@pytest.mark.parametrize("text", ["http://127.1:8080", "http://169.254.169.254", "ftp://x", "http://x:0", "http://u@x"])
+async def test_an_address_that_no_waiting_helps_is_told_apart_from_a_server_that_is_down(text: str) -> None:
+    with pytest.raises(BackendError) as caught:
+        await locate(parse_base_url(text))
+    assert caught.value.trouble is Trouble.BAD_ADDRESS
+
+
+async def test_a_name_that_leads_nowhere_may_come_back_and_one_that_leads_to_a_refused_address_does_not() -> None:
+    for found, trouble in (((), Trouble.UNREACHABLE), (("169.254.169.254",), Trouble.BAD_ADDRESS),
+                           (("nonsense",), Trouble.BAD_ADDRESS)):
+        with pytest.raises(BackendError) as caught:
+            await locate(parse_base_url("http://box.example"), resolving(*found))
+        assert caught.value.trouble is trouble

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from backend_kit import Heard
+from backend_kit import Heard, a_turn
 from ollama_kit import NEWEST, Talk, connected, words
 
+from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import ChatTurn, Trouble
 from kvchat.backends.kinds import Figures
 from kvchat.backends.tasks import Clock
@@ -298,3 +300,15 @@ async def test_strange_answers_end_with_a_sentence(line: bytes, heard: Heard) ->
         server._answer_to = lambda _: reply(200, line, content_type="application/x-ndjson")  # type: ignore
         ended = await backend.chat(Talk(backend).turn("Hi"), heard)
         assert ended.state is State.DONE or ended.note
+
+
+@pytest.mark.parametrize(("nanoseconds", "tokens_per_ms"), [(1e300, 1e300), (1e300, 0.0), (5e-324, math.inf)])
+async def test_a_time_that_cannot_be_leaves_the_answer_alone(
+        nanoseconds: float, tokens_per_ms: float, heard: Heard) -> None:
+    async with OllamaStandIn() as server:
+        backend = await connected(server)
+        backend._memory.use_of(backend.info.model).tokens_per_ms = tokens_per_ms
+        answer = backend.answer(a_turn(), heard)
+        answer.take(Payload({"message": {"content": "Hi"}, "done": True, "prompt_eval_count": 200,
+                             "prompt_eval_duration": nanoseconds}))
+    assert answer.ended().state is State.DONE and heard.reported.prompt_tokens == 200

@@ -10,7 +10,7 @@ import pytest
 from backend_kit import FakeTime, Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.dialects.llamacpp import LlamaCppBackend
+from kvchat.backends.dialects.llamacpp import PROCESS_LOOKS, LlamaCppBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
@@ -131,5 +131,5 @@ async def test_a_server_with_one_model_is_asked_what_it_always_was(heard: Heard)
         await backend.slot_counts()
         await backend.chat(a_turn(), heard)
         asked = [(visit.method, visit.path) for visit in server.visits]
-    assert asked == [("GET", "/props"), ("GET", "/v1/models"), ("GET", "/props"), ("GET", "/slots"),
-                     ("POST", "/v1/chat/completions")]
+    assert asked == [("GET", "/props"), ("GET", "/v1/models"), *[("GET", "/props")] * PROCESS_LOOKS,
+                     ("GET", "/props"), ("GET", "/slots"), ("POST", "/v1/chat/completions")]

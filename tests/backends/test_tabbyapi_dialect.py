@@ -7,8 +7,9 @@ from backend_kit import Heard, a_turn, endpoint_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.dialects.tabbyapi import TabbyAPIBackend, timings_of
+from kvchat.backends.dialects.tabbyapi import TabbyAnswer, TabbyAPIBackend, timings_of
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
@@ -147,3 +148,12 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_settings(heard: He
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
             Trouble.CONTEXT_OVERFLOW, 107, 64)
         assert "raise max_seq_len and cache_size in TabbyAPI's config.yml" in ended.note
+
+
+@pytest.mark.parametrize(("seconds", "rate"), [(1e308, 1e308), (1e308, 2.0), (5e-324, 1e308)])
+def test_figures_that_cannot_be_leave_the_answer_alone(seconds: float, rate: float, heard: Heard) -> None:
+    answer = TabbyAnswer("http://box", heard, 4096)
+    usage = {"prompt_tokens": 50, "completion_tokens": 1, "prompt_time": seconds, "prompt_tokens_per_sec": rate}
+    answer.take(Payload({"choices": [{"delta": {"content": "Hi"}, "finish_reason": "stop"}], "usage": usage}))
+    assert answer.ended().state is State.DONE and heard.reported.prompt_tokens == 50
+    assert heard.reported.cached_tokens in (None, 50)

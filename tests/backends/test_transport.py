@@ -144,6 +144,7 @@ async def test_an_own_authority_is_trusted_for_its_name_only(certificate: Path, 
                 with pytest.raises(BackendError) as caught:
                     await connect(url, ca_file=str(ca_file) if ca_file else None)
                 assert "cannot be trusted" in caught.value.sentence and url in caught.value.sentence
+                assert caught.value.trouble is Trouble.BAD_ADDRESS
             assert server.posts == 1
 
 
@@ -168,3 +169,4 @@ async def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path, h
             path.write_text(content)
         ended = await at(1, "https", ca_file=str(path)).chat(a_turn(), heard)
         assert name in ended.note and "server.ca_file" in ended.note
+        assert ended.error and ended.error.trouble is Trouble.BAD_ADDRESS

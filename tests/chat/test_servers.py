@@ -276,3 +276,29 @@ async def test_a_model_that_a_local_server_passes_on_counts_as_the_internet(make
     assert answer.state is State.ERROR and server.posts == 0
     await service.allow_sending_to(passing, id)
     assert (await say(service, id, "A secret")).state is State.DONE
+
+
+@pytest.mark.usefixtures("quickly")
+async def test_a_server_that_was_found_is_kept_though_another_one_answers_when_it_is_gone(
+    make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with ToyServer("openai", model="other") as other:
+        monkeypatch.setattr("kvchat.backends.kinds.PORTS", (server.port, other.port))
+        service = make("")
+        id = await begun(service)
+        await say(service, id, "One")
+        assert (server.posts, other.posts) == (1, 0)
+        await server.stop()
+        assert (await say(service, id, "Two")).state is State.ERROR
+        again = make("")
+        assert (await say(again, id, "Three")).state is State.ERROR
+        await server.start()
+        assert (await say(again, id, "Four")).state is State.DONE
+        assert (server.posts, other.posts) == (2, 0)
+
+
+async def test_a_server_that_did_not_answer_is_not_the_one_to_begin_with(make: Maker, server: ToyServer) -> None:
+    service = make("")
+    id = await begun(service, server.url)
+    await service.use_server(id, "http://127.0.0.1:9")
+    assert service._first_server() == server.url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,41 @@ async def test_a_server_that_does_not_answer_takes_nothing_away(run: Any, talk: 
     done = await run("--base-url", "http://127.0.0.1:9", "cache", talk)
     assert done.status == 0
     assert "What did it cost?" in done.out
+
+
+@pytest.fixture
+async def default(own_folders: Path) -> AsyncIterator[ToyServer]:
+    """The server of the settings."""
+    async with ToyServer() as server:
+        file = own_folders / "config" / "config.toml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f'[server]\nbase_url = "{server.url}"\n')
+        yield server
+
+
+def move(environment: dict[str, str], id: str, server: str) -> None:
+    """Let a conversation be one of this server."""
+    store = Store.open(Path(environment["KVCHAT_DATA_DIR"]))
+    store.update(replace(store.conversation(id), server=server))
+    store.close()
+
+
+async def test_the_conversations_own_server_is_asked_and_no_other(
+        run: Any, talk: str, environment: dict[str, str], default: ToyServer) -> None:
+    await run("cache", talk)
+    assert default.visits, "without one of its own it is the one of the settings"
+    default.visits.clear()
+    async with ToyServer() as own:
+        move(environment, talk, own.url)
+        assert (await run("cache", talk)).status == 0
+        assert own.visits and not own.posts and not default.visits
+
+
+async def test_a_model_file_is_not_started_for_a_look(
+        run: Any, talk: str, environment: dict[str, str], default: ToyServer) -> None:
+    move(environment, talk, "/nowhere/model.gguf")
+    done = await run("cache", talk)
+    assert (done.status, done.err) == (0, "") and not default.visits
 
 
 async def test_an_unknown_conversation_is_one_sentence(run: Any, talk: str) -> None:

@@ -61,6 +61,10 @@ class Patient:
     closed: bool = False
     hangs_at: int | None = None
     """The number of the request that is never answered."""
+    overruns: bool = False
+    """Whether it writes on and on, token by token, and counts only at the end."""
+    cancelled: bool = False
+    """Whether a request was ended from the other side."""
     hung: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once that request has come."""
 
@@ -93,6 +97,8 @@ class Patient:
             return Ended(State.ERROR, refusal.sentence, refusal)
         prompt = ["preamble"] * self.preamble + words_of(wires)
         cached = self._cached(prompt, number % self.replicas)
+        if self.overruns:
+            await self._write_on(emit, len(prompt))
         predicted = turn.parameters.max_tokens or 1
         answer = [f"w{number}x{index}" for index in range(predicted)]
         self._keep(prompt + answer, number % self.replicas)
@@ -103,6 +109,17 @@ class Patient:
         emit(Reported(len(prompt), cached if self.reports else None, predicted,
                       (len(prompt) - cached) * self.ms_per_token, predicted * 20.0))
         return self._ended()
+
+    async def _write_on(self, emit: Emit, prompt: int) -> None:
+        self.evaluated += prompt
+        try:
+            for _ in range(100_000):
+                self.evaluated += 1
+                emit(TextDelta("w "))
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
 
     def _ended(self) -> Ended:
         return Ended(State.LENGTH, model=self.info.model, warnings=(self.warns,) if self.warns else ())

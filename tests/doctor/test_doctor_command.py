@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 from patient import URL, OpenPatient, Patient, an_info
 
-from kvchat import doctor_command
+from kvchat import doctor_command, logs
 from kvchat.backends.dialect import Backend, BackendError, SlotCount, Trouble
-from kvchat.chat.errors import ChatError
 from kvchat.config import ServerSettings, Settings
 from kvchat.doctor_command import doctor
 from toyserver import ToyServer, loading, reply, tokens
@@ -130,12 +129,39 @@ async def test_a_key_goes_only_to_the_server_it_is_for(monkeypatch: pytest.Monke
         assert await keys(other) == {""}
         assert await keys(other, api_key_env="LINE_KEY") == {"Bearer secret-line"}
         assert await keys(own) == {"Bearer secret-own"}
+        assert await keys(own, api_key_env="LINE_KEY") == {"Bearer secret-line"}
         assert await keys(profile, url="lab") == {"Bearer secret-own"}
 
 
-async def test_a_key_that_is_not_there_is_one_sentence() -> None:
-    with pytest.raises(ChatError, match="NOT_SET"):
-        await doctor(Service(), arguments("http://127.0.0.1:9", api_key_env="NOT_SET"))
+async def test_a_key_that_is_not_there_is_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert await doctor(Service(), arguments("http://127.0.0.1:9", api_key_env="NOT_SET", json=True)) == 1
+    verdict, = json.loads(capsys.readouterr().out)["verdicts"]
+    assert verdict["topic"] == "key" and "NOT_SET" in verdict["sentence"]
+
+
+async def test_headers_and_the_key_stay_out_of_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OWN_KEY", "plainkeyvalue")
+    async with ToyServer() as server:
+        own = ServerSettings(base_url=server.url, api_key_env="OWN_KEY", headers={"X-Team": "bluewhales"})
+        await doctor(Service(settings=replace(Settings(), profiles={"lab": own})), arguments("lab"))
+    assert "plainkeyvalue" not in logs.redacted("sent plainkeyvalue") and "[hidden]" in logs.redacted("bluewhales")
+
+
+async def test_without_an_address_the_report_is_of_the_server_that_answered(
+        capsys: pytest.CaptureFixture[str]) -> None:
+    other = ServerSettings(base_url="http://127.0.0.1:1", model="theirs")
+    own = ServerSettings(base_url=f"{URL}/v1", model="mine")
+    settings = replace(Settings(), default_profile="other", profiles={"other": other, "own": own})
+    server = Patient()
+    await doctor(Service(server, settings), arguments(json=True))
+    found = json.loads(capsys.readouterr().out)
+    assert (found["url"], found["server"]["model"]) == (URL, "mine")
+    assert {turn.model for turn in server.turns} == {"mine"}
+
+
+async def test_a_models_path_is_shown_as_its_files_name(capsys: pytest.CaptureFixture[str]) -> None:
+    await doctor(Service(Patient(an_info(model="/home/me/models/Qwen3-8B-Q4_K_M.gguf"))), arguments())
+    assert "model          Qwen3-8B-Q4_K_M\n" in (out := capsys.readouterr().out) and "/home/me" not in out
 
 
 async def test_names_from_a_server_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:

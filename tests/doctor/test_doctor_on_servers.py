@@ -14,7 +14,7 @@ from examinations import one
 
 import chat_templates as templates
 from engine_fixture import running_server, small_model
-from kvchat.backends.dialect import Backend, BackendError, ChatTurn
+from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Reported
 from kvchat.backends.identify import connect
 from kvchat.doctor.examine import BUDGET, examine
 from kvchat.doctor.report import Report, Severity, Step, Topic, unexamined
@@ -145,6 +145,31 @@ async def test_a_conversation_that_fills_the_one_slot_is_asked_about_and_left_al
         assert f"holds {before[0].tokens} tokens" in found.question and not found.turns
         assert await backend.slot_counts() == before, "nothing was touched"  # type: ignore[attr-defined]
         assert (await examine(backend, agreed=True)).turns
+
+
+PREAMBLE = "You are a quiet model that answers in few words and likes the sea, the wind and all that sails. "
+
+
+@pytest.mark.parametrize(("slots", "held", "template"), [
+    (2, 1, templates.CHATML), (3, 2, templates.CHATML), (4, 3, templates.CHATML), (6, 3, templates.CHATML),
+    (6, 3, PREAMBLE * 3 + templates.CHATML)], ids=["2", "3", "4", "6", "all alike"])
+async def test_without_a_word_no_conversation_loses_its_slot(model: Path, slots: int, held: int, template: str) -> None:
+    async with served(model, n_ctx=2048 * slots, n_parallel=slots, cache_ram_mib=0, chat_template=template) as backend:
+
+        async def ask(number: int) -> Reported:
+            text = f"person {number} " + f"word{number} sea boat {number * 7} " * 60
+            heard: list[Reported] = []
+            turn = ChatTurn((canonical({"role": "user", "content": text}),), f"s{number}", "", Parameters(max_tokens=4),
+                            slot=number)
+            await backend.chat(turn, lambda event: heard.append(event) if isinstance(event, Reported) else None)
+            return heard[-1]
+
+        for number in range(held):
+            await ask(number)
+        found = await examine(backend)
+        again = [await ask(number) for number in range(held)]
+    assert bool(found.question) is (slots - held < 3) and len(found.turns) == (0 if found.question else len(Step))
+    assert all((one.cached_tokens or 0) >= (one.prompt_tokens or 0) - 8 for one in again)
 
 
 @asynccontextmanager

@@ -14,9 +14,10 @@ from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import headline
 from standins.llamacpp_python import LlamaCppPythonStandIn
 from standins.mlxlm import MlxLmStandIn
-from standins.ollama import OllamaStandIn
+from standins.ollama import OllamaStandIn, StandInModel
 from standins.sglang import SglangStandIn
 from standins.vllm import VllmStandIn
+from toyserver import ToyServer, tokens
 
 Made = Callable[[], Any]
 
@@ -45,6 +46,21 @@ async def test_a_kind_gets_its_own_flag(make: Made, topic: Topic, flag: str) -> 
                                   lambda: VllmStandIn(details=True, context_size=32768)])
 async def test_servers_that_keep_what_they_read_and_say_so_are_well(make: Made) -> None:
     assert headline(await reported(make)) == "All is well."
+
+
+async def test_a_model_that_runs_elsewhere_is_said_to_leave_this_machine() -> None:
+    async with OllamaStandIn(StandInModel("big:latest", remote_host="https://ollama.com:443")) as server:
+        assert "ollama.com" in (await examine(await connect(server.url))).question
+        assert not server.turns
+
+
+async def test_a_server_that_does_not_end_where_it_is_asked_to_is_ended() -> None:
+    async with ToyServer() as server:
+        server.on_chat(tokens(*["w "] * 3000, prompt=100))
+        found = await examine(await connect(server.url), agreed=True)
+        assert found.spent_tokens <= BUDGET and server.posts == 1
+    made = report(found)
+    assert not made.well and "max_tokens" in made.of(Severity.PROBLEM)[0].sentence
 
 
 async def test_a_server_that_counts_nothing_is_not_called_well() -> None:

@@ -13,6 +13,7 @@ from kvchat.backends.dialect import BackendError, HostClass, SlotCount, Trouble
 from kvchat.backends.models import Model
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Step
+from kvchat.doctor.words import facts
 
 EVERY_STEP = list(Step)
 
@@ -93,13 +94,59 @@ async def test_a_sleeping_model_is_not_woken_without_the_persons_word() -> None:
     ([SlotCount(4321, 7)], "one slot, which holds 4,321 tokens"),
     ([SlotCount(50, 7), SlotCount(60, 8)], "All 2 slots hold something"),
     ([SlotCount(0)], ""),
-    ([SlotCount(50, 7), SlotCount(0)], ""),
+    ([SlotCount(50, 7), SlotCount(0)], "Only 1 of 2 slots is empty"),
+    ([SlotCount(50, 7), SlotCount(0), SlotCount(0)], "Only 2 of 3 slots are empty"),
+    ([SlotCount(50, 7), SlotCount(0), SlotCount(0), SlotCount(0)], ""),
+    ([SlotCount(0)] * 2, ""),
 ])
 async def test_it_asks_before_it_takes_the_place_of_a_conversation(slots: list[SlotCount], words: str) -> None:
     patient = OpenPatient(slots=slots)
     found = await examine(patient)
     assert (words in found.question) if words else not found.question
     assert bool(patient.turns) is not bool(words)
+
+
+async def test_without_a_word_every_request_but_the_last_names_an_empty_slot() -> None:
+    room = [SlotCount(0), SlotCount(50, 7), SlotCount(0), SlotCount(60, 8), SlotCount(0)]
+    silent, agreed, all_empty = OpenPatient(slots=room), OpenPatient(slots=room), OpenPatient(slots=[SlotCount(0)] * 4)
+    assert not (await examine(silent)).question
+    assert [turn.slot for turn in silent.turns] == [0, 0, 0, 0, 2, None], "the last one goes where its conversation is"
+    await examine(agreed, agreed=True)
+    await examine(all_empty)
+    assert {turn.slot for turn in (*agreed.turns, *all_empty.turns)} == {None}
+
+
+async def test_it_ends_the_side_request_where_the_empty_slots_were_taken_meanwhile() -> None:
+    patient = OpenPatient(slots=[SlotCount(50, 7), *[SlotCount(0)] * 3])
+
+    def taken(words: str) -> None:
+        if len(patient.turns) == 3:
+            patient.slots = [SlotCount(50, 7), SlotCount(400, 8), SlotCount(90, 9), SlotCount(90, 10)]
+
+    found = await examine(patient, progress=taken)
+    assert steps(found) == EVERY_STEP[:4] and "in use now" in found.skipped[0]
+
+
+async def test_it_asks_where_other_servers_at_the_address_may_hold_something() -> None:
+    patient = OpenPatient(an_info("llama.cpp", slots=4, replicas=True), slots=[SlotCount(0)] * 4)
+    assert "Several servers" in (await examine(patient)).question and not patient.turns
+
+
+@pytest.mark.parametrize("named", ["", "far", "far:latest"])
+async def test_it_asks_before_a_model_passes_the_text_on_to_another_machine(named: str) -> None:
+    listing = (Model("near:latest"), Model("far:latest", remote="ollama.com"))
+    patient = Patient(an_info("ollama", model="near:latest" if named else "far:latest", listing=listing, slots=2))
+    found = await examine(patient, model=named)
+    assert "passes the invented text of the probe on to ollama.com" in found.question and not patient.turns
+    assert "answered by ollama.com" in dict(facts(found))["model"]
+    assert not (await examine(patient, model="near")).question
+
+
+async def test_an_answer_that_does_not_end_is_ended_and_so_is_the_examination() -> None:
+    patient = Patient(overruns=True)
+    found = await examine(patient)
+    assert found.failure is not None and "max_tokens" in found.failure.sentence
+    assert len(patient.turns) == 1 and patient.cancelled and patient.evaluated <= found.spent_tokens <= 200
 
 
 async def test_it_asks_where_a_server_may_keep_only_one_conversation_and_does_not_say() -> None:

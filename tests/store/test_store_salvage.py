@@ -188,3 +188,19 @@ def test_scattered_noise_never_raises_anything_but_an_error_of_the_store(whole, 
         store.search("question")
         store.close()
         check_sound(folder)
+
+
+@pytest.mark.parametrize("column", ["title", "model", "server"])
+def test_a_text_of_a_conversation_that_is_none_does_not_come_back(folder, new_talk, column):
+    store = Store.open(folder)
+    talk = new_talk(store)
+    talk.say("The question", "The answer")
+    with store._db.write() as connection:
+        connection.execute(f"UPDATE conversation SET {column} = CAST('http://x' AS BLOB)")
+    store.close()
+    (folder / "kvchat.db").write_bytes(bytes(16) + (folder / "kvchat.db").read_bytes()[16:])
+    store, _ = open_damaged(folder / "kvchat.db")
+    (conversation,) = store.conversations()
+    assert conversation.id == talk.id and isinstance(getattr(conversation, column), str)
+    assert [n.text for n in store.tree(talk.id).path(conversation.head)[1:]] == ["The question", "The answer"]
+    store.close()

@@ -265,3 +265,15 @@ def test_a_closed_store_says_so(store):
     store.close()
     with pytest.raises(StoreUnavailable, match="closed"):
         store.conversations()
+
+
+def test_an_estimate_is_no_sample_of_the_servers_speed(store, talk):
+    for estimated in (True, None):
+        answer = talk.ask("?")
+        store.record_request(answer.id, body_sha256="0" * 64, server="http://a", model="m")
+        question = store.tree(talk.id)[answer.parent]
+        store.settle(node(question, Message(Role.ASSISTANT, "x"), answer.created, id=answer.id,
+                          figures=TurnFigures(500, 400, prompt_ms=9.0, estimated=estimated)))
+        talk.tip = store.tree(talk.id)[answer.id]
+    assert [found.estimated for found in store.figures()] == [True, None]
+    assert [found.estimated for found in store.speed_samples("http://a", "m")] == [None]

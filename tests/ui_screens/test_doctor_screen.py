@@ -10,6 +10,7 @@ import pytest
 from screens_kit import HOSTILE, MARKUP, Shown, showing
 
 from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.backends.models import Model
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.errors import ChatError
 from kvchat.display import clean
@@ -125,6 +126,13 @@ async def test_a_long_report_is_read_with_the_keys() -> None:
         await shown.press("home")
         await shown.pilot.pause()
         assert "Finding 0." in shown.text
+
+
+async def test_a_model_is_told_by_its_files_name_and_where_it_answers_from() -> None:
+    far = replace(SERVER, model="/models/far.gguf", listing=(Model("/models/far.gguf", remote="ollama.com"),))
+    async with showing(DoctorScreen(Doctor(Report(replace(EXAMINED, server=far), (KEPT,)))), (100, 30)) as shown:
+        await examined(shown)
+        assert "far, answered by ollama.com" in shown.text and "/models" not in shown.text
 
 
 async def test_hostile_names_are_shown_as_text() -> None:

@@ -26,6 +26,9 @@ INTERRUPTED = 130
 async def ask(service: ChatService, args: argparse.Namespace) -> int:
     """Ask, print, and return the exit status. Raises ChatError and StoreError."""
     text = _question(args.text)
+    # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
+    # settings is meant.
+    service.asks_before_leaving = not service.server_is_named
     conversation = await _conversation(service, args)
     printer = Printer(sys.stdout)
     shown = 0

@@ -1,6 +1,7 @@
 """`kvchat backends`: the model servers of this machine and those of the settings, as text or as JSON.
 
-The rule: only this machine is asked, without a key; a server elsewhere is listed and left alone.
+The rule: only this machine is asked, without a key; a server elsewhere is listed and left alone. A password in an
+address is not printed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from kvchat.backends.discovery import Found, discover, is_asked
 from kvchat.backends.hosts import LOOPBACK, BaseUrl, is_loopback_name, parse_base_url
 from kvchat.config import Settings
 from kvchat.display import one_line
+from kvchat.doctor.report import without_user
 from kvchat.numbers import UNKNOWN, count
 from kvchat.terminal import Column, Printer, print_table
 
@@ -79,7 +81,7 @@ def _rows(found: list[Found], known: dict[str, str]) -> Iterator[Row]:
         yield Row(server, state, ", ".join(names.pop(_same(server.base_url), ())))
     for profiles in names.values():
         text = known[profiles[0]]
-        yield Row(Found(text), NO_ANSWER if is_asked(text) else NOT_ASKED, ", ".join(profiles))
+        yield Row(Found(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED, ", ".join(profiles))
 
 
 def _same(text: str) -> str:

@@ -27,9 +27,12 @@ from kvchat.cache_words import (
     wasted,
     why,
 )
+from kvchat.chat.link import is_file
 from kvchat.chat.service import ChatService
+from kvchat.config import Settings
 from kvchat.display import one_line
 from kvchat.numbers import count, counted, duration, percent, speed
+from kvchat.prompt.conversation import Conversation
 from kvchat.terminal import Column, Printer, print_table
 
 LABEL = 14
@@ -39,18 +42,25 @@ COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
 
 async def cache(service: ChatService, args: argparse.Namespace) -> int:
     """Print the report of a conversation, by default the newest, and return the exit status. Raises ChatError."""
-    id = service.find(args.id).id if args.id else next((c.id for c in service.conversations() if c.turns), "")
-    if not id:
+    found = service.find(args.id) if args.id else next((c for c in service.conversations() if c.turns), None)
+    if found is None:
         print("null" if args.json else "There are no conversations yet.")
         return 0
-    if service.settings.server.base_url:
+    if _has_server(service.settings, found) and not found.unread:  # opening it would mark it as read
+        await service.open(found.id)
         await service.connect()
-    report = await service.cache_report(id)
+    report = await service.cache_report(found.id)
     if args.json:
         print(json.dumps(asdict(report), indent=1))
     else:
         _print(report, service.now().timestamp())
     return 0
+
+
+def _has_server(settings: Settings, conversation: Conversation) -> bool:
+    """Whether there is a server to ask of this conversation. A model file is not started for a look."""
+    named = conversation.server
+    return not is_file(named) and bool(named or settings.server.base_url)
 
 
 def _print(report: CacheReport, now: float) -> None:

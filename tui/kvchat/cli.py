@@ -113,8 +113,16 @@ def _temperature(text: str) -> float:
     return number
 
 
+def _open_streams() -> None:
+    """Let streams that were closed at the start lead nowhere, so that reading and writing them is no special case."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line and return the exit status."""
+    _open_streams()
     arguments = sys.argv[1:] if argv is None else argv
     args = parser().parse_args(arguments)
     args.continue_ = getattr(args, "continue_", False)

@@ -8,7 +8,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,7 +90,7 @@ def _print_notices(notices: list[str]) -> None:
 
 
 def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[Problem]]:
-    from kvchat.config import effective, load
+    from kvchat.config import load
 
     settings, problems = load(places.config)
     overrides: dict[str, object] = {
@@ -101,11 +101,39 @@ def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[P
         overrides.update(_model(args.model))
     if args.profile:
         settings = _with_profile(settings, args.profile)
-    settings, more = effective(settings, overrides=overrides)
+    settings, more = _over(settings, overrides)
     for problem in more:
         if problem.file is None and args.base_url and str(problem).startswith("server.base_url"):
             raise CommandError(f"--base-url {problem.text.removeprefix('server.base_url ').partition(';')[0]}.", 2)
     return settings, [*problems, *more]
+
+
+def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings, list[Problem]]:
+    """The settings with what was given for this run put over them. Where that names another server than the file does,
+    the key, the headers and all else that the file has for its own server are left out; a profile's are taken where
+    the address is one of that profile's server."""
+    from kvchat.config import ServerSettings, effective
+
+    whole, problems = effective(settings, overrides=overrides)
+    own, given = settings.server.base_url, whole.server.base_url
+    if not own or not given or _origin(own) == _origin(given):
+        return whole, problems
+    profiles = settings.profiles.values()
+    server = next((profile for profile in profiles if profile.base_url.rstrip("/") == given.rstrip("/")), None) or next(
+        (profile for profile in profiles if _origin(profile.base_url) == _origin(given)), ServerSettings())
+    return effective(replace(settings, server=server), overrides=overrides)
+
+
+def _origin(address: str) -> tuple[str, str, int]:
+    """Scheme, host and port: what a key belongs to."""
+    from kvchat.backends.dialect import BackendError
+    from kvchat.backends.hosts import parse_base_url
+
+    try:
+        url = parse_base_url(address)
+    except BackendError:
+        return "", address, 0
+    return url.scheme, url.host, url.port
 
 
 def _with_profile(settings: Settings, name: str) -> Settings:
@@ -178,7 +206,7 @@ def _one_server(args: argparse.Namespace, settings: Settings) -> bool:
 
 
 def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: list[Problem]) -> int:
-    if not sys.stdin.isatty() or not sys.stdout.isatty():
+    if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):  # it is drawn on the last one
         raise CommandError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT", 2)
     gc.disable()  # until the first paint, when the app turns it on: imports make much that stays and little garbage
     from kvchat.store import StoreError

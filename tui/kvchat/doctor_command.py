@@ -10,14 +10,15 @@ import argparse
 import asyncio
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
 from kvchat import logs
-from kvchat.backends.dialect import Backend, BackendError
+from kvchat.backends.dialect import Backend, BackendError, Trouble
+from kvchat.backends.hosts import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.connection import server_options
-from kvchat.chat.errors import ChatError
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.display import one_line
 from kvchat.doctor.examine import examine
@@ -45,7 +46,7 @@ class Service(Protocol):
 
 
 async def doctor(service: Service, args: argparse.Namespace) -> int:
-    """Examine a server, print the report and return the exit status. Raises ChatError for bad arguments."""
+    """Examine a server, print the report and return the exit status."""
     made = await _made(service, args)
     if args.json:
         print(json.dumps(as_json(made), indent=1))
@@ -55,14 +56,14 @@ async def doctor(service: Service, args: argparse.Namespace) -> int:
 
 
 async def _made(service: Service, args: argparse.Namespace) -> Report:
-    server = _server(service.settings, args.url or "", args.api_key_env)
+    server = _server(service.settings, args.url, args.api_key_env) if args.url else None
     try:
-        backend = await (_connected(server) if args.url else service.backend())
+        backend = await (_connected(server) if server is not None else service.backend())
     except BackendError as error:
-        return report(unexamined(server.base_url, error))
+        return report(unexamined(server.base_url if server is not None else "", error))
     try:
-        model = args.model if args.url and args.model else server.model
-        return report(await _examined(service, backend, model, args.yes))
+        model = args.model or (server or _settings_of(service.settings, backend)).model
+        return report(await _examined(service, backend, "" if backend.info.embedded else model, args.yes))
     finally:
         if args.url:
             await backend.aclose()
@@ -71,22 +72,38 @@ async def _made(service: Service, args: argparse.Namespace) -> Report:
 def _server(settings: Settings, named: str, key_variable: str | None) -> ServerSettings:
     """The settings for the server at an address, or of the profile, that was named on the command line. Another
     server's key is never used; a variable named on the command line is."""
-    if not named:
-        return settings.profiles.get(settings.default_profile, settings.server)
-    if named in settings.profiles:
-        return settings.profiles[named]
-    known = (settings.server, *settings.profiles.values())
-    own = next((server for server in known if server.base_url.rstrip("/") == named.rstrip("/")), None)
-    return own or ServerSettings(base_url=named, api_key_env=key_variable or "")
+    own = settings.profiles.get(named) or _known(settings, named) or ServerSettings(base_url=named)
+    return replace(own, api_key_env=key_variable) if key_variable else own
+
+
+def _settings_of(settings: Settings, backend: Backend) -> ServerSettings:
+    """The settings of the server that kvchat uses."""
+    return _known(settings, backend.info.base_url) or ServerSettings()
+
+
+def _known(settings: Settings, address: str) -> ServerSettings | None:
+    """The settings of the server at this address; of the default profile where several have it."""
+    first = settings.profiles.get(settings.default_profile, settings.server)
+    known = (first, settings.server, *settings.profiles.values())
+    return next((server for server in known if _plain(server.base_url) == _plain(address)), None)
+
+
+def _plain(address: str) -> str:
+    """An address in one spelling: with `/v1` or without, it is the same server."""
+    try:
+        return str(parse_base_url(address))
+    except BackendError:
+        return address
 
 
 async def _connected(server: ServerSettings) -> Backend:
-    """A server of the command line. Raises BackendError, also while it loads its model; ChatError without its key."""
+    """A server of the command line. Raises BackendError, also while it loads its model, and without its key."""
     try:
         key = await asyncio.to_thread(api_key, server)
     except ConfigError as error:
-        raise ChatError(str(error)) from None
-    logs.hide(key)
+        raise BackendError(Trouble.UNAUTHORIZED, str(error)) from None
+    for secret in (key, *server.headers.values()):
+        logs.hide(secret)
     return await connect(server.base_url, api_key=key, ca_file=server.ca_file or None, proxy=server.proxy or None,
                          allow_plain_http_key=server.allow_plain_http_key, options=server_options(server))
 

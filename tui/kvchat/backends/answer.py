@@ -159,7 +159,7 @@ def _message_of(value: object) -> str:
 
 def progress_of(found: Mapping[str, object]) -> PromptProgress | None:
     total, cached, processed = (count_at(found, key) for key in ("total", "cache", "processed"))
-    if total is None or cached is None or processed is None:
+    if total is None or cached is None or processed is None or cached > total:
         return None
     return PromptProgress(total, cached, processed, figure_at(found, "time_ms") or 0.0)
 

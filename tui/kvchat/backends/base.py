@@ -8,9 +8,11 @@ waits for the person.
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
 from typing import ClassVar, Protocol
 
@@ -23,6 +25,7 @@ from kvchat.backends.kinds import OPENAI
 from kvchat.backends.options import PLAIN, SESSION_HEADERS, ServerOptions
 from kvchat.backends.payload import PayloadError, parsed
 from kvchat.backends.recognise import Response, Responses
+from kvchat.backends.refusals import unknown_field
 from kvchat.backends.sse import MIB, TooLargeError
 from kvchat.backends.tasks import Clock, unskippable
 from kvchat.backends.transport import Exchange, Head
@@ -38,13 +41,14 @@ TAIL_S = 5.0
 GET_BODY_LIMIT = 4 * MIB
 GET_TRIES = 3
 REFUSED_DELAYS_S = (0.2, 0.4, 0.8)
+NO_HEADERS: Mapping[str, str] = {}
 
 LOCAL_EXTRAS = frozenset({"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval"})
 """Body fields that never go to a cloud host."""
 OPTIONAL_FIELDS = LOCAL_EXTRAS | {
-    "prompt_cache_key", "litellm_session_id", "stream_options", "chat_template_kwargs", "user", "keep_alive", "ttl",
-    "reasoning_effort"}
-"""Fields that a request can do without: where a server refuses one by name, it goes without from then on."""
+    "prompt_cache_key", "litellm_session_id", "stream_options", "user", "keep_alive", "ttl", "reasoning_effort"}
+"""Fields that a request can do without: where a server refuses one by name, it goes without from then on. Not those
+that make another prompt of the same messages (`chat_template_kwargs`)."""
 NEVER_SENT = frozenset({"id_slot"})
 """Pinning a slot loses the cache of every other conversation."""
 
@@ -118,6 +122,10 @@ class HttpBackend:
     def url(self) -> str:
         return str(self._endpoint.url)
 
+    def same_place(self, other: HttpBackend) -> bool:
+        """Whether requests of both go to the same addresses."""
+        return (self._endpoint.url, self._endpoint.place) == (other._endpoint.url, other._endpoint.place)
+
     async def identify(self) -> ServerInfo:
         """Ask the server what it is, at the address its name has now. Raises BackendError."""
         self._endpoint = await self._endpoint.located()
@@ -170,10 +178,13 @@ class HttpBackend:
 
     def headers(self, turn: ChatTurn) -> dict[str, str]:
         """The headers of a chat request, without the key and those of the settings."""
-        headers = {"content-type": "application/json"}
+        return {"content-type": "application/json"} | self.session_headers(turn.session_id)
+
+    def session_headers(self, id: str) -> dict[str, str]:
+        """The headers by which a router sends this session to the server that holds its cache."""
         chosen = self._options.session_headers
         names = chosen if chosen is not None else () if self._endpoint.is_cloud else SESSION_HEADERS
-        return headers | dict.fromkeys(names, turn.session_id)
+        return dict.fromkeys(names, id)
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         """A new reader for the answer to `turn`."""
@@ -198,13 +209,13 @@ class HttpBackend:
             try:
                 return await self._attempt(turn, body, emit, started)
             except errors.UnknownFieldError as error:
-                if error.field in self._refused_fields:
-                    raise
                 log.info("the server refuses the field %s: it is not sent again", error.field)
                 self._refused_fields.add(error.field)
-                body = self._sendable(turn)
+                before, body = body, self._sendable(turn)
+                if body == before:
+                    raise
             except errors.StillLoadingError:
-                await self._until_loaded(emit, started, loading)
+                await self._until_loaded(emit, started, loading, self.session_headers(turn.session_id))
             except errors.NotConnectedError as error:
                 delay = next(refused, None) if error.refused else None
                 if delay is None:
@@ -220,7 +231,8 @@ class HttpBackend:
 
     async def _attempt(self, turn: ChatTurn, body: bytes, emit: Emit, started: float) -> Ended:
         """One POST. Raises BackendError when there is no answer to read."""
-        watchdog = Watchdog(self.alive, emit, self._clock, started)
+        session = self.session_headers(turn.session_id)
+        watchdog = Watchdog(partial(self._is_alive, session), emit, self._clock, started)
         exchange = Exchange(self._endpoint, "POST", self.chat_path, headers=self.headers(turn), body=body)
         watch = asyncio.create_task(watchdog.run(lambda: exchange.fail(errors.dead(self.url))))
         try:
@@ -228,7 +240,7 @@ class HttpBackend:
                 head = await exchange.head()
                 watchdog.heard()
                 if head.status != 200:
-                    raise await self._refusal(exchange, head)
+                    raise await self._refusal(exchange, head, body)
                 return await self._read(exchange, Decoder(head.content_type), watchdog, self.answer(turn, emit))
         finally:
             await unskippable(_ended(watch))
@@ -262,26 +274,33 @@ class HttpBackend:
             pass
         return answer.ended()
 
-    async def _refusal(self, exchange: Exchange, head: Head) -> BackendError:
+    async def _refusal(self, exchange: Exchange, head: Head, sent: bytes = b"{}") -> BackendError:
+        """The error that an answer to the request `sent` is."""
         body = (await exchange.start_of_body()).decode("utf-8", "replace")
+        if head.status in (400, 422) and (field := self._refused_field(body, json.loads(sent).keys())):
+            return errors.UnknownFieldError(self.url, head.status, field)
         return self._error(head, body)
+
+    def _refused_field(self, body: str, sent: Collection[str]) -> str:
+        """Which of the fields that were sent an error refuses and a request can do without; empty: none."""
+        name = unknown_field(body, sent)
+        return name if name in OPTIONAL_FIELDS else ""
 
     def _error(self, head: Head, body: str) -> BackendError:
         if errors.is_loading(head.status, body):
             return errors.StillLoadingError(self.url)
-        if head.status in (400, 422) and (field := errors.unknown_field(body, OPTIONAL_FIELDS)):
-            return errors.UnknownFieldError(self.url, head.status, field)
         return errors.of_status(self.url, head.status, body, retry_after=head.headers.get("retry-after", ""),
                                 has_key=self._endpoint.api_key is not None)
 
-    async def _until_loaded(self, emit: Emit, started: float, delays: Iterator[float]) -> None:
+    async def _until_loaded(self, emit: Emit, started: float, delays: Iterator[float],
+                            headers: Mapping[str, str]) -> None:
         """Wait until the server's health check says that the model is there. Raises BackendError if it dies."""
         failures = 0
         for delay in delays:
             emit(Waiting("loading", self._clock.now() - started, failures == 0))
             await self._clock.sleep(delay)
             try:
-                head, _ = await self._get_once(self.health_path, PROBE_S)
+                head, _ = await self._get_once(self.health_path, PROBE_S, headers)
             except BackendError:
                 failures += 1
                 if failures >= MOST_FAILURES:
@@ -292,8 +311,11 @@ class HttpBackend:
                 return
 
     async def alive(self) -> bool:
+        return await self._is_alive(NO_HEADERS)
+
+    async def _is_alive(self, headers: Mapping[str, str]) -> bool:
         try:
-            await self._get_once(self.health_path, PROBE_S)
+            await self._get_once(self.health_path, PROBE_S, headers)
         except BackendError:
             return False
         return True
@@ -309,7 +331,7 @@ class HttpBackend:
             try:
                 head, body = await self.get(path)
             except BackendError as error:
-                if error.trouble is Trouble.UNREACHABLE:
+                if error.trouble in (Trouble.UNREACHABLE, Trouble.BAD_ADDRESS):
                     raise
                 continue
             found[path] = Response(head.status, head.headers, body)
@@ -336,9 +358,11 @@ class HttpBackend:
                     raise
         raise AssertionError("unreachable")
 
-    async def _get_once(self, path: str, seconds: float) -> tuple[Head, bytes]:
+    async def _get_once(self, path: str, seconds: float,
+                        headers: Mapping[str, str] = NO_HEADERS) -> tuple[Head, bytes]:
         try:
-            async with asyncio.timeout(seconds), Exchange(self._endpoint, "GET", path) as exchange:
+            async with asyncio.timeout(seconds), Exchange(
+                    self._endpoint, "GET", path, headers=headers) as exchange:
                 head = await exchange.head()
                 return head, await exchange.start_of_body(GET_BODY_LIMIT)
         except TimeoutError:

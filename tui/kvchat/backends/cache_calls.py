@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
@@ -15,7 +16,7 @@ from kvchat.backends import errors
 from kvchat.backends.answer import progress_of
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.decoder import Decoder, StreamDone
-from kvchat.backends.dialect import ChatTurn, ReadAhead, ServerState, SlotCount
+from kvchat.backends.dialect import ChatTurn, ReadAhead, Reported, ServerState, SlotCount
 from kvchat.backends.payload import (
     PayloadError,
     as_object,
@@ -31,6 +32,7 @@ from kvchat.backends.sse import MIB, TooLargeError
 from kvchat.backends.transport import Exchange
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
+from kvchat.prompt.message import Message, Role
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical
 
@@ -40,6 +42,8 @@ MANY, MOST_TOKENS = 8192, 1 << 24
 LARGE = 64 * 1024
 """Bytes of an answer that is read in a thread, so that the screen does not wait."""
 JSON = {"content-type": "application/json"}
+QUESTIONS = ("Who?", "And now?")
+"""Two that differ from the first letter on: where they do, the prompt to read ends."""
 T = TypeVar("T")
 
 
@@ -98,14 +102,17 @@ class CacheCalls(HttpBackend):
         return counts
 
     async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None) -> ReadAhead:
+                         slot: int | None = None, session: str = "") -> ReadAhead:
+        """As of `CacheAccess`. `session`: whose prompt it is, for a router."""
+        headers = JSON | (self.session_headers(session) if session else {})
         fields: dict[str, object] = {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True, "stream": True,
                                      "return_progress": True, "temperature": 0, **self.call_fields()}
         if slot is not None:
             fields["id_slot"] = slot
         last: PromptProgress | None = None
         final: Mapping[str, object] = {}
-        async with Exchange(self._endpoint, "POST", "/completion", headers=JSON, body=canonical(fields)) as exchange:
+        async with Exchange(self._endpoint, "POST", "/completion", headers=headers,
+                            body=canonical(fields)) as exchange:
             head = await exchange.head()
             if head.status != 200:
                 raise await self._refusal(exchange, head)
@@ -128,7 +135,19 @@ class CacheCalls(HttpBackend):
         cached = count_at(figures_at(final, "timings"), "cache_n")
         if cached is None and last is not None:
             cached = last.cached
+        if cached is not None and cached > len(prompt):
+            cached = None
         return ReadAhead(len(prompt), cached, count_at(final, "id_slot"))
+
+    async def read_messages(self, turn: ChatTurn) -> Reported:
+        """As of `WarmUp`, for a server that cannot be followed: what every prompt begins with that goes on with a
+        question is read, and nothing is answered."""
+        asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
+                 for question in QUESTIONS]
+        one, other = [await self.tokens_of(text) for text in asked]
+        prefix = one.first(max(0, one.common(other) - 1))  # the last one may merge with what is typed
+        found = await self.read_ahead(prefix, lambda _: None, session=turn.session_id)
+        return Reported(found.prompt_tokens, found.cached_tokens)
 
     async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
         """The JSON object that a quick POST answers with. Raises BackendError."""

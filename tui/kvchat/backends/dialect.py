@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from kvchat.backends.kinds import Figures
+from kvchat.backends.kinds import JAN, OLLAMA, Figures
 from kvchat.backends.models import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+
+ELSEWHERE = "a service on the internet"
+"""Where a text goes that a server passes on, when it does not say to whom."""
 
 
 class HostClass(StrEnum):
@@ -32,6 +35,9 @@ class Trouble(StrEnum):
     """What kind of failure it was; each has its own actions on the screen."""
 
     UNREACHABLE = "unreachable"
+    """Nothing answers there now; it may later."""
+    BAD_ADDRESS = "bad_address"
+    """The address, or its certificate, cannot be used: waiting does not help."""
     LOADING = "loading"
     UNAUTHORIZED = "unauthorized"
     CONTEXT_OVERFLOW = "context_overflow"
@@ -91,16 +97,33 @@ class ServerInfo:
     unknown: tuple[str, ...] = ()
     """What this kind of server cannot tell, in words for the person: `slots`, `context size`."""
     template: TemplateFacts | None = None
+    replicas: bool = False
+    """Whether several servers answer at this address, one or the other by a router's choice: there is no one cache
+    that could be followed."""
 
     @property
     def models(self) -> tuple[str, ...]:
         """The names of the models it has."""
         return tuple(model.id for model in self.listing)
 
+    def known(self, model: str) -> Model | None:
+        """The model of this name in the listing. Ollama lets the tag `latest` be left out."""
+        names = {model, f"{model}:latest"} if self.kind == OLLAMA.name else {model}
+        return next((known for known in self.listing if known.id in names), None) if model else None
+
     def window(self, model: str) -> int | None:
         """Tokens that fit in a conversation with this model; without a name: with the one in use."""
-        named = next((known for known in self.listing if known.id == model), None) if model else None
+        named = self.known(model)
         return named.context_size or self.context_size if named is not None else self.context_size
+
+    def remote_of(self, model: str) -> str:
+        """Where the text of a model is passed on to, if it does not stay with the server; without a name: of the one in
+        use. A model that Jan does not list may be one of those that it fetches from elsewhere."""
+        model = model or self.model
+        named = self.known(model)
+        if named is None and self.kind == JAN.name and self.listing and model:
+            return ELSEWHERE
+        return named.remote if named is not None else ""
 
     @property
     def place(self) -> str:
@@ -184,6 +207,13 @@ class Reported:
     predicted_ms: float | None = None
     estimated: bool = False
     """Whether `cached_tokens` is an estimate."""
+
+    def __post_init__(self) -> None:
+        """More cached tokens than the prompt has cannot be: then it is not known how many there are."""
+        if self.cached_tokens is not None and self.prompt_tokens is not None \
+                and self.cached_tokens > self.prompt_tokens:
+            object.__setattr__(self, "cached_tokens", None)
+            object.__setattr__(self, "estimated", False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ LARGE = 16 * 1024
 """Bytes of JSON that are read in a thread, so that the screen does not wait."""
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?\r\n\Z")
-_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\0]*?)[ \t]*\r\n\Z")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)\r\n\Z")
 _SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n\Z")
 _START = b"HTTP/"
 _FAILURES = (OSError, EOFError)
@@ -120,7 +120,8 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, int, dict[str, str]]
             if field is None or left < 0:
                 raise NotHttpError
             name = field[1].lower()
-            headers[name] = f"{headers[name]}, {field[2]}" if name in headers else field[2]
+            value = field[2].strip(" \t")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
         left -= len(first)
         status = int(match[2])
         if status >= 200:

@@ -6,15 +6,21 @@ unencrypted unless the person allows it.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.hosts import BaseUrl, Place, Resolver, locate, lookup, parse_base_url
-from kvchat.backends.options import PLAIN, Locality, ServerOptions
+from kvchat.backends.options import PLAIN, SESSION_HEADERS, Locality, ServerOptions
 
-KEY_HEADERS = frozenset({"authorization", "proxy-authorization", "cookie", "api-key", "x-api-key", "x-auth-token"})
-"""Headers of the settings that are as good as a key."""
+_KEY_NAME = re.compile(r"key|token|secret|auth|cookie|credential|passw|^cf-access-", re.IGNORECASE)
+_KNOWS_NO_SECRET = frozenset(name.lower() for name in SESSION_HEADERS)
+
+
+def is_key_header(name: str) -> bool:
+    """Whether what a header of this name holds is as good as a key."""
+    return name.lower() not in _KNOWS_NO_SECRET and _KEY_NAME.search(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,7 @@ class Endpoint:
 
     @property
     def _holds_a_key(self) -> bool:
-        return bool(self.api_key) or any(name.lower() in KEY_HEADERS for name in self.options.headers)
+        return bool(self.api_key) or any(map(is_key_header, self.options.headers))
 
     async def located(self) -> Endpoint:
         """The endpoint with its host resolved anew, and the rule for keys applied. Raises BackendError.
@@ -91,5 +97,5 @@ def _usable_proxy(proxy: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise BackendError(Trouble.UNREACHABLE, "The proxy's URL must be like http://proxy.example:3128.")
+        raise BackendError(Trouble.BAD_ADDRESS, "The proxy's URL must be like http://proxy.example:3128.")
     return proxy

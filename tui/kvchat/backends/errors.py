@@ -6,7 +6,7 @@ The rule: text from a server goes into a sentence only through `quoted`, which m
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
@@ -33,9 +33,6 @@ _WINDOW_TOKENS = re.compile(
     r"(?:context (?:length|size|window)|maximum allowed length)"
     r"(?: is| of)?(?: only)?(?: up to)? \(?(\d{2,9})\)?(?: tokens)?", re.IGNORECASE
 )
-_UNKNOWN_FIELD = re.compile(
-    r"extra[_ ](?:inputs|fields?|forbidden)|not permitted|not supported|unsupported|unknown|unrecogni[sz]ed|unexpected|"
-    r"no such (?:field|parameter)|invalid (?:field|parameter|argument)", re.IGNORECASE)
 _ROLES = re.compile(
     r"roles must alternate|system (?:role|message|prompt)s?(?: is| are)? not (?:supported|allowed)|"
     r"not support (?:the )?[`'\"]?system\b|only user\b.{0,40}\broles are supported|unexpected role.{0,4}system|"
@@ -81,20 +78,13 @@ class UnknownFieldError(BackendError):
         self.field = field
 
 
-def unknown_field(body: str, optional: Collection[str]) -> str:
-    """Which of the `optional` fields an error body says is not permitted; empty where it says no such thing."""
-    if not _UNKNOWN_FIELD.search(body) or _ROLES.search(body):
-        return ""
-    return next((name for name in sorted(optional) if re.search(rf"\b{name}\b", body)), "")
-
-
 def not_connected(url: str, reason: str, *, refused: bool = False) -> NotConnectedError:
     return NotConnectedError(f"No server answers at {url} ({quoted(reason)}). Start it, or choose another {ADDRESS}.",
                              refused=refused)
 
 
 def bad_certificate(url: str, reason: str) -> BackendError:
-    return BackendError(Trouble.UNREACHABLE,
+    return BackendError(Trouble.BAD_ADDRESS,
                         f"The certificate of {url} cannot be trusted ({quoted(reason)}). If the server has its own "
                         "certificate authority, name its file in the setting server.ca_file.")
 
@@ -184,19 +174,20 @@ def _of_provider(error: Mapping[str, object]) -> str:
     """What the provider behind a broker said, where the broker only says that it failed."""
     metadata = error.get("metadata")
     raw = metadata.get("raw") if is_object(metadata) else None
-    return (_error_of(raw) or ("",))[0] if isinstance(raw, str) else ""
+    return (error_of(raw) or ("",))[0] if isinstance(raw, str) else ""
 
 
 def is_loading(status: int, body: str) -> bool:
     """Whether an answer says that the server is there and loads its model."""
-    found = _error_of(body) if status == 503 else None
+    found = error_of(body) if status == 503 else None
     if found is None:
         return False
     message, error = found
     return error.get("type") == "unavailable_error" or "loading model" in message.lower()
 
 
-def _error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
+def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
+    """The message and the object of the error in the body of an answer; None where there is no such thing."""
     try:
         value = parsed(body)
     except PayloadError:
@@ -220,7 +211,7 @@ def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendErr
 
 def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
     """An answer with an error status."""
-    message, error = _error_of(body) or ("", {})
+    message, error = error_of(body) or ("", {})
     known = _overflow(url, message, error, status) or _roles(url, message, status)
     if known:
         return known
@@ -273,9 +264,14 @@ def _retry_time(retry_after: str) -> str:
     return f"after {quoted(text)}" if text else "later"
 
 
+def is_about_roles(message: str) -> bool:
+    """Whether a chat template, or a service, says that it does not take these roles."""
+    return _ROLES.search(message) is not None
+
+
 def _roles(url: str, message: str, status: int | None = None) -> BackendError | None:
     """The template does not take these roles, told in the template's own words where they are inside others."""
-    if not _ROLES.search(message):
+    if not is_about_roles(message):
         return None
     words = message.rpartition("Jinja Exception:")[2]
     return BackendError(Trouble.SYSTEM_ROLE, _stopped(
@@ -291,7 +287,7 @@ def _overflow(
     told = _CONTEXT_EXCEEDED if status is not None and status >= 500 else _CONTEXT_TEXT
     if not typed and (status in (401, 403, 404, 429) or not told.search(message)):
         return None
-    prompt, window = count_at(error, "n_prompt_tokens"), count_at(error, "n_ctx")
+    prompt, window = count_at(error, "n_prompt_tokens") or None, count_at(error, "n_ctx") or None
     if not typed:
         prompt, window = _number(_PROMPT_TOKENS, message), _number(_WINDOW_TOKENS, message)
     if prompt and window and prompt > window:

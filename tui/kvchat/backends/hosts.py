@@ -179,7 +179,7 @@ def _ascii_host(host: str, shown: str) -> str:
 
 
 def _bad(sentence: str) -> BackendError:
-    return BackendError(Trouble.UNREACHABLE, sentence)
+    return BackendError(Trouble.BAD_ADDRESS, sentence)
 
 
 async def lookup(host: str, port: int) -> list[str]:
@@ -205,9 +205,9 @@ async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
     try:
         classes = [classify(ipaddress.ip_address(text)) for text in found]
     except BadAddressError as error:
-        raise BackendError(Trouble.UNREACHABLE, f"The server {url} cannot be used: {error}.") from None
+        raise BackendError(Trouble.BAD_ADDRESS, f"The server {url} cannot be used: {error}.") from None
     except ValueError:
-        raise BackendError(Trouble.UNREACHABLE, f'The name "{url.host}" (from {url}) leads to something that is not '
+        raise BackendError(Trouble.BAD_ADDRESS, f'The name "{url.host}" (from {url}) leads to something that is not '
                                                 "an address. Check the name and the network.") from None
     if url.host.endswith(".local"):
         classes.append(HostClass.LAN)

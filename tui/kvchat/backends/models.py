@@ -55,8 +55,9 @@ def models_in(listing: object) -> Models:
 
 def _model(entry: Mapping[str, object]) -> Model:
     context = count_at(figures_at(entry, "meta"), "n_ctx") or count_at(entry, "max_model_len") \
-        or count_at(entry, "context_length")
+        or count_at(entry, "context_length") or None
     status = entry.get("status")
     loaded = status.get("value") == "loaded" if is_object(status) else None
     owner = entry.get("owned_by")
-    return Model(whole_characters(text_at(entry, "id") or ""), owner if isinstance(owner, str) else "", context, loaded)
+    return Model(whole_characters(text_at(entry, "id") or ""),
+                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded)

@@ -24,12 +24,15 @@ THOUGHT = "They ask about early blossoms."
 """Invented texts; none is part of another one."""
 OLD_DATE = "01 Jan 2000"
 SESSION = "0" * 32
+MOST_TEMPLATE = 1 << 18
+"""Characters of a template that are looked at; the longest real ones have a tenth of that."""
 
 _DATE = re.compile(r"strftime_now|date_string|current_?date|\btoday'?s?(?: current)? date|current date|datetime\.now",
                    re.IGNORECASE)
 _REASONS = re.compile(r"think|reasoning|<\|channel", re.IGNORECASE)
 _SPLIT = re.compile(r"split\(\s*['\"]</\w*think", re.IGNORECASE)
-_ONLY_LAST = re.compile(r"last_(?:user|query|assistant)|lastUserIdx|strip_thinking|\$last\b[^{}]*\.Thinking")
+_ONLY_LAST = re.compile(r"last_(?:user|query|assistant)|lastUserIdx|strip_thinking|"
+                        r"\$last\b(?:(?!\$last\b)[^{}])*\.Thinking")
 _RAISED = re.compile(r"raise_exception\(\s*(['\"])(.*?)\1", re.DOTALL)
 _NO_SYSTEM = re.compile(r"system.{0,40}\b(?:not|un)\s?(?:supported|allowed)|no system", re.IGNORECASE)
 _MOVED = re.compile(r"loop\.last\s+and\s+system_?\w*|loop\.last\s+and\s+ns\.system\w*|"
@@ -107,6 +110,7 @@ def merged(known: TemplateFacts, better: TemplateFacts) -> TemplateFacts:
 def facts_of_text(template: str) -> TemplateFacts:
     """What a template's text tells, in Jinja or in Go's language (Ollama). It can only be guessed from words that such
     templates use, so a fact that needs more than that stays None."""
+    template = template[:MOST_TEMPLATE]
     if not template.strip():
         return TemplateFacts()
     raised = [message for _, message in _RAISED.findall(template)]

@@ -236,7 +236,7 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise BackendError(Trouble.UNREACHABLE, f'The certificate file "{errors.quoted(ca_file)}" cannot be read '
+        raise BackendError(Trouble.BAD_ADDRESS, f'The certificate file "{errors.quoted(ca_file)}" cannot be read '
                                                 f"({errors.quoted(str(error))}). Correct the setting "
                                                 "server.ca_file.") from None
 

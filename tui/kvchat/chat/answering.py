@@ -29,6 +29,9 @@ from kvchat.prompt.message import Node, Role, State, settled
 CHECKPOINT_SECONDS = 0.2
 SCREEN_SECONDS = 0.03
 
+UNSENT = frozenset({"lane", "connecting", "gone"})
+"""Phases of `Waiting` in which nothing has been sent yet."""
+NOTHING_SENT = "Before anything was sent."
 STOPPED_EARLY = "Before the first token; the server may still finish the batch it was reading."
 
 
@@ -152,7 +155,8 @@ class Answering:
         live = self.live
         note = ended.note
         if ended.state is State.CANCELLED:
-            note = "" if live.text or live.reasoning else STOPPED_EARLY
+            unsent = live.waiting is not None and live.waiting.phase in UNSENT
+            note = "" if live.text or live.reasoning else NOTHING_SENT if unsent else STOPPED_EARLY
         return settled(
             self.answer, self._path[-1], live.text, live.reasoning, ended.state, reasoning_field=live.reasoning_field,
             model=ended.model, figures=self._figures(context_size), note=note,

@@ -64,13 +64,14 @@ class Caching(ConversationList):
             return await self._followed_by(link, backend)
 
     async def _followed_by(self, link: Link, backend: Backend) -> Following | None:
-        state = await self._state_of(link, backend)
+        state = await self._state_of(link, backend) if not backend.info.replicas else None
         following = link.following
         known_one = following is not None and following.server is backend.info
         if following is not None and known_one and following.works:
             following.noticed(state or following.state)
             return following
-        if known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
+        if (known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD
+                or backend.info.replicas):
             link.following = following if known_one else None
             from kvchat.chat.sharing import SharedPrefixes
 
@@ -96,16 +97,17 @@ class Caching(ConversationList):
         return following
 
     async def _state_of(self, link: Link, backend: Backend) -> ServerState | None:
-        """Who answers now; another model at the same address is identified anew."""
+        """Who answers now; another model or process at the same address is identified anew: it may be a replica."""
         if not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
             return None
         try:
             async with asyncio.timeout(LOOK_S):
                 state = await backend.server_state()
                 known = link.following
-                if known is not None and known.server is backend.info and (
-                        (state.model, state.build) != (known.state.model, known.state.build)):
+                if known is not None and known.server is backend.info and _who(state) != _who(known.state):
                     await backend.identify()
+                    if backend.info == known.server:
+                        known.server = backend.info  # the same server, started anew
                     self._tell(ServerChanged())
                 return state
         except (BackendError, TimeoutError):
@@ -187,9 +189,8 @@ class Caching(ConversationList):
     def _turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
         """The request that goes on after `path`, as far as the prompt depends on it."""
         record = conversation.record
-        link = self._link(record.id)
-        info = link.info
-        model = record.model or link.connector.server.model or (info.model if info else "")
+        info = self._link(record.id).info
+        model = self._asked_model(record.id)
         options = dict(record.template_options)
         if info is not None and info.preserves_reasoning and record.turns == 0:
             options.setdefault("preserve_reasoning", True)
@@ -312,6 +313,10 @@ class Caching(ConversationList):
         if found.best * 4 >= len(prefix) or found.best > found.cached:
             return Warmth(Heat.PARKED, found.best, missing, since)
         return Warmth(Heat.COLD, found.cached, missing, since)
+
+
+def _who(state: ServerState) -> tuple[str, str, str]:
+    return state.model, state.build, state.process
 
 
 def _rules_key(info: ServerInfo) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvchat.backends.dialect import ChatTurn, Emit, Ended, Waiting
+from kvchat.backends.dialect import ChatTurn, Emit, Ended, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cut import cut_notice
 from kvchat.chat.answering import Answering, previous_figures
@@ -19,6 +19,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.reporting import Reporting
+from kvchat.chat.talking import SYSTEM_MOVED
 from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
@@ -182,18 +183,25 @@ class Compaction(Reporting):
             emit(Waiting("connecting", 0.0))
             backend = await link.connector.ready()
             following = await self._follow(backend)
-            if not self._agreed_to(backend.info):
+            if not self._agreed_to(backend.info, record.id):
                 return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                           "send to it. Nothing was sent.")
             parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
-            turn = ChatTurn(wires_of(path), record.id, self._model(link, conversation, backend.info), parameters,
+            turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info), parameters,
                             record.template_options, system_in_user=record.system_in_user)
             live.sent_at = time.monotonic()
             if following is not None:
                 followed = self._followed[record.id] = await following.before(turn, path)
                 turn = replace(turn, slot=await self._planned(backend, following, followed))
                 following.sent(followed, turn.slot)
-            return await backend.chat(turn, emit)
+            ended = await backend.chat(turn, emit)
+            if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
+                await self._update(conversation, system_in_user=True)
+                self._tell(Noticed(SYSTEM_MOVED))
+                ended = await backend.chat(replace(turn, system_in_user=True), emit)
+            if ended.error is not None:
+                await self._is_gone(link, ended.error)
+            return ended
 
     async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
         """What the request for the summary left in the server's cache."""

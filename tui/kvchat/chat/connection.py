@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
@@ -61,15 +62,20 @@ class Connector:
     def __init__(self, settings: Settings, changed: Callable[[], None], *, snapshot_folder: Path | None = None,
                  snapshots: Snapshots | None = None, server: ServerSettings | None = None,
                  model_path: Path | None = None, finds: bool = True,
-                 free_engine: Callable[[], Awaitable[None]] | None = None) -> None:
-        """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named.
-        `free_engine` is called before the embedded engine is started, to end it elsewhere."""
+                 missing: str = "", engine_turn: Callable[[], AbstractAsyncContextManager[None]] = nullcontext) -> None:
+        """`server`: where it is and how it is spoken to. `finds`: look for a server where none is named. `missing`: why
+        there is nothing to connect to. The embedded engine is started within `engine_turn`, which ends it elsewhere."""
         self._settings = settings
         self.server = server or settings.server
         self._setting = next((f"profiles.{name}" for name, own in settings.profiles.items() if own is server), "server")
         self._changed = changed
         self._finds = finds
-        self._free_engine = free_engine
+        self._missing = missing
+        self._engine_turn = engine_turn
+        self._leaving: asyncio.Task[None] | None = None
+        self.home = ""
+        """The address of the server that was found: it stays the one that is talked to until it is left."""
+        self._released = asyncio.Event()
         self._snapshot_folder = snapshot_folder if settings.engine.snapshots else None
         self.snapshots = snapshots or Snapshots(self._snapshot_folder)
         self._backend: Backend | None = None
@@ -93,6 +99,13 @@ class Connector:
     def runs_engine(self) -> bool:
         """Whether the embedded engine runs here."""
         return self._engine is not None
+
+    @property
+    def engine_model(self) -> Path | None:
+        """The model file that the embedded engine runs here, or that is to be run."""
+        if self._engine is not None and self._options is not None:
+            return self._options.model
+        return self.model_path
 
     def has(self, backend: Backend) -> bool:
         return self._backend is backend
@@ -136,9 +149,19 @@ class Connector:
         return self._watching is not None and not self._watching.done()
 
     async def back(self) -> None:
-        """Return when a server that was lost, or never there, answers. At once where none is waited for."""
+        """Return when a server that was lost, or never there, answers, or `release` is called. At once where none is
+        waited for."""
         if self._watching is not None and self.is_awaited:
-            await asyncio.wait({self._watching})
+            released = asyncio.ensure_future(self._released.wait())
+            try:
+                await asyncio.wait({self._watching, released}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                released.cancel()
+
+    def release(self) -> None:
+        """Whoever waits for the server looks anew what there is to do."""
+        self._released.set()
+        self._released = asyncio.Event()
 
     def _watch_for(self, base_url: str) -> None:
         if not self.is_awaited:
@@ -157,13 +180,16 @@ class Connector:
                 backend = await self._reached(base_url)
             except BackendError as error:
                 log.info("still no answer: %s", error.sentence)
-                continue
+                if error.trouble in (Trouble.UNREACHABLE, Trouble.CUT, Trouble.LOADING, Trouble.SERVER_ERROR):
+                    continue
+                self._say(Connection("failed", error.sentence))  # waiting does not help against this
+                return
             await self._use(backend)
             return
 
     async def _use(self, backend: Backend) -> None:
         before, self._backend = self._backend, backend
-        if before is not None and before.info == backend.info:
+        if before is not None and before.info == backend.info and _same_place(before, backend):
             self._backend, before = before, backend  # it is the same as ever: what is known of it stays
         self._say(Connection("ready"))
         if before is not None:
@@ -190,8 +216,8 @@ class Connector:
         except BackendError as error:
             phase: Phase = "none" if error.trouble is Trouble.UNREACHABLE and not self._chosen() else "failed"
             self._say(Connection(phase, error.sentence, self._log))
-            if self.base_url and error.trouble in (Trouble.UNREACHABLE, Trouble.CUT):
-                self._watch_for(self.base_url)
+            if (url := self.base_url or self.home) and error.trouble in (Trouble.UNREACHABLE, Trouble.CUT):
+                self._watch_for(url)
             raise
         await self._use(backend)
         return backend
@@ -200,6 +226,10 @@ class Connector:
         return bool(self.base_url or self.model_path)
 
     async def _found(self) -> Backend:
+        if self._missing:
+            raise BackendError(Trouble.REFUSED, self._missing)
+        if self.home:
+            return await self._served(self.home)
         if self.base_url:
             return await self._served(self.base_url)
         if self.model_path is not None:
@@ -234,7 +264,9 @@ class Connector:
         usable = [server for server in found if server.phase not in UNUSABLE]
         for server in sorted(usable, key=lambda server: (server.kind not in PREFERRED, server.phase != "ready")):
             try:
-                return await self._served(server.base_url)
+                backend = await self._served(server.base_url)
+                self.home = server.base_url
+                return backend
             except BackendError as error:
                 log.info("%s was found, and did not do: %s", server.base_url, error.sentence)
         return None
@@ -259,25 +291,24 @@ class Connector:
         from kvchat.backends.engine.process import Engine, EngineError
         from kvchat.backends.identify import connect
 
-        if self._free_engine is not None:
-            await self._free_engine()
-        self._say(Connection("starting", f"Starting the embedded engine with {model.name} …"))
-        options = self._settings.engine
-        self._engine = self._engine or Engine(self._engine_ended)
-        self._options = EngineOptions(
-            model=model, context_size=options.context_size, slots=options.slots, threads=options.threads,
-            batch_size=options.batch_size, snapshots=self._snapshot_folder,
-        )
-        try:
-            endpoint = await self._engine.start(self._options)
-        except EngineError as error:
-            self._log = "\n".join(error.log)
-            raise BackendError(Trouble.SERVER_ERROR, error.sentence) from error
-        backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
-        self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
-        await self.snapshots.use(backend, self._options)
-        await self.snapshots.refill(backend)
-        return backend
+        async with self._engine_turn():
+            self._say(Connection("starting", f"Starting the embedded engine with {model.name} …"))
+            options = self._settings.engine
+            self._engine = self._engine or Engine(self._engine_ended)
+            self._options = EngineOptions(
+                model=model, context_size=options.context_size, slots=options.slots, threads=options.threads,
+                batch_size=options.batch_size, snapshots=self._snapshot_folder,
+            )
+            try:
+                endpoint = await self._engine.start(self._options)
+            except EngineError as error:
+                self._log = "\n".join(error.log)
+                raise BackendError(Trouble.SERVER_ERROR, error.sentence) from error
+            backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
+            self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
+            await self.snapshots.use(backend, self._options)
+            await self.snapshots.refill(backend)
+            return backend
 
     def _engine_ended(self, exit: EngineExit) -> None:
         self._say(Connection("lost", exit.sentence, "\n".join(exit.log)))
@@ -297,13 +328,19 @@ class Connector:
         self._changed()
 
     async def let_go(self) -> None:
-        """Leave the server; the embedded engine's state is saved, and it ends."""
+        """Leave the server; the embedded engine's state is saved, and it ends. However often it is asked for, it is
+        done once, and to its end."""
+        if self._leaving is None or self._leaving.done():
+            self._leaving = asyncio.create_task(self._leave())
+        await asyncio.shield(self._leaving)
+
+    async def _leave(self) -> None:
         for task in (self._connecting, self._watching):
             if task is not None:
                 task.cancel()
                 await asyncio.wait({task})
         self._connecting = self._watching = None
-        backend, self._backend = self._backend, None
+        backend, self._backend, self.home = self._backend, None, ""
         if self._engine is not None:
             if backend is not None and self.connection.phase == "ready":
                 await self.snapshots.save_on_quit(backend)
@@ -312,7 +349,14 @@ class Connector:
             self._engine = None
         if backend is not None:
             await backend.aclose()
-        self.connection = Connection("idle")
+        self._say(Connection("idle"))
+
+
+def _same_place(one: Backend, other: Backend) -> bool:
+    """Whether both lead to the same addresses."""
+    from kvchat.backends.base import HttpBackend
+
+    return isinstance(one, HttpBackend) and isinstance(other, HttpBackend) and one.same_place(other)
 
 
 def server_options(server: ServerSettings) -> ServerOptions:

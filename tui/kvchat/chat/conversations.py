@@ -24,7 +24,7 @@ from kvchat.chat.events import (
     StorageChanged,
 )
 from kvchat.chat.keeper import Keeper
-from kvchat.chat.link import DEFAULT, Link, Links
+from kvchat.chat.link import DEFAULT, Link, Links, is_file
 from kvchat.chat.live import OpenConversation
 from kvchat.config import Settings
 from kvchat.prompt.conversation import NEW_TITLE, Conversation
@@ -71,6 +71,8 @@ class ConversationList:
         """Whether nothing goes to another machine until the person agreed (`allow_sending_to`)."""
         self._store = store
         self._one_server = one_server
+        self._moved: set[str] = set()
+        """Conversations whose server was chosen in this run."""
         self._clock = clock
         self._listeners: list[Listener] = []
         self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
@@ -96,7 +98,17 @@ class ConversationList:
     def _link(self, id: str = "") -> Link:
         """The server of a conversation; without an id, of the one that is looked at."""
         record = self._record(id or self._looked_at)
-        return self._links.at(record.server if record is not None and not self._one_server else DEFAULT)
+        if record is None:
+            return self._links.at(self._first_server())
+        return self._links.at(DEFAULT if self._one_server and record.id not in self._moved else record.server)
+
+    def _asked_model(self, id: str) -> str:
+        """The model that a conversation asks its server for; empty: the one that the server has loaded."""
+        record, link = self._record(id), self._link(id)
+        info, chosen = link.info, record.model if record is not None else ""
+        if self._one_server and id not in self._moved and info is not None and info.known(chosen) is None:
+            chosen = ""  # it was chosen on another server
+        return chosen or link.connector.server.model or (info.model if info is not None else "")
 
     def _record(self, id: str) -> Conversation | None:
         conversation = self._open.get(id)
@@ -107,7 +119,8 @@ class ConversationList:
         for a look: that waits for a question."""
         self._tell(ServerChanged())
         engine = self._links.engine
-        if self.connects_ahead and (link.connector.model_path is None or engine in (None, link)):
+        takes_engine = link.connector.model_path is not None and engine not in (None, link)
+        if self.connects_ahead and not takes_engine:
             try:
                 await link.connector.ready()
             except BackendError:
@@ -159,6 +172,9 @@ class ConversationList:
             if known.turns == 0 and known.id not in self._answering and not self._store.draft(known.id):
                 conversation = await self.open(known.id)
                 if instructions_of(conversation.tree[known.head or ""].text) == instructions_of(message.text):
+                    if known.server != (first := self._first_server()):
+                        await self._update(conversation, server=first, model="",
+                                           parameters=self._first_parameters(self._links.at(first)))
                     return conversation
         if await self._wants_tag(self._links.at(self._first_server()), message):
             message = system_message(instructions, new_tag())
@@ -177,9 +193,13 @@ class ConversationList:
         settings = self.settings
         if self._one_server:
             return DEFAULT
-        if settings.default_profile or settings.server.base_url or settings.engine.model:
-            return settings.default_profile or DEFAULT
-        return self._store.setting(LAST_SERVER) or DEFAULT
+        if settings.default_profile in settings.profiles:
+            return settings.default_profile
+        if settings.server.base_url or settings.engine.model:
+            return DEFAULT
+        last = self._store.setting(LAST_SERVER) or DEFAULT
+        there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
+        return last if there else DEFAULT
 
     async def _wants_tag(self, link: Link, system: Message) -> bool:
         """Whether a new conversation with this system message should begin with a tag of its own."""
@@ -278,9 +298,7 @@ class ConversationList:
 
     def destination(self, server: ServerInfo, id: str = "") -> ServerInfo:
         """Where a conversation really goes: a server on this machine may pass a model's text on to the internet."""
-        record = self._record(id)
-        model = (record.model if record else "") or server.model
-        remote = next((known.remote for known in server.listing if known.id == model), "")
+        remote = server.remote_of(self._asked_model(id) or server.model)
         if not remote:
             return server
         return replace(server, host_class=HostClass.CLOUD, base_url=remote)
@@ -293,7 +311,7 @@ class ConversationList:
             return False
         path = self._loaded(id).path()
         found = (self._store.request_of(node.id) for node in path if node.role is Role.ASSISTANT)
-        return any(sent is not None and sent.server != server.place for sent in found)
+        return any(sent is None or sent.server != server.place for sent in found)
 
     def _agreed_to(self, server: ServerInfo, id: str = "") -> bool:
         """Whether a conversation may go to this server now."""

@@ -112,10 +112,13 @@ class Journal:
         self._cached: dict[str, deque[int]] = {}
         """By server: the cached tokens of its last answers that could have reused something."""
 
-    @property
-    def last_slot(self) -> int | None:
-        """The slot of the last request of ours."""
-        return self._uses[-1].slot if self._uses else None
+    def last_slot(self, server: str) -> int | None:
+        """The slot of our last request to a server."""
+        last = self._last(server)
+        return last.slot if last is not None else None
+
+    def _last(self, server: str) -> Use | None:
+        return next((use for use in reversed(self._uses) if use.server == server), None)
 
     def next(self) -> int:
         """The number of what happens now."""
@@ -129,9 +132,10 @@ class Journal:
         lost = prediction.replaces.owner if prediction.replaces is not None else ""
         self._uses.append(Use(number or self.next(), kind, conversation, server, prediction.slot, lost))
 
-    def read_whole(self) -> None:
-        """The last request, a warm-up, came to its end."""
-        self._uses[-1].whole = True
+    def read_whole(self, server: str) -> None:
+        """The last request to a server, a warm-up, came to its end."""
+        if (last := self._last(server)) is not None:
+            last.whole = True
 
     def saw(self, server: str, what: Literal["restarted", "slept", "foreign"], foreign: Foreign | None = None) -> None:
         self._seen.append(Seen(self.next(), server, what, foreign))

@@ -6,17 +6,19 @@ The rule: one link for one server. Conversations name theirs; those that name no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.backends.dialect import Backend, ServerInfo, TemplateFacts
+from kvchat.backends.dialect import Backend, BackendError, ServerInfo, TemplateFacts
 from kvchat.cache.speed import SpeedFit
 from kvchat.chat.connection import Connector
 from kvchat.chat.lane import Lane
 from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ServerSettings, Settings
+from kvchat.display import one_line
 
 if TYPE_CHECKING:
     from kvchat.chat.following import Following
@@ -33,7 +35,9 @@ class Link:
     name: str
     """DEFAULT, a profile's name, a base URL, or the path of a model file for the built-in engine."""
     connector: Connector
-    lane: Lane
+    own_lane: Lane
+    lanes: dict[str, Lane]
+    """The lanes of all servers, by their addresses."""
     following: Following | None = None
     shared: SharedPrefixes | None = None
     """The prefixes sent to a server that cannot be followed."""
@@ -45,6 +49,12 @@ class Link:
     @property
     def info(self) -> ServerInfo | None:
         return self.connector.info
+
+    @property
+    def lane(self) -> Lane:
+        """The lane of the server, however it is called: its address may only be known once it is found."""
+        address = _address(self)
+        return self.lanes.setdefault(address, self.own_lane) if address else self.own_lane
 
     def changed(self) -> None:
         """The server was identified, lost or changed: what was known of another one is forgotten."""
@@ -65,6 +75,8 @@ class Links:
         self.snapshots = Snapshots(self.folder)
         """The saved states of the built-in engine, which one link at a time runs."""
         self._all: dict[str, Link] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._engine_changes = asyncio.Lock()
         self._engine_lane = Lane()
         """The built-in engine runs one model at a time: whatever runs on it shares a lane."""
 
@@ -90,43 +102,53 @@ class Links:
     def _same(self, name: str) -> Link | None:
         """The link that leads to the same place under another name."""
         if "://" in name:
-            return next((link for link in self if _address(link) == name.rstrip("/")), None)
+            return next((link for link in self if _address(link) == normal(name)), None)
         if is_file(name):
-            return next((link for link in self if link.connector.runs_engine
-                         and link.connector.model_path == Path(name)), None)
+            return next((link for link in self if link.connector.engine_model == Path(name)), None)
         return None
 
     def _made(self, name: str) -> Link:
-        server, file = _server_of(name, self._settings)
+        server, file, missing = _server_of(name, self._settings)
         links: list[Link] = []
         connector = Connector(self._settings, lambda: self._changed(links[0]) if links else None,
                               snapshot_folder=self.folder, snapshots=self.snapshots, server=server, model_path=file,
-                              finds=name == DEFAULT, free_engine=lambda: self._free_engine(links[0]))
-        links.append(Link(name, connector, self._lane_for(name, server, file)))
+                              finds=name == DEFAULT, missing=missing,
+                              engine_turn=lambda: self._engine_turn(links[0]))
+        may_run_engine = file is not None or name == DEFAULT
+        links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes))
         return links[0]
 
-    def _lane_for(self, name: str, server: ServerSettings, file: Path | None) -> Lane:
-        if file is not None or name == DEFAULT:  # the default may come to run the engine
-            return self._engine_lane
-        address = server.base_url.rstrip("/")
-        return next((link.lane for link in self if _address(link) == address), None) or Lane()
-
-    async def _free_engine(self, taker: Link) -> None:
-        """Before the engine starts for one link, it ends for any other."""
-        for link in self:
-            if link is not taker and link.connector.runs_engine:
-                await link.connector.let_go()
+    @asynccontextmanager
+    async def _engine_turn(self, taker: Link) -> AsyncIterator[None]:
+        """The time in which the engine is started for one link: first it ends for any other."""
+        async with self._engine_changes:
+            for link in self:
+                if link is not taker and link.connector.runs_engine:
+                    await link.connector.let_go()
+            yield
 
     async def aclose(self) -> None:
-        for link in self:
-            await link.connector.aclose()
+        await asyncio.gather(*(link.connector.aclose() for link in self))
 
 
 def _address(link: Link) -> str:
     info = link.info
     if info is not None and info.embedded:
         return ""
-    return (info.base_url if info is not None else link.connector.base_url).rstrip("/")
+    return normal(info.base_url if info is not None else link.connector.base_url)
+
+
+def normal(base_url: str) -> str:
+    """A base URL in the one form that tells whether two of them lead to the same server; empty for none."""
+    if not base_url:
+        return ""
+    from kvchat.backends.hosts import is_loopback_name, parse_base_url
+
+    try:
+        url = parse_base_url(base_url)
+    except BackendError:
+        return base_url
+    return str(replace(url, host="127.0.0.1") if is_loopback_name(url.host) or url.host == "::1" else url)
 
 
 def is_file(name: str) -> bool:
@@ -134,14 +156,17 @@ def is_file(name: str) -> bool:
     return name != DEFAULT and "://" not in name and ("/" in name or "\\" in name or name.endswith(".gguf"))
 
 
-def _server_of(name: str, settings: Settings) -> tuple[ServerSettings, Path | None]:
-    """The settings of the server of this name, and the model file where it is one."""
+def _server_of(name: str, settings: Settings) -> tuple[ServerSettings, Path | None, str]:
+    """The settings of the server of this name, the model file where it is one, and what is wrong if it is nothing."""
     if name == DEFAULT:
-        return settings.server, Path(settings.engine.model).expanduser() if settings.engine.model else None
+        return settings.server, Path(settings.engine.model).expanduser() if settings.engine.model else None, ""
     if name in settings.profiles:
-        return settings.profiles[name], None
+        return settings.profiles[name], None, ""
     if "://" in name:
         known = [settings.server, *settings.profiles.values()]
-        own = next((server for server in known if server.base_url.rstrip("/") == name.rstrip("/")), None)
-        return own or ServerSettings(base_url=name), None
-    return ServerSettings(), Path(name)
+        own = next((server for server in known if server.base_url and normal(server.base_url) == normal(name)), None)
+        return own or ServerSettings(base_url=name), None, ""
+    if is_file(name):
+        return ServerSettings(), Path(name), ""
+    return ServerSettings(), None, (f"There is no profile {one_line(name, 60)} in the settings, which this "
+                                    "conversation uses. Choose a server (Ctrl+L in the app), or write the profile.")

@@ -29,6 +29,8 @@ class LiveAnswer:
     first_token_at: float | None = None
     """Monotonic seconds."""
     stopping: bool = False
+    context_size: int | None = None
+    """Of the server and model that it was asked of."""
 
     @property
     def ttft_ms(self) -> float | None:

@@ -77,7 +77,7 @@ class Looking(Prefixes):
     def _finishes(self, counts: Sequence[SlotCount]) -> bool:
         """Whether the slot used last still computes the batch in which a request of ours was cancelled: nothing else
         begins there before, so that waiting for it costs no time."""
-        slot = self.journal.last_slot if self._was_cut else None
+        slot = self.journal.last_slot(self.server.base_url) if self._was_cut else None
         return slot is not None and slot < len(counts) and counts[slot].busy
 
     def count(self, slot: int) -> int:

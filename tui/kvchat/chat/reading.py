@@ -113,7 +113,7 @@ class Reading(Restoring):
         if not self._agreed_to(backend.info, id):
             return
         if following is None:
-            if isinstance(backend, WarmUp) and backend.info.host_class is not HostClass.CLOUD:
+            if isinstance(backend, WarmUp) and self.destination(backend.info, id).host_class is not HostClass.CLOUD:
                 await self._warm_unfollowed(link, backend, conversation)
             return
         await following.settled()
@@ -138,7 +138,8 @@ class Reading(Restoring):
         path = conversation.path()
         if len(path) < 3 or path[-1].state not in (State.DONE, State.LENGTH) or link.info is None:
             return
-        if self.branch_warmth(conversation.id, path[-1].id).heat is not Heat.WARM:
+        held = self.branch_warmth(conversation.id, path[-1].id).heat is Heat.WARM
+        if not held or link.info.replicas:  # what a replica still holds, only it can tell
             await link.lane.in_spare_time(self._read_messages(link, link.info, backend, conversation, path))
 
     async def _read_messages(self, link: Link, info: ServerInfo, backend: WarmUp, conversation: OpenConversation,
@@ -210,7 +211,7 @@ class Reading(Restoring):
             done = await following.access.read_ahead(prefix, progressed, slot)
             read = len(prefix)
             following.twin.end(Tokens.unknown(1))
-            following.journal.read_whole()
+            following.journal.read_whole(following.server.base_url)
             following.heads[id] = tuple(node.digest.hex() for node in path)
             if done.cached_tokens is not None:
                 cached = done.cached_tokens
@@ -250,13 +251,20 @@ class Reading(Restoring):
         tasks = {task for task in (self._rest, self._saving) if task is not None}
         for task in tasks:
             task.cancel()
-        for link in self._links:
-            await link.lane.stop_spare()
-            if link.following is not None:
-                await link.following.settled(QUIT_S)
-        tasks |= self._beside
+        await asyncio.gather(*(self._left_alone(link) for link in self._links))
         if tasks:
             await asyncio.wait(tasks, timeout=QUIT_S)
+        if self._beside:
+            _, late = await asyncio.wait(self._beside, timeout=QUIT_S)
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late, timeout=QUIT_S)
+
+    async def _left_alone(self, link: Link) -> None:
+        await link.lane.stop_spare()
+        if link.following is not None:
+            await link.following.settled(QUIT_S)
 
     async def _planned(self, backend: Backend, following: Following, followed: FollowedTurn) -> int | None:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""

@@ -59,6 +59,7 @@ class Serving(Compaction):
     """Choosing servers."""
 
     _found: Sequence[Found] = ()
+    _examining = False
 
     @property
     def server(self) -> ServerInfo | None:
@@ -68,6 +69,17 @@ class Serving(Compaction):
     @property
     def connection(self) -> Connection:
         return self._link().connector.connection
+
+    @property
+    def server_is_named(self) -> bool:
+        """Whether the settings, or the command line, name the server of new conversations."""
+        settings = self.settings
+        return self._one_server or bool(settings.server.base_url or settings.default_profile or settings.engine.model)
+
+    def server_title(self) -> str:
+        """The kind of server as the screen names it; empty for a service on the internet, that is said otherwise."""
+        info = self.server
+        return kinds.title_of(info.kind) if info is not None and info.kind != kinds.CLOUD.name else ""
 
     async def backend(self) -> Backend:
         """The server of the conversation that is looked at, connected. Raises BackendError."""
@@ -97,15 +109,22 @@ class Serving(Compaction):
         except BackendError as error:
             return report(unexamined(link.connector.base_url, error))
 
+        if self._examining:
+            raise ChatError("The server is being examined already.")
+
         async def look() -> None:
             nonlocal found
             folder = self.snapshot_folder if backend.info.embedded else None
-            found = await examine(backend, progress=progress, agreed=agreed, model=link.connector.server.model,
-                                  snapshot_folder=folder)
+            found = await examine(backend, progress=progress, agreed=agreed, snapshot_folder=folder,
+                                  model=self._asked_model(self._looked_at))
 
-        await link.lane.stop_spare()
-        await link.lane.in_spare_time(look())
-        link.following = None  # what the slots hold now was not played
+        self._examining = True
+        try:
+            await link.lane.stop_spare()
+            await link.lane.in_spare_time(look())
+        finally:
+            self._examining = False
+            link.following = None  # what the slots hold now was not played
         if found is None:
             raise ChatError("The examination was ended by a question that went first. Ask again later.")
         return report(found)
@@ -133,20 +152,35 @@ class Serving(Compaction):
         conversation = await self._opened(id)
         before = self._link(id)
         await before.lane.stop_spare()
-        await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, name))
-        if (conversation.record.server, conversation.record.model) != (name, model):
+        self._moved.add(id)
+        record, after = conversation.record, self._links.at(name)
+        if (record.server, record.model) != (name, model):
             self._did(conversation, "model")
-            record, after = conversation.record, self._links.at(name)
             parameters = record.parameters
             if parameters == self._first_parameters(before):
                 parameters = self._first_parameters(after)
             await self._update(conversation, server=name, model=model, parameters=parameters)
         if self._looked_at == id:
             self._tell(ServerChanged())
+        before.connector.release()
+        if await self._reached(after, id):
+            await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, name))
+        if self._looked_at == id:
+            self._warm_soon(id)
+
+    async def _reached(self, link: Link, id: str) -> bool:
+        """Connect to a server; whether it answered. A model file is started only when no answer of another one runs."""
         try:
-            await self._link(id).connector.ready()
+            if link.connector.model_path is None or link.connector.runs_engine:
+                await link.connector.ready()
+            elif link.lane.holder or id in self._answering:
+                return True  # the next question starts it
+            else:
+                async with link.lane.chat(id):
+                    await link.connector.ready()
         except BackendError:
-            pass
+            return False  # it is said in the connection
+        return True
 
     async def look_for_servers(self) -> list[ServerChoice]:
         """Ask the usual ports of this machine, 0.3 s at most, and list all servers there are to choose."""

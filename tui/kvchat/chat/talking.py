@@ -24,7 +24,7 @@ from kvchat.chat.events import (
     Noticed,
 )
 from kvchat.chat.following import FollowedTurn, Following
-from kvchat.chat.link import Link
+from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.reading import Reading
 from kvchat.display import one_line
@@ -118,14 +118,18 @@ class Talking(Reading):
                     emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request. A server that is gone before it has seen the
         request is waited for, while somebody is there to wait."""
-        link, live, waiting = self._link(conversation.id), conversation.live, time.monotonic()
+        live, waiting = conversation.live, time.monotonic()
         while True:
-            if link.lane.holder:
+            link = self._link(conversation.id)
+            lane = link.lane
+            if lane.holder:
                 emit(Waiting("lane", 0.0))
-            async with link.lane.chat(conversation.id):
+            async with lane.chat(conversation.id):
                 emit(Waiting("connecting", 0.0))
                 try:
                     backend = await link.connector.ready()
+                    if link.lane is not lane or self._link(conversation.id) is not link:
+                        continue  # it was found at an address that has a lane already, or another one was chosen
                     if live:
                         live.sent_at = time.monotonic()
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)
@@ -149,7 +153,8 @@ class Talking(Reading):
         """Send the one request, and tell what is to be told of its answer."""
         if not self._agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
-                                      "send this conversation to it. Nothing was sent; try again to be asked.")
+                                      "send this conversation to it. Nothing was sent; try again in the app to be "
+                                      "asked, or name it with --base-url.")
         following = await self._follow(backend)
         if not self._agreed_to(backend.info, conversation.id):  # it was found at another address just now
             return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
@@ -170,7 +175,7 @@ class Talking(Reading):
                           emit: Emit) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
         record, info = conversation.record, backend.info
-        turn = ChatTurn(wires_of(path), record.id, self._model(link, conversation, info),
+        turn = ChatTurn(wires_of(path), record.id, self._model(conversation, info),
                         parameters or record.parameters, record.template_options,
                         system_in_user=record.system_in_user)
         followed = self._followed[record.id] = await following.before(turn, path) if following else (
@@ -179,6 +184,8 @@ class Talking(Reading):
             turn = replace(turn, slot=await self._planned(backend, following, followed))
         sha = body_sha256(backend.body(turn))
         answer = conversation.live.node if conversation.live else ""
+        if conversation.live:
+            conversation.live.context_size = info.window(turn.model)
         await self._keeper.write(lambda: self._store.record_request(
             answer, body_sha256=sha, server=info.place, kind=info.kind, build=info.build, model=turn.model))
         if following:
@@ -187,21 +194,23 @@ class Talking(Reading):
             link.shared.sent(path, record.id, self._clock().timestamp())
         return await backend.chat(turn, self._watched(followed, emit))
 
-    def _model(self, link: Link, conversation: OpenConversation, server: ServerInfo) -> str:
+    def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
         llama.cpp would let another model answer without a word."""
-        model = conversation.record.model or link.connector.server.model or server.model
+        model = self._asked_model(conversation.id)
         if server.models and model not in server.models and server.kind == "llama.cpp":
             raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
                                f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
         return model
 
     async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
-        """At a conversation's first message, decide once whether the template is asked to keep reasoning, and where the
-        system message goes."""
+        """At a conversation's first message, decide once whether the template is asked to keep reasoning, where the
+        system message goes, and that it stays with the server that was found for it."""
         options, info = conversation.record.template_options, backend.info
         if conversation.record.turns != 1:
             return
+        if link.connector.home and conversation.record.server == DEFAULT:
+            await self._update(conversation, server=link.connector.home)
         if info.preserves_reasoning and "preserve_reasoning" not in options:
             await self._update(conversation, template_options={**options, "preserve_reasoning": True})
         template = link.template or info.template
@@ -210,11 +219,7 @@ class Talking(Reading):
             self._tell(Noticed(SYSTEM_STAYS))
 
     async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
-        def context_size() -> int | None:
-            info = self._link(conversation.id).info
-            return info.window(conversation.record.model) if info else None
-
-        answer = await answering.run(context_size)
+        answer = await answering.run(lambda: answering.live.context_size)
         followed = self._followed.pop(conversation.id, None)
         if followed is not None and answering.live.progress is not None:
             followed.processed = answering.live.progress.processed
@@ -225,7 +230,7 @@ class Talking(Reading):
         used = answer.figures.context_used if answer.figures else None
         record = replace(
             conversation.record, updated=max(conversation.record.updated, self._clock().timestamp()),
-            context_used=used if used is not None else conversation.record.context_used,
+            context_used=used if used is not None or answer.state is State.DONE else conversation.record.context_used,
             unread=self._looked_at != conversation.id,
         )
         conversation.record = record

@@ -16,7 +16,7 @@ from typing import Literal, Protocol, runtime_checkable
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount
 from kvchat.backends.slot_files import SlotFile
 from kvchat.cache.tokens import Tokens
-from kvchat.doctor.looking import looked_at, slots_of, to_agree
+from kvchat.doctor.looking import empty_slots, looked_at, slots_of, to_agree
 from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step, failure_of
 from kvchat.doctor.talk import Meter, Talk, size_for
 from kvchat.numbers import speed
@@ -66,7 +66,7 @@ async def examine(backend: Backend, *, budget_tokens: int = BUDGET, progress: Pr
     if question and not agreed:
         return replace(found, question=question)
     began = time.monotonic()
-    probe = _Probe(backend, found, Meter(budget_tokens), progress, model, snapshot_folder)
+    probe = _Probe(backend, found, Meter(budget_tokens), progress, model, snapshot_folder, spares=not agreed)
     try:
         await probe.run()
     except BackendError as error:
@@ -80,7 +80,8 @@ class _Probe:
     """What is sent, and what was seen of it so far."""
 
     def __init__(self, backend: Backend, found: Examination, meter: Meter, progress: Progress, model: str,
-                 folder: Path | None) -> None:
+                 folder: Path | None, spares: bool) -> None:
+        """`spares`: nothing that a slot holds may be pushed out of it."""
         self.found = found
         self.meter = meter
         self.turns: list[ProbeTurn] = []
@@ -92,6 +93,13 @@ class _Probe:
         self._folder = folder
         self._tasks_before = 0
         """The number of the newest task of a slot before the probe."""
+        held = found.held or ()
+        spares = spares and any(held) and 0 in held and not (found.server and found.server.embedded)
+        self._own = empty_slots(held)[0] if spares else None
+        """The empty slot that the probe is kept to, so that it gets none that only begins alike. None: the server
+        chooses."""
+        self._other: int | None = None
+        """The empty slot that the side request is kept to."""
 
     async def run(self) -> None:
         """All steps, as far as the budget reaches. Raises BackendError."""
@@ -99,6 +107,7 @@ class _Probe:
         no_system = bool(self.found.template and self.found.template.system_role is False)
         self._tasks_before = max((slot.task or 0 for slot in await slots_of(self._backend) or ()), default=0)
         talk = Talk(self._backend, self.meter, size_for(window), model=self._model, system_in_user=no_system)
+        talk.slot = self._own
         if not await self._step(Step.FIRST, talk):
             return
         pace = self.found_so_far.prefill_speed
@@ -108,14 +117,27 @@ class _Probe:
         counts = self.turns[-1].figures.prompt_tokens is not None
         if slow or not counts:
             talk = talk.alike(size_for(window, slow=slow, counts=counts), system_in_user=no_system)
-        for step in (Step.ONE, Step.TWO, Step.THREE, Step.SIDE):
+        for step in (Step.ONE, Step.TWO, Step.THREE):
             if not await self._step(step, talk):
                 return
+        if self._own is not None:
+            talk.slot = self._other = await self._another_empty_slot()
+            if talk.slot is None:
+                self.skipped.append(f"{Step.SIDE} and what follows it: the slots that were empty are in use now")
+                return
+        if not await self._step(Step.SIDE, talk):
+            return
+        talk.slot = None  # it goes where the conversation is: to its slot, or to what the server parked of it
         await self._look_for_emptied_slots()
         await self._step(Step.AFTER_SIDE, talk)
         if self._folder is not None:
             await self._snapshot(self._folder)
         await self._pins(slow)
+
+    async def _another_empty_slot(self) -> int | None:
+        counts = await slots_of(self._backend) or ()
+        return next((slot for slot in empty_slots([count.tokens for count in counts])
+                     if slot != self._own and not counts[slot].busy), None)
 
     @property
     def found_so_far(self) -> Examination:
@@ -190,6 +212,8 @@ class _Probe:
     def _free_pair(self, counts: Sequence[SlotCount]) -> tuple[int, int] | None:
         """Two slots that hold nothing, or only what the probe left there."""
         used = self._used(counts)
+        if self._own is not None:  # another one may have been used by somebody else meanwhile
+            used = {at: slot for at, slot in used.items() if at in (self._own, self._other)}
         free = [*used, *(at for at, slot in enumerate(counts) if not slot.tokens and at not in used)]
         if any(slot.busy for slot in counts) or len(free) < 2:
             return None

@@ -32,6 +32,8 @@ from kvchat.numbers import count, counted
 ONE_CACHE = frozenset(kind.name for kind in (
     LLAMACPP, LLAMAFILE, LLAMACPP_PYTHON, OLLAMA, LMSTUDIO, KOBOLDCPP, TEXTGEN, LOCALAI, JAN, OPENAI))
 """Kinds of servers that may keep no more than one conversation when they do not say how many slots they have."""
+SLOTS_USED = 3
+"""Slots that the probe may come to use: for its first question, its conversation and its side request."""
 PROCESS_LOOKS = 4
 """How often a server is asked who it is: behind a router that deals requests out, different ones answer."""
 
@@ -46,7 +48,7 @@ async def looked_at(backend: Backend, agreed: bool, model: str = "") -> Examinat
     answer stays unknown."""
     info = replace(backend.info, model=model or backend.info.model)
     found = Examination(info.base_url, info, template=info.template)
-    if info.host_class is not HostClass.LOOPBACK and not agreed:
+    if not agreed and (info.host_class is not HostClass.LOOPBACK or info.remote_of(info.model)):
         return found
     if isinstance(backend, CacheAccess):
         asleep, replicas = await _processes(backend)
@@ -105,25 +107,39 @@ def to_agree(found: Examination, budget: int) -> str:
                     f"up to {count(budget)} tokens of its time.")
     if found.asleep:
         said.append("The model sleeps: the probe wakes it.")
-    chosen = next((model for model in info.listing if model.id == info.model), None)
-    if chosen is not None and chosen.loaded is False:
+    chosen = info.known(info.model)
+    if remote := info.remote_of(info.model):
+        said.append(f"{title_of(info.kind)} does not run the model {info.model} itself: it passes the invented text of "
+                    f"the probe on to {remote}, up to {count(budget)} tokens.")
+    elif chosen is not None and chosen.loaded is False:
         said.append(f"The model {info.model} is not loaded: the probe loads it.")
-    elif occupied := _occupied(info, found.held):
+    elif occupied := _occupied(info, found.held, info.replicas or (found.replicas or 1) > 1):
         said.append(occupied)
     return " ".join(said)
 
 
-def _occupied(info: ServerInfo, held: tuple[int, ...] | None) -> str:
+def empty_slots(held: Sequence[int]) -> list[int]:
+    """The slots that hold nothing."""
+    return [slot for slot, tokens in enumerate(held) if not tokens]
+
+
+def _occupied(info: ServerInfo, held: tuple[int, ...] | None, replicas: bool) -> str:
     """What the probe pushes out of its place; empty when there is room. The embedded engine parks it in memory."""
     if info.embedded:
         return ""
     after = "the probe takes its place, and it is read again afterwards unless the server parks it in memory."
+    if held is not None and replicas:
+        return f"Several servers answer at this address, and only one told what it holds. For what others hold: {after}"
     if held is not None:
-        if 0 in held:
+        free = len(empty_slots(held))
+        if free == len(held) or free >= SLOTS_USED:
             return ""
         if len(held) == 1:
             return f"The server has one slot, which holds {counted(held[0], 'token')}: {after}"
-        return f"All {len(held)} slots hold something. For what lies longest in one of them: {after}"
+        if not free:
+            return f"All {len(held)} slots hold something. For what lies longest in one of them: {after}"
+        return (f"Only {free} of {len(held)} slots {'is' if free == 1 else 'are'} empty, and the probe may use "
+                f"{SLOTS_USED}. For what lies in another one: {after}")
     if info.slots is None and info.kind in ONE_CACHE:
         return f"{title_of(info.kind)} may keep only one conversation. For the one it holds: {after}"
     return ""

@@ -202,7 +202,13 @@ class Report:
 
 def unexamined(url: str, error: BackendError) -> Examination:
     """What is found of a server that could not even be identified."""
-    return Examination(url, failure=failure_of(error))
+    return Examination(without_user(url), failure=failure_of(error))
+
+
+def without_user(address: str) -> str:
+    """An address to show: without the user and the password that may stand in it."""
+    scheme, mark, rest = address.partition("://") if "://" in address else ("", "", address)
+    return scheme + mark + rest.rpartition("@")[2]
 
 
 def failure_of(error: BackendError) -> Failure:

@@ -6,6 +6,7 @@ request is sent that could take more tokens than are left.
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends.dialect import (
     Backend,
+    BackendError,
     ChatTurn,
     Ended,
     ReasoningDelta,
@@ -23,7 +25,7 @@ from kvchat.backends.dialect import (
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.doctor.report import ProbeTurn, Step
-from kvchat.prompt.message import Message, Role, new_id
+from kvchat.prompt.message import Message, Role, State, new_id
 from kvchat.prompt.request import Parameters
 
 TEXT = ("garden river stone window morning bread paper summer winter yellow green silver quiet small old new long "
@@ -34,6 +36,8 @@ SENTENCE = 9
 """Words of an invented sentence."""
 LEAST_PER_CHARACTER, MOST_PER_CHARACTER = 0.15, 0.3
 """Tokens per character of plain English words."""
+OVERRUN = 2
+"""How many times as long as it was asked for an answer may become: some servers send a token in several pieces."""
 TEMPLATE_TOKENS = 64
 """What most templates add to a first prompt at most, and several times what they add to a later one."""
 
@@ -97,6 +101,13 @@ class Heard:
     reasoning: str = ""
     reasoning_field: str = "reasoning_content"
     reported: Reported = field(default_factory=Reported)
+    pieces: int = 0
+    """Of text that came; each is a token or more on most servers."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the answer so far."""
+        return self.pieces if self.reported.predicted_tokens is None else self.reported.predicted_tokens
 
     def __call__(self, event: StreamEvent) -> None:
         match event:
@@ -110,6 +121,7 @@ class Heard:
                 return
             case _:
                 return
+        self.pieces += 1
         self.last = time.monotonic()
         self.first = self.first or self.last
 
@@ -134,6 +146,8 @@ class Talk:
         self._meter = meter
         self._size = size
         self._session = new_id()
+        self.slot: int | None = None
+        """The slot that requests name; None: the server chooses."""
         self._template = TEMPLATE_TOKENS
         """What the template adds to a first prompt at most."""
         self._system_in_user = system_in_user
@@ -149,12 +163,13 @@ class Talk:
     def alike(self, size: Size, *, system_in_user: bool) -> Talk:
         """A new conversation on the same budget."""
         new = Talk(self._backend, self._meter, size, model=self._model, system_in_user=system_in_user)
-        new._template = self._template
+        new._template, new.slot = self._template, self.slot
         return new
 
     @property
-    def answer_tokens(self) -> int:
-        return self._size.answer
+    def _longest(self) -> int:
+        """Pieces of an answer at which it is ended from here."""
+        return self._size.answer * OVERRUN
 
     async def turn(self, step: Step) -> ProbeTurn | None:
         """Ask the next question; None where it could take more than is left. Raises BackendError."""
@@ -178,7 +193,7 @@ class Talk:
     async def aside(self, step: Step) -> ProbeTurn | None:
         """A small prompt of its own in the same session, as a client's request for a title is. Raises BackendError."""
         text = f"[{new_id()[:8]}] {prose(24, new_id())} Give these words a title of three words."
-        most = int(len(text) * MOST_PER_CHARACTER) + self._template + self._size.answer
+        most = int(len(text) * MOST_PER_CHARACTER) + self._template + self._longest
         if not self._meter.fits(most):
             return None
         heard, ended = await self._sent((Message(Role.USER, text).wire(),))
@@ -198,16 +213,30 @@ class Talk:
         if not known:
             characters += self._characters
         template = TEMPLATE_TOKENS // 4 if known else self._template
-        return known + int(characters * MOST_PER_CHARACTER) + template + self._size.answer
+        return known + int(characters * MOST_PER_CHARACTER) + template + self._longest
 
     async def _sent(self, wires: Sequence[bytes]) -> tuple[Heard, Ended]:
         info = self._backend.info
         options = {"preserve_reasoning": True} if info.preserves_reasoning else {}
+        turn = ChatTurn(tuple(wires), self._session, self._model, Parameters(max_tokens=self._size.answer), options,
+                        self.slot, system_in_user=self._system_in_user)
         heard = Heard()
-        ended = await self._backend.chat(ChatTurn(
-            tuple(wires), self._session, self._model, Parameters(max_tokens=self._size.answer), options,
-            system_in_user=self._system_in_user), heard)
-        return heard, ended
+
+        def hear(event: StreamEvent) -> None:
+            heard(event)
+            if heard.tokens > self._longest:
+                asked.cancel()
+
+        asked = asyncio.create_task(self._backend.chat(turn, hear))
+        try:
+            return heard, await asked
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if heard.tokens <= self._longest or (this is not None and this.cancelling()):
+                raise
+        endless = BackendError(Trouble.PROTOCOL, f"The server at {info.base_url} does not end an answer where it is "
+                               "asked to (max_tokens), so the examination was ended.")
+        return heard, Ended(State.ERROR, endless.sentence, endless)
 
     def _refused_system(self, ended: Ended) -> bool:
         return (ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not self._wires
@@ -216,7 +245,7 @@ class Talk:
     def _counted(self, step: Step, heard: Heard, ended: Ended, most: int, alone: bool = False) -> ProbeTurn:
         """The turn with its figures, paid from the budget. Raises BackendError when it failed."""
         if ended.error is not None:
-            self._meter.add(most if heard.text or heard.reasoning else 0)
+            self._meter.add(most + max(0, heard.tokens - self._longest) if heard.tokens else 0)
             raise ended.error
         self.warnings.extend(ended.warnings)
         figures = heard.figures(self._backend.info.context_size)

@@ -46,6 +46,12 @@ def gain(verdict: Verdict) -> str:
     return f"saves {seconds} per {verdict.per}" if (verdict.seconds or 0) >= SECOND else ""
 
 
+def model_name(model: str) -> str:
+    """A model's name to show: of a path the file's name, without .gguf."""
+    name = model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model
+    return name[:-5] if name.lower().endswith(".gguf") else name
+
+
 def facts(found: Examination) -> list[tuple[str, str]]:
     """What was found out, as names and words."""
     return [(name, words) for name, words in _facts(found) if words]
@@ -59,7 +65,8 @@ def _facts(found: Examination) -> Iterable[tuple[str, str]]:
     build = f" {info.build}" if info.build else ""
     place = "the built-in engine" if info.embedded else f"{info.base_url}, {PLACES[info.host_class]}"
     yield "server", f"{title_of(info.kind)}{build} · {place}"
-    yield "model", info.model or "not named"
+    elsewhere = info.remote_of(info.model)
+    yield "model", f"{model_name(info.model) or 'not named'}{f', answered by {elsewhere}' if elsewhere else ''}"
     trained = f" (the model was trained for {count(found.trained_context)})" if found.trained_context else ""
     yield "window", f"{counted(info.context_size, 'token')}{trained}" if info.context_size else "not told"
     yield "slots", _slots(found)
@@ -147,12 +154,13 @@ def as_json(report: Report) -> dict[str, object]:
     """The report as one JSON object. What is not known is null."""
     found, info = report.examination, report.examination.server
     return {
-        "url": found.url,
+        "url": (info.base_url if info is not None else found.url) or None,
         "well": report.well,
         "headline": headline(report),
         "verdicts": [asdict(verdict) for verdict in report.verdicts],
         "server": None if info is None else {
             "kind": info.kind, "build": info.build or None, "model": info.model or None, "place": info.host_class,
+            "passed_on_to": info.remote_of(info.model) or None,
             "embedded": info.embedded, "context_size": info.context_size, "trained_context": found.trained_context,
             "slots": info.slots, "unified_kv": found.unified, "processes": found.replicas, "cache_hits": info.figures,
             "unloads": info.unloads or None, "asleep": found.asleep, "unknown": list(info.unknown),

@@ -159,8 +159,7 @@ class Messages:
             """SELECT figures FROM request JOIN node ON node.id = request.node
                WHERE request.server = ? AND request.model = ? AND figures IS NOT NULL
                ORDER BY node.created DESC LIMIT ?""", (server, model, limit))
-        return [found for found in figures_of(row[0] for row in rows) if found]
-
+        return [found for found in figures_of(row[0] for row in rows) if found and not found.estimated]
 
 
 def _delta(text: str) -> bytes:

@@ -127,7 +127,8 @@ def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequenc
     found = _real(CONVERSATION_FIELDS, [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS):]]
                   if len(values) < len(CONVERSATION_FIELDS) else values)
     conversation = conversations_of([list(found.values())])[0]
-    whole = _texts([conversation.id, conversation.title]) and isinstance(conversation.updated, float)
+    whole = (_texts([conversation.id, conversation.title, conversation.model, conversation.server])
+             and isinstance(conversation.updated, float))
     if not whole or not _ID.fullmatch(conversation.id):
         raise ValueError("not a conversation")
     connection.execute(

@@ -7,10 +7,9 @@ service is known to take it, and as nothing but a key to its cache; session head
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
 from kvchat.backends.decoder import Payload
@@ -19,7 +18,7 @@ from kvchat.backends.kinds import CLOUD
 from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import count_at, figures_at, is_object
 from kvchat.backends.recognise import Responses
-from kvchat.backends.transport import Head
+from kvchat.backends.refusals import unknown_field
 
 CACHE_KEY = "prompt_cache_key"
 CACHE_KEY_HOSTS = ("api.openai.com", "openrouter.ai", "api.llmgateway.io")
@@ -91,12 +90,11 @@ class CloudBackend(HttpBackend):
             turn = replace(turn, parameters=replace(turn.parameters, max_tokens=None, extra=extra))
         return super().body(turn)
 
-    def _error(self, head: Head, body: str) -> BackendError:
+    def _refused_field(self, body: str, sent: Collection[str]) -> str:
         """A service that has a new name for the largest length refuses the old one, before it begins."""
-        if (head.status == 400 and NEW_LIMIT in body and OLD_LIMIT not in self._refused_fields
-                and errors.unknown_field(body, (OLD_LIMIT,))):
-            return errors.UnknownFieldError(self.url, head.status, OLD_LIMIT)
-        return super()._error(head, body)
+        if NEW_LIMIT in body and unknown_field(body, sent) == OLD_LIMIT:
+            return OLD_LIMIT
+        return super()._refused_field(body, sent)
 
     def answer(self, turn: ChatTurn, emit: Emit) -> Answer:
         return CloudAnswer(self.url, emit, self._info.context_size)

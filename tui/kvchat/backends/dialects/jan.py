@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import ClassVar
 
 from kvchat.backends.base import MODELS_PATH
-from kvchat.backends.dialect import ChatTurn, ServerInfo, Trouble
+from kvchat.backends.dialect import ELSEWHERE, ChatTurn, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import PING_S
-from kvchat.backends.dialects.program import ProgramBackend, Remedy, entry_of
+from kvchat.backends.dialects.program import ProgramBackend, Remedy
 from kvchat.backends.kinds import JAN, Figures
 from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import is_object
@@ -71,12 +71,12 @@ class JanBackend(ProgramBackend):
 
     def _may_leave(self, turn: ChatTurn) -> bool:
         """Whether Jan may pass `turn` on to a service: it does so with models that it lists nowhere, too."""
-        entry = entry_of(self.info, self.model_of(turn))
+        entry = self.info.known(self.model_of(turn))
         return entry is None or entry.owner == REMOTE
 
     def _is_llamacpp(self, turn: ChatTurn) -> bool:
         """Whether Jan runs the model of `turn` itself, by llama.cpp."""
-        entry = entry_of(self.info, self.model_of(turn))
+        entry = self.info.known(self.model_of(turn))
         return entry is not None and bool(entry.loaded) and entry.owner in LLAMACPP_OWNERS
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
@@ -99,5 +99,5 @@ class JanBackend(ProgramBackend):
 def _model(model: Model) -> Model:
     if model.owner == REMOTE:
         return replace(model, about="on the internet: what you write leaves this machine",
-                       remote="a service on the internet")
+                       remote=ELSEWHERE)
     return replace(model, loaded=True)

@@ -59,5 +59,5 @@ class LiteLLMBackend(HttpBackend):
 
 def _with(model: Model, group: Mapping[str, object]) -> Model:
     mode = group.get("mode")
-    return replace(model, context_size=model.context_size or count_at(group, "max_input_tokens"),
+    return replace(model, context_size=model.context_size or count_at(group, "max_input_tokens") or None,
                    chats=model.chats and mode in (None, "chat", "responses", "completion"))

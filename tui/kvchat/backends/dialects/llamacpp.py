@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 from urllib.parse import quote
+from uuid import uuid4
 
-from kvchat.backends.base import MODELS_PATH, HttpBackend
+from kvchat.backends.base import MODELS_PATH, PROBE_S, HttpBackend
 from kvchat.backends.cache_calls import CacheCalls, specials_of
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo
 from kvchat.backends.kinds import LLAMACPP, Figures
 from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import as_object, count_at, object_at, text_at
+from kvchat.backends.payload import PayloadError, as_object, count_at, object_at, parsed, text_at
 from kvchat.backends.recognise import Responses, owners, said
 from kvchat.backends.slot_files import NO_ANSWER, SlotFile, slot_file_of
 from kvchat.backends.transport import Exchange, Head
@@ -28,6 +29,10 @@ PING_S = 10
 OWNER = "llamacpp"
 ROUTER = "router"
 MOST_SLOTS = 256
+PROCESS = "media_marker"
+"""The property that is drawn by lot when a server starts."""
+PROCESS_LOOKS = 10
+"""Of two servers behind a router both are met with a chance of 511 in 512."""
 LOOK_S = 2.0
 """After the first answer of a model: how long it may take to ask what that model has."""
 
@@ -60,6 +65,29 @@ class LlamaCppBackend(CacheCalls):
             return await self._of_router(props, models)
         self._specials = specials_of(props)
         return described_by(self._info, props, models)
+
+    async def identify(self) -> ServerInfo:
+        self._info = replace(self._info, replicas=False, unknown=())
+        info = await super().identify()
+        if await self._has_replicas():
+            info = self._info = replace(info, replicas=True, slots=None, unknown=(*info.unknown, "slots"))
+        return info
+
+    async def _has_replicas(self) -> bool:
+        """Whether several servers answer at this address: a router would not send as many sessions as are asked for
+        here all to the same one."""
+        if self._info.embedded or self._endpoint.is_cloud or self._routed is not None:
+            return False
+        looks = await asyncio.gather(*(self._process_of(uuid4().hex) for _ in range(PROCESS_LOOKS)))
+        return len({process for process in looks if process}) > 1
+
+    async def _process_of(self, session: str) -> str | None:
+        """What tells the process that answers to this session from all others; None where it does not say."""
+        try:
+            _, body = await self._get_once(PROPS_PATH, PROBE_S, self.session_headers(session))
+            return text_at(as_object(parsed(body.decode("utf-8", "replace")), "properties"), PROCESS)
+        except (BackendError, PayloadError):
+            return None
 
     async def _of_router(self, props: Mapping[str, object], models: Models) -> ServerInfo:
         """What a router says, and what the server of the model in use says if that is loaded."""

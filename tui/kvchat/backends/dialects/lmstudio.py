@@ -132,7 +132,7 @@ def _models_of(entry: Mapping[str, object], slots: dict[str, int]) -> Iterator[M
     longest = count_at(entry, "max_context_length")
     words = [text_at(entry, "params_string"), text_at(quantization, "name"), text_at(entry, "format"),
              f"up to {longest:,} tokens" if longest else None]
-    model = Model(whole_characters(key), text_at(entry, "publisher") or "", loaded=False,
+    model = Model(whole_characters(key), whole_characters(text_at(entry, "publisher") or ""), loaded=False,
                   size=count_at(entry, "size_bytes") or None, about=errors.quoted(", ".join(filter(None, words))),
                   chats=entry.get("type") != "embedding")
     instances = [instance for instance in list_at(entry, "loaded_instances") if is_object(instance)]
@@ -153,6 +153,6 @@ def _old_model(entry: Mapping[str, object]) -> Model:
     words = [text_at(entry, "quantization"), text_at(entry, "compatibility_type"),
              f"up to {longest:,} tokens" if longest else None]
     return Model(
-        whole_characters(text_at(entry, "id") or ""), text_at(entry, "publisher") or "",
+        whole_characters(text_at(entry, "id") or ""), whole_characters(text_at(entry, "publisher") or ""),
         count_at(entry, "loaded_context_length") or None, state == "loaded" if isinstance(state, str) else None,
         about=errors.quoted(", ".join(filter(None, words))), chats=entry.get("type") != "embeddings")

@@ -56,7 +56,7 @@ _COUNTED_PART = ((0, 30, 0), (0, 30, 3))
 """From, to: versions whose prompt count leaves out what came from the cache, so that it tells nothing."""
 
 _NO_SUCH_MODEL = re.compile(r"model ['\"](?P<name>[^'\"]{1,200})['\"] not found")
-_NO_THINKING = re.compile(r"\"?(?P<name>[^\"\s]{1,200})\"? does not support thinking")
+_NO_THINKING = re.compile(r"(?:^|[\"\s])(?P<name>[^\"\s]{1,200})\"? does not support thinking")
 _OVERFLOW = re.compile(r"context (?:length|size)")
 
 

@@ -175,8 +175,8 @@ class OllamaAnswer(ChatAnswer):
         speed, prompt = self._use.tokens_per_ms, known.prompt_tokens
         if known.cached_tokens is not None or speed is None or not prompt or known.prompt_ms is None:
             return known
-        cached = min(max(0, prompt - round(known.prompt_ms * speed)), prompt - 1)
-        return replace(known, cached_tokens=cached, estimated=True)
+        evaluated = round(min(prompt, known.prompt_ms * speed))
+        return replace(known, cached_tokens=min(prompt - evaluated, prompt - 1), estimated=True)
 
     def _check_length(self, tokens: int | None) -> None:
         """Warn when the prompt is shorter than the conversation; remember it for the next turn."""

@@ -17,13 +17,15 @@ from kvchat.prompt.wire import whole_characters
 THINKING, COMPLETION = "thinking", "completion"
 USUAL_CONTEXT = 8192
 """The window asked for where nothing says which."""
+MOST_TEMPLATE = 1 << 18
+"""Characters of a template that are looked at; the longest real ones have a tenth of that."""
 _EMBEDDERS = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "jina-bert-v3", "modern-bert"})
 _PARAMETER = re.compile(r"^num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 _CONTEXT_LENGTH = ".context_length"
 
-_CONDITION = re.compile(r"\{\{-?\s*(?:else\s+)?if\b([^}]*)\}\}")
-_LAST_ONLY = re.compile(r"\$last|\$i|\$index|len\s*\(?\s*slice|lastUser", re.IGNORECASE)
-_LAST_MESSAGE = re.compile(r"\$last\b|len\s*\(?\s*slice")
+_CONDITION = re.compile(r"\{\{-?\s*(?:else\s+)?if\b([^{}]*)\}\}")
+_LAST_ONLY = re.compile(r"\$last|\$i|\$index|len\s*(?:\(\s*)?slice|lastUser", re.IGNORECASE)
+_LAST_MESSAGE = re.compile(r"\$last\b|len\s*(?:\(\s*)?slice")
 _LAST_QUESTION = re.compile(r"\beq\s+\$\w+\s+\$lastUser")
 """Something is added to the last question alone, and goes from there with the next one."""
 _ANY_ROLE = re.compile(r"\{\{-?\s*(?:\$?\w*)\.Role\s*-?\}\}")
@@ -79,7 +81,7 @@ def _entry(entry: Mapping[str, object], running: Mapping[str, int | None] | None
     name = _name(entry)
     details = figures_at(entry, "details")
     abilities = entry.get("capabilities")
-    host = _text(entry, "remote_host")
+    host = whole_characters(_text(entry, "remote_host"))
     longest = count_at(details, "context_length") or None
     is_loaded = None if running is None or host else full_name(name) in running
     about = [_text(details, "parameter_size"), _text(details, "quantization_level"), f"runs at {host}" if host else ""]
@@ -118,6 +120,7 @@ def facts_in(shown: object) -> Facts:
 
 def template_facts(text: str) -> TemplateFacts:
     """What a template's text tells. Ollama's own are Go templates; newer versions show the model's Jinja template."""
+    text = text[:MOST_TEMPLATE]
     has_date = bool(_DATE.search(text))
     if "{%" in text:
         return TemplateFacts(date=has_date, drops_reasoning=None if "reason" in text or "think" in text else True,

@@ -20,7 +20,6 @@ from kvchat.backends.dialect import (
     Ended,
     ReasoningDelta,
     Reported,
-    ServerInfo,
     StreamEvent,
     TextDelta,
     Trouble,
@@ -28,7 +27,6 @@ from kvchat.backends.dialect import (
 from kvchat.backends.dialects.counts import SLACK, Expected, PromptCounts
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.kinds import title_of
-from kvchat.backends.models import Model
 from kvchat.backends.options import PLAIN, ServerOptions
 from kvchat.backends.tasks import Clock
 from kvchat.backends.transport import Head
@@ -107,8 +105,7 @@ class ProgramBackend(HttpBackend):
 
     def window_of(self, turn: ChatTurn) -> int | None:
         """Tokens of the window of the model that `turn` asks for."""
-        entry = entry_of(self.info, self.model_of(turn))
-        return entry.context_size if entry and entry.context_size else self.info.context_size
+        return self.info.window(self.model_of(turn))
 
     def body(self, turn: ChatTurn) -> bytes:
         return super().body(replace(turn, parameters=self._in_its_names(turn.parameters)))
@@ -184,11 +181,6 @@ class ProgramBackend(HttpBackend):
     def _roomier(self, sentence: str) -> str:
         room = f"Start a new conversation, delete a turn, or {self.room}"
         return sentence.replace(errors.ROOM, room).replace(_inside(errors.ROOM), _inside(room))
-
-
-def entry_of(info: ServerInfo, model: str) -> Model | None:
-    """What a server says of one of its models."""
-    return next((entry for entry in info.listing if entry.id == model), None)
 
 
 def _inside(sentence: str) -> str:

@@ -48,7 +48,8 @@ class SglangBackend(OneTokenWarmUp):
             self._info,
             model=chosen.id if chosen else "",
             listing=models.all,
-            context_size=(chosen.context_size if chosen else None) or count_at(said_of_itself, "context_length"),
+            context_size=(chosen.context_size if chosen else None)
+            or count_at(said_of_itself, "context_length") or None,
             build=whole_characters(version) if isinstance(version, str) else "",
             takes_local_extras=True,
             figures=Figures.AFTER if reports else Figures.NONE,

@@ -5,6 +5,7 @@ The rule: its rate is the evaluated tokens divided by the time, so their product
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
@@ -96,7 +97,7 @@ def timings_of(usage: Mapping[str, object]) -> dict[str, object]:
     found: dict[str, object] = {}
     if seconds:
         found["prompt_ms"] = seconds * 1000
-    if prompt and seconds and rate is not None:
+    if prompt and seconds and rate is not None and math.isfinite(rate * seconds):
         evaluated = round(rate * seconds)
         if evaluated <= prompt:
             found |= {"prompt_n": evaluated, "cache_n": int(prompt) - evaluated}

@@ -57,8 +57,17 @@ class OptionActs(MessageActs):
             await self._use(*chosen)
 
     async def _use(self, kind: str, value: object, model: str = "") -> None:
-        if self.conversation.id in self.service.streaming():
+        live = self.conversation.live
+        if live is not None and live.waiting is not None and live.waiting.phase == "gone" and kind != "model":
+            # Nothing was sent: the question goes to the server that is chosen now.
+            await self.service.use_server(self.conversation.id, str(value), model)
+        elif self.conversation.id in self.service.streaming():
             self.say("An answer is still running. Stop it first (Esc), or wait for it.", "warning")
+        elif kind == "model" and str(value) in self.service.settings.profiles:
+            await self._use("server", value)
+        elif kind == "model" and (server := self.service.server) and server.listing and not server.known(str(value)):
+            self.say(f"{server.base_url} has no model {value}. {self.app.key_of('model')} lists those it has.",
+                     "warning")
         elif kind == "model":
             if await self.agreed("model"):
                 await self.service.set_model(self.conversation.id, str(value))

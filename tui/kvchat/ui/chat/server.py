@@ -29,7 +29,7 @@ class ServerActs(OptionActs):
         server, connection = self.service.server, self.service.connection
         state = self.header.state
         self.header.set_state(HeaderState(
-            model=self.model(), kind=server.kind if server else "",
+            model=self.model(), kind=self.service.server_title(),
             host_class=self.goes_to(),
             phase=connection.phase, sentence=connection.sentence, embedded=bool(server and server.embedded),
             context_used=state.context_used,

@@ -1,0 +1,89 @@
+"""What servers list: sizes that are told, names that are looked up, and where a model's text goes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from backend_kit import endpoint_of, llamacpp_at, openai_at
+
+from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.backends.dialects.jan import JanBackend
+from kvchat.backends.dialects.litellm import LiteLLMBackend
+from kvchat.backends.dialects.ollama import OllamaBackend
+from kvchat.backends.hosts import Place
+from kvchat.backends.kinds import JAN, OLLAMA, OPENAI
+from kvchat.backends.models import Model, models_in
+from standins.jan import JanStandIn
+from standins.litellm import LiteLLMStandIn
+from standins.ollama import OllamaStandIn, StandInModel
+from toyserver import ToyServer, reply
+
+AWAY = "https://ollama.com:443"
+
+
+def info_of(kind: str, *listing: Model, model: str = "") -> ServerInfo:
+    return ServerInfo(kind, "http://127.0.0.1:1", HostClass.LOOPBACK, model, listing, context_size=7)
+
+
+@pytest.mark.parametrize("size", [
+    {"meta": {"n_ctx": 0}}, {"max_model_len": 0}, {"context_length": 0}, {"meta": {"n_ctx": 0}, "context_length": 0},
+    {},
+])
+def test_a_size_of_0_is_not_known(size: dict[str, Any]) -> None:
+    (model,) = models_in({"data": [{"id": "m", **size}]}).all
+    assert model.context_size is None
+
+
+async def test_a_proxy_that_tells_a_size_of_0_does_not_know_it() -> None:
+    async with LiteLLMStandIn() as server:
+        server._get = _without_sizes(server._get)  # type: ignore[method-assign]
+        info = await LiteLLMBackend(endpoint_of(server)).identify()
+    assert info.context_size is None and "context size" in info.unknown
+
+
+def _without_sizes(get: Any) -> Any:
+    groups = [{"model_group": "chat", "mode": "chat", "max_input_tokens": 0}]
+    return lambda path: reply(200, {"data": groups}) if path == "/model_group/info" else get(path)
+
+
+def test_the_owner_of_a_model_can_be_stored() -> None:
+    (model,) = models_in({"data": [{"id": "m", "owned_by": "a\ud800b"}]}).all
+    assert model.owner.encode().decode() == model.owner
+
+
+@pytest.mark.parametrize(("kind", "asked", "found"), [
+    (OLLAMA.name, "big", "big:latest"), (OLLAMA.name, "big:latest", "big:latest"), (OLLAMA.name, "big:1b", None),
+    (OLLAMA.name, "hub/big", None), (OLLAMA.name, "", None), (OPENAI.name, "big", None),
+    (OPENAI.name, "big:latest", "big:latest"),
+])
+def test_only_ollama_lets_the_tag_be_left_out(kind: str, asked: str, found: str | None) -> None:
+    info = info_of(kind, Model("small:latest"), Model("big:latest", context_size=99))
+    known = info.known(asked)
+    assert (known.id if known else None) == found
+    assert info.window(asked) == (99 if found else 7)
+
+
+@pytest.mark.parametrize("asked", ["big", "big:latest"])
+async def test_a_model_that_runs_elsewhere_is_known_by_each_of_its_names(asked: str) -> None:
+    async with OllamaStandIn(StandInModel(), StandInModel("big:latest", remote_host=AWAY)) as server:
+        info = await OllamaBackend(endpoint_of(server)).identify()
+    assert info.remote_of(asked) == AWAY and not info.remote_of("") and not info.remote_of(info.model)
+    assert replace(info, model=asked).remote_of("") == AWAY
+
+
+async def test_a_model_that_jan_does_not_list_may_leave_the_machine() -> None:
+    async with JanStandIn(remote=("gpt-9",)) as server:
+        info = await JanBackend(endpoint_of(server)).identify()
+    assert info.remote_of("gpt-9") == info.remote_of("gpt-5") != ""
+    assert not info.remote_of("toy-8b") and not info.remote_of("") and not info.remote_of("on-disk-4b")
+    assert not info_of(JAN.name).remote_of("gpt-5") and not info_of(OPENAI.name, Model("a")).remote_of("gpt-5")
+
+
+async def test_a_server_is_at_the_place_of_another_when_both_go_to_the_same_addresses() -> None:
+    async with ToyServer() as server, ToyServer() as other:
+        one = llamacpp_at(server)
+        assert one.same_place(openai_at(server)) and not one.same_place(llamacpp_at(other))
+        moved = replace(endpoint_of(server), place=Place(HostClass.LOOPBACK, ("127.0.0.2",)))
+        assert not one.same_place(OllamaBackend(moved))
