@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from kvchat.backends.discovery import discover
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.store import Store
@@ -61,5 +63,6 @@ def service(make: Maker, server: ToyServer) -> ChatService:
 
 @pytest.fixture(autouse=True)
 def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that happen to run on this machine are none of a test's business."""
+    """Servers that happen to run on this machine are no test's business; a test's own are waited for."""
     monkeypatch.setattr("kvchat.backends.kinds.PORTS", ())
+    monkeypatch.setattr("kvchat.backends.discovery.discover", partial(discover, within=5.0))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 from app_kit import Clock, Drive, Driven, driving
 
+from kvchat.backends.discovery import discover
 from toyserver import ToyServer
 
 
@@ -52,5 +54,6 @@ def drive(tmp_path: Path, clock: Clock, server: ToyServer) -> Drive:
 
 @pytest.fixture(autouse=True)
 def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Servers that happen to run on this machine are none of a test's business."""
+    """Servers that happen to run on this machine are no test's business; a test's own are waited for."""
     monkeypatch.setattr("kvchat.backends.kinds.PORTS", ())
+    monkeypatch.setattr("kvchat.backends.discovery.discover", partial(discover, within=5.0))

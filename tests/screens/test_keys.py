@@ -505,8 +505,10 @@ async def test_slash_commands_take_their_argument(drive: Drive, server: ToyServe
         await app.until(lambda: app.noticed("There is no theme nosuch."))
         await app.command("/system Be terse.")
         await app.until(lambda: app.conversation.instructions == "Be terse.")
-        await app.command("/model other")
-        await app.until(lambda: app.conversation.record.model == "other")
+        await app.command("/model nosuch")
+        await app.until(lambda: app.noticed("has no model nosuch"))
+        await app.command("/model toy")
+        await app.until(lambda: app.conversation.record.model == "toy")
         assert await _copied(app, lambda: app.command("/code 3")) == "block 3"
         await app.command("/code 12")
         await app.until(lambda: app.noticed("There is no code block 12."))

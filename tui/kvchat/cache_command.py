@@ -46,9 +46,8 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
     if found is None:
         print("null" if args.json else "There are no conversations yet.")
         return 0
-    if _has_server(service.settings, found) and not found.unread:  # opening it would mark it as read
-        await service.open(found.id)
-        await service.connect()
+    if _has_server(service.settings, found):
+        await service.connect(found.id)
     report = await service.cache_report(found.id)
     if args.json:
         print(json.dumps(asdict(report), indent=1))

@@ -15,7 +15,7 @@ from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.models import Model
 from kvchat.cache.warmth import Heat
 from kvchat.chat.compaction import Compaction
-from kvchat.chat.connection import Connection, Phase
+from kvchat.chat.connection import Connection, Phase, found_here
 from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
@@ -97,20 +97,27 @@ class Serving(Compaction):
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:
         """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
         agreed to what that costs. Raises ChatError."""
-        from kvchat.doctor.examine import examine
-        from kvchat.doctor.report import unexamined
-        from kvchat.doctor.verdicts import report
-
-        link, found = self._link(), None
+        if self._examining:
+            raise ChatError("The server is being examined already.")
+        link = self._link()
         if link.lane.holder:
             raise ChatError("An answer is running on this server. Ask again when it has ended.")
+        self._examining = True
+        try:
+            return await self._examined(link, progress, agreed)
+        finally:
+            self._examining = False
+
+    async def _examined(self, link: Link, progress: Callable[[str], None], agreed: bool) -> Report:
+        from kvchat.doctor.examine import examine
+        from kvchat.doctor.report import Examination, unexamined
+        from kvchat.doctor.verdicts import report
+
         try:
             backend = await link.connector.ready()
         except BackendError as error:
             return report(unexamined(link.connector.base_url, error))
-
-        if self._examining:
-            raise ChatError("The server is being examined already.")
+        found: Examination | None = None
 
         async def look() -> None:
             nonlocal found
@@ -118,21 +125,20 @@ class Serving(Compaction):
             found = await examine(backend, progress=progress, agreed=agreed, snapshot_folder=folder,
                                   model=self._asked_model(self._looked_at))
 
-        self._examining = True
+        await link.lane.stop_spare()
         try:
-            await link.lane.stop_spare()
             await link.lane.in_spare_time(look())
         finally:
-            self._examining = False
             link.following = None  # what the slots hold now was not played
         if found is None:
             raise ChatError("The examination was ended by a question that went first. Ask again later.")
         return report(found)
 
-    async def connect(self) -> None:
-        """Look for a server or start the engine; how it went is in `connection`."""
+    async def connect(self, id: str = "") -> None:
+        """Look for the server of a conversation (without an id: of the one that is looked at), or start the engine; how
+        it went is in `connection`."""
         try:
-            await self._link().connector.ready()
+            await self._link(id).connector.ready()
         except BackendError:
             pass
 
@@ -184,9 +190,7 @@ class Serving(Compaction):
 
     async def look_for_servers(self) -> list[ServerChoice]:
         """Ask the usual ports of this machine, 0.3 s at most, and list all servers there are to choose."""
-        from kvchat.backends.discovery import discover
-
-        self._found = await discover(kinds.PORTS)
+        self._found = await found_here()
         return self.servers()
 
     def servers(self) -> list[ServerChoice]:

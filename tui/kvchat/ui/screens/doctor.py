@@ -58,7 +58,7 @@ class DoctorScreen(Modal[None]):
         self.hints = (_CLOSE,)
         self._examine = examine
         self._agreed = False
-        self._running = False
+        self._is_examining = False
         self._report: Report | None = None
 
     def body(self) -> Iterable[Widget]:
@@ -68,13 +68,18 @@ class DoctorScreen(Modal[None]):
         self._run()
 
     @property
+    def is_done(self) -> bool:
+        """Whether nothing is being tried: there is a report, or a question."""
+        return not self._is_examining
+
+    @property
     def _asks(self) -> bool:
         """Whether the report waits for the person's word."""
-        return not self._running and self._report is not None and bool(self._report.examination.question)
+        return not self._is_examining and self._report is not None and bool(self._report.examination.question)
 
     @work(exclusive=True, group="examination")
     async def _run(self) -> None:
-        self._running, self._report = True, None
+        self._is_examining, self._report = True, None
         self._hint(_CLOSE)
         await self._show([])
         try:
@@ -83,13 +88,13 @@ class DoctorScreen(Modal[None]):
             await self._show([_words((clean(str(error)), BAD))])
         else:
             await self._show(list(_told(self._report)))
-        self._running = False
+        self._is_examining = False
         again: Hint = ("enter", "go on") if self._asks else ("r", "again")
         self._hint(again, ("↑↓", "scroll"), _CLOSE)
 
     def _tell(self, words: str) -> None:
         """A line of progress."""
-        if self._running and self.is_mounted:
+        if self._is_examining and self.is_mounted:
             report = self.query_one("#report", VerticalScroll)
             report.mount(_words((one_line(words), MUTED)))
             report.scroll_end(animate=False)
@@ -109,7 +114,7 @@ class DoctorScreen(Modal[None]):
             self._run()
 
     def action_again(self) -> None:
-        if not self._running and not self._asks:
+        if not self._is_examining and not self._asks:
             self._run()
 
     def action_scroll(self, rows: int) -> None:
