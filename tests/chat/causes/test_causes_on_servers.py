@@ -187,11 +187,13 @@ async def test_a_model_that_cannot_go_back(models: dict[str, Path], start: Start
 async def test_a_server_that_keeps_whole_blocks(start: Start) -> None:
     async with ToyServer("openai") as server:
         server.on("/v1/models", reply(200, {"data": [{"id": "toy", "owned_by": "vllm"}]}))
-        server.on_chat(tokens("One", prompt=910), tokens("Two", prompt=930, cached=896))
+        server.on_chat(tokens("One", prompt=910), *(
+            tokens("More", prompt=910 + 126 * turn, cached=768 + 128 * turn) for turn in (1, 2, 3)))
         chat = start(server.url)
         id = await chat.begin()
-        await chat.say(id)
-        told(await chat.say(id), Cause.BLOCKS, "whole blocks of 16 tokens")
+        for _ in range(3):
+            assert (await chat.say(id)).cause is None  # what a usual block of 16 loses is not worth a word
+        told(await chat.say(id), Cause.BLOCKS, "whole blocks of 128 tokens")
 
 
 # -- what was sent -----------------------------------------------------------------------------------------------------

@@ -19,6 +19,10 @@ NOISE = 8
 """Avoidable tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
 
 
+SMALL_BLOCK = 64
+"""A block of a cache up to this size is not worth a word."""
+
+
 @dataclass(frozen=True, slots=True)
 class TurnFigures:
     """The figures of one turn, as reported by the server and measured by the client."""
@@ -46,11 +50,15 @@ class TurnFigures:
     """What helps against it, one sentence."""
     estimated: bool | None = None
     """Whether `cached_tokens` is an estimate, for servers that do not report it."""
+    block: int | None = None
+    """Tokens of the blocks that the server's cache is made of, where it only keeps whole ones."""
 
     @property
     def noise(self) -> int:
-        """Up to so many avoidable tokens are not worth a word: with an estimate, a fifth of the prompt."""
-        return max(NOISE, (self.prompt_tokens or 0) // 5) if self.estimated else NOISE
+        """Up to so many avoidable tokens are not worth a word: with an estimate, a fifth of the prompt; with a cache of
+        whole blocks, the last of them, if they are not large."""
+        block = self.block if self.block is not None and self.block <= SMALL_BLOCK else 0
+        return max(NOISE, block, (self.prompt_tokens or 0) // 5 if self.estimated else 0)
 
     @property
     def evaluated_tokens(self) -> int | None:

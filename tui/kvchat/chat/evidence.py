@@ -188,7 +188,7 @@ class Journal:
             counted=len(asked.tokens) if asked.tokens else None, drops_reasoning=asked.drops_reasoning(),
             prediction=prediction, uses=tuple(own for use in uses if (own := _own(use, asked, title)) is not None),
             foreign=_foreign(seen, before), evicted=_evicted(asked, figures, before, uses) if not ended else None,
-            block=self._block(asked.server), turns_without_reuse=self._without_reuse(server),
+            block=self.block(asked.server), turns_without_reuse=self._without_reuse(server),
         )
 
     def _last_read(self, asked: Asked, earlier: Callable[[Node], LastRead | None]) -> tuple[int, LastRead | None]:
@@ -207,12 +207,13 @@ class Journal:
             turns += 1
         return turns
 
-    def _block(self, server: ServerIdentity) -> int:
-        if server.kind in BLOCKS:
-            return BLOCKS[server.kind]
+    def block(self, server: ServerIdentity) -> int:
+        """Tokens of the blocks that the server's cache is made of: what its reports are multiples of, else what is
+        usual for its kind; 1 where it keeps every token."""
         reports = [cached for cached in self._cached.get(server.base_url, ()) if cached]
-        shared = gcd(*reports)
-        return shared if shared >= BLOCK and len(set(reports)) >= BLOCK_TURNS else 1
+        shared, usual = gcd(*reports), BLOCKS.get(server.kind, 1)
+        told = shared >= BLOCK and shared % usual == 0 and len(set(reports)) >= BLOCK_TURNS
+        return shared if told else usual
 
 
 def identity(server: ServerInfo, model: str) -> ServerIdentity:

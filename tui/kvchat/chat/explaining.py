@@ -34,6 +34,9 @@ class Explaining(Caching):
             figures = await following.ended(followed, figures) or figures
             await self._checked(followed, figures)
         self._journal.reported(followed, figures)
+        block = self._journal.block(followed.server)
+        if following is None and block > 1:
+            figures = replace(figures, block=block)
         evidence = self._journal.evidence(followed, figures, self._title, self._read_earlier)
         avoidable, start = figures.avoidable_tokens or 0, figures.cached_tokens or 0
         speed = self.speed_fit(id) if avoidable > NOISE else None

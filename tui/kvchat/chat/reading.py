@@ -155,7 +155,7 @@ class Reading(Restoring):
             self._tell(WarmthChanged())
         now = self._clock().timestamp()
         if link.shared is not None and link.shared.server is info:
-            link.shared.sent(path, id, now)
+            link.shared.read(path, id, now)
         prompt, cached = figures.prompt_tokens, figures.cached_tokens
         if prompt is not None and cached is not None and not figures.estimated:
             self._count(id, info, SpeedSample(cached, prompt, time.monotonic() - started))

@@ -124,6 +124,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         predicted_ms=item.optional_number("predicted_ms"),
         context_size=item.optional_whole("context_size"),
         estimated=item.optional_flag("estimated"),
+        block=item.optional_whole("block"),
     )
 
 
