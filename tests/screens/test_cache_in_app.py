@@ -154,7 +154,7 @@ async def test_a_system_prompt_can_be_said_in_the_next_message_instead(drive: Dr
         assert app.draft == "From now on: Answer in rhymes." and app.conversation.record.head == before
 
 
-@pytest.mark.parametrize(("how", "act"), [("ctrl+t", "template"), ("/model other", "model")])
+@pytest.mark.parametrize(("how", "act"), [("ctrl+t", "template"), ("/model toy", "model")])
 async def test_what_rereads_everything_is_asked_about_and_can_be_left(drive: Drive, how: str, act: Act) -> None:
     async with drive() as app:
         await app.begin("one")
