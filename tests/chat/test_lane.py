@@ -59,3 +59,92 @@ async def test_nobody_slips_in_between_two_holders():
         await asyncio.sleep(0)
     await asyncio.gather(*tasks)
     assert most == 1
+
+
+class Request:
+    """A request that runs until it is let go or cancelled, and takes a moment to close."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.go = asyncio.Event()
+        self.began = asyncio.Event()
+
+    async def run(self) -> None:
+        self.events.append("begins")
+        self.began.set()
+        try:
+            await self.go.wait()
+            self.events.append("ends")
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+            self.events.append("closed")
+
+
+async def test_a_chat_ends_background_work_and_begins_when_that_has_closed():
+    lane, request = Lane(), Request()
+    working = asyncio.create_task(lane.in_background(request.run()))
+    await request.began.wait()
+    async with lane.chat("a"):
+        assert request.events == ["begins", "closed"]
+        assert not lane.works_in_background
+        assert await lane.in_background(Request().run()) is False
+    assert await working is False
+
+
+async def test_reading_ahead_ends_background_work_and_background_work_ends_nothing():
+    lane, request, ahead = Lane(), Request(), Request()
+    working = asyncio.create_task(lane.in_background(request.run()))
+    await request.began.wait()
+    reading = asyncio.create_task(lane.in_spare_time(ahead.run()))
+    await ahead.began.wait()
+    assert request.events == ["begins", "closed"] and await working is False
+    assert await lane.in_background(Request().run()) is False
+    assert ahead.events == ["begins"]
+    ahead.go.set()
+    assert await reading is True
+
+
+async def test_one_background_request_at_a_time():
+    lane, first, second = Lane(), Request(), Request()
+    working = asyncio.create_task(lane.in_background(first.run()))
+    await first.began.wait()
+    assert await lane.in_background(second.run()) is False and not second.events
+    first.go.set()
+    assert await working is True
+    second.go.set()
+    assert await lane.in_background(second.run()) is True
+
+
+async def test_who_waits_for_the_lane_is_told_when_nothing_runs_any_more():
+    lane, request = Lane(), Request()
+    async with lane.chat("a"):
+        waiting = asyncio.create_task(lane.freed())
+        await asyncio.sleep(0)
+        queued = asyncio.create_task(lane.in_spare_time(request.run()))
+        assert await queued is False
+        assert not waiting.done()
+    await asyncio.wait_for(waiting, 5)
+    working = asyncio.create_task(lane.in_background(request.run()))
+    await asyncio.sleep(0)
+    waiting = asyncio.create_task(lane.freed())
+    await request.began.wait()
+    assert not waiting.done()
+    request.go.set()
+    await asyncio.wait_for(waiting, 5)
+    await working
+
+
+async def test_background_work_that_fails_frees_the_lane():
+    lane = Lane()
+
+    async def fail() -> None:
+        raise ValueError("it failed")
+
+    try:
+        await lane.in_background(fail())
+    except ValueError:
+        pass
+    else:
+        raise AssertionError("the failure was swallowed")
+    assert lane.is_free and not lane.works_in_background

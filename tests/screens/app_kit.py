@@ -17,6 +17,7 @@ from kvchat.chat.events import ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.memory.book import Memories
 from kvchat.paths import find
 from kvchat.prompt.message import Node, Role
 from kvchat.store import Store
@@ -251,13 +252,21 @@ Drive = Callable[..., AbstractAsyncContextManager[Driven]]
 @asynccontextmanager
 async def driving(
     data: Path | None, server: ToyServer | None, *, clock: Clock | None = None, size: tuple[int, int] = SIZE,
-    settings: Settings | None = None, notices: Sequence[str] = (), connect: bool = True, **options: Any,
+    settings: Settings | None = None, notices: Sequence[str] = (), connect: bool = True, background: bool = False,
+    **options: Any,
 ) -> AsyncIterator[Driven]:
-    """The app on the store in `data`, connected. None keeps nothing."""
+    """The app on the store in `data`, connected. None keeps nothing. `background`: whether it works in spare time."""
     settings = settings or Settings()
     if server is not None and not settings.server.base_url:
         settings = changed(settings, "server.base_url", server.url)
-    service = ChatService(Store.open(data), settings, clock=clock or Clock())
+    clock, store = clock or Clock(), Store.open(data)
+
+    def memories() -> Memories | None:
+        return None if data is None else Memories.open(store, data / "memory", data / "index.db",
+                                                       session=service.session, clock=lambda: clock().timestamp())
+
+    service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories)
+    service.works_in_background = background
     app = KvchatApp(service, find(), notices=notices, **options)
     app.bell = lambda: None  # type: ignore[method-assign]
     app.animation_level = "none"

@@ -681,20 +681,20 @@ async def test_what_is_wrong_in_the_settings_is_said_and_the_app_runs(drive: Dri
 async def test_changed_keys_work_and_stand_in_the_footer(drive: Drive) -> None:
     config = find().config
     config.parent.mkdir(parents=True)
-    config.write_text('[keys]\nexport = "f5, alt+x"\nhelp = "f11"\n"transcript.copy" = "c"\n')
+    config.write_text('[keys]\nexport = "alt+y, alt+x"\nhelp = "f11"\n"transcript.copy" = "c"\n')
     settings, problems = load(config)
     async with drive(settings=settings, notices=map(str, problems)) as app:
         assert app.notices == []
-        assert "F5 export" in app.lines[-1]
+        assert "Alt+Y export" in app.lines[-1]
         assert "F11 help" in app.lines[-1]
         await app.press("f4")
         assert app.front == "ChatScreen"
-        await app.press("f5")
+        await app.press("alt+y")
         await app.opens("ExportScreen")
         await app.press("escape")
         await app.press("f11")
         await app.opens("HelpScreen")
-        assert "F5, Alt+X" in app.text
+        assert "Alt+Y, Alt+X" in app.text
         await app.press("escape")
         await app.begin("one")
         await app.select(0)

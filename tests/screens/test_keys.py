@@ -26,7 +26,7 @@ MODALS = {
     "tree": "BranchTreeScreen", "parameters": "ParametersScreen", "system": "SystemPromptScreen",
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "CommandPalette",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
-    "doctor": "DoctorScreen",
+    "doctor": "DoctorScreen", "memory": "MemoryScreen", "remember": "MemoryScreen", "forget": "MemoryScreen",
 }
 """The actions that open a screen, with its class."""
 

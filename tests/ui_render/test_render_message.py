@@ -36,11 +36,23 @@ def test_a_narrow_title_gives_up_the_figures_before_the_name() -> None:
 
 
 def test_context_is_summed_up_by_kind_and_source() -> None:
-    passage, memory = ContextBlock("passage", "notes/lamp.md", "x"), ContextBlock("memory", "tea", "x")
+    passage, paste = ContextBlock("passage", "notes/lamp.md", "x"), ContextBlock("paste", "pasted 1", "x")
     stamped = [ContextBlock("time", "2026", "x"), passage, passage]
     assert context_summary(stamped) == "time, 2 passages from notes/lamp.md"
-    assert context_summary([passage, ContextBlock("passage", "b.md", "y"), memory]) == (
-        "2 passages from 2 sources, 1 memory from tea")
+    assert context_summary([passage, ContextBlock("passage", "b.md", "y"), paste]) == (
+        "2 passages from 2 sources, 1 pasted text from pasted 1")
+
+
+def test_memories_are_folded_to_their_number_and_unfolded_to_their_lines() -> None:
+    blocks = (ContextBlock("memory", "profile of the user", "Prefers metric units."),
+              ContextBlock("time", "t", "Monday"),
+              ContextBlock("memory", "memories of earlier conversations", "Has a kiln.\nLikes \x1b[2Jtea. (2026-11)"))
+    item = TranscriptItem("n", Role.USER, "You", text="how hot?", blocks=blocks)
+    folded, unfolded = (text_of(foot_rows(item, 80, Folds(context=context))) for context in (False, True))
+    assert folded == ["▸ context: 3 memories, time", ""]
+    assert unfolded[1:3] == ["│ profile of the user", "│ Prefers metric units."]
+    assert unfolded[-4:-1] == ["│ memories of earlier conversations", "│ Has a kiln.", "│ Likes ␛[2Jtea. (2026-11)"]
+    assert context_summary(blocks[:1]) == "1 memory"
 
 
 def test_a_summary_of_earlier_turns_is_called_what_it_is() -> None:

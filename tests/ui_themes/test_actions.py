@@ -60,16 +60,13 @@ def test_every_default_key_is_written_as_textual_names_it_and_can_be_sent() -> N
 @pytest.mark.parametrize(("id", "expected"), [
     ("new", "ctrl+n"), ("next", "ctrl+pagedown,alt+down,f9"), ("previous", "ctrl+pageup,alt+up,f8"), ("list", "ctrl+s"),
     ("sidebar", "f3"), ("search", "ctrl+r"), ("find", "ctrl+f"), ("export", "f4"), ("inspector", "f2"),
+    ("memory", "f5"),
     ("stop", "escape"), ("palette", "ctrl+p"), ("help", "f1"), ("quit", "ctrl+q"), ("model", "ctrl+l"),
     ("thinking", "ctrl+t"), ("editor", "ctrl+g"), ("transcript.edit", "e"), ("transcript.regenerate", "r"),
     ("transcript.copy", "y"), ("transcript.branches", "b"), ("composer.newline", "shift+enter,ctrl+j,alt+enter"),
 ])
 def test_the_keys_people_learn_are_these(id: str, expected: str) -> None:
     assert BY_ID[id].keys == expected
-
-
-def test_f5_stays_free() -> None:
-    assert all("f5" not in action.key_list for action in ACTIONS)
 
 
 def test_the_keys_that_writing_needs_are_those_of_the_text_field() -> None:
@@ -128,12 +125,12 @@ async def test_every_key_of_the_app_works_while_a_message_is_written() -> None:
 
 
 async def test_a_keymap_changes_what_the_keys_do() -> None:
-    found, problems = keymap({"export": "F5", "next": "ctrl+o", "parameters": "f9", "quit": "alt+q, ctrl+q"})
+    found, problems = keymap({"export": "F11", "next": "ctrl+o", "parameters": "f9", "quit": "alt+q, ctrl+q"})
     assert problems == []
     app = Talk()
     async with app.run_test() as pilot:
         app.set_keymap(found)
-        await pilot.press("f5", "ctrl+o", "f9", "alt+q", "ctrl+q", "f4", "ctrl+pagedown", "ctrl+n")
+        await pilot.press("f11", "ctrl+o", "f9", "alt+q", "ctrl+q", "f4", "ctrl+pagedown", "ctrl+n")
     assert app.done == ["export", "next", "parameters", "quit", "quit", "new"]
 
 

@@ -132,6 +132,42 @@ async def test_the_remark_stands_right_and_gives_way(hosting: Hosting) -> None:
         assert "memory" not in line(status)
 
 
+async def test_what_was_noted_stands_beside_the_remark_until_it_is_looked_at(hosting: Hosting) -> None:
+    status = StatusLine()
+    async with hosting(status).run_test(size=(120, 24)) as pilot:
+        status.set_aside("3 turns: 12 s saved in all")
+        status.set_memory("2 noted, 1 to confirm", "F5")
+        await pilot.pause()
+        assert line(status).endswith("3 turns: 12 s saved in all · memory: 2 noted, 1 to confirm (F5) ")
+        status.set_memory("")
+        await pilot.pause()
+        assert line(status).endswith("3 turns: 12 s saved in all ")
+
+
+async def test_in_a_narrow_line_what_was_noted_outlives_the_remark_and_then_its_own_words(hosting: Hosting) -> None:
+    status = StatusLine()
+    async with hosting(status).run_test(size=(80, 24)) as pilot:
+        status.set_aside("3 turns: 12 s saved in all")
+        status.set_memory("2 noted, 1 to confirm", "F5")
+        status.set_live(Live(3, waiting="waiting for the server"))
+        await pilot.pause()
+        assert line(status).endswith("memory: 2 noted, 1 to confirm (F5) ") and "saved" not in line(status)
+        status.set_live(Live(3, waiting="waiting for the server to load its model"))
+        await pilot.pause()
+        assert line(status).endswith(" memory F5 ")
+        status.set_live(Live(3, waiting="waiting " * 8))
+        await pilot.pause()
+        assert "memory" not in line(status)
+
+
+async def test_what_was_noted_has_no_markup(hosting: Hosting) -> None:
+    status = StatusLine()
+    async with hosting(status).run_test(size=(80, 24)) as pilot:
+        status.set_memory("[/x]\x1b[2J", "")
+        await pilot.pause()
+        assert line(status).endswith("memory: [/x]␛[2J ")
+
+
 WASTED = TurnFigures(3900, 2465, 31, 48, 4300, 4100, 500, 8192, evidence="another client took the slot")
 FINE = TurnFigures(3990, 3931, 31, 59, 140, 170, 500, 8192)
 

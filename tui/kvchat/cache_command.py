@@ -18,6 +18,7 @@ from kvchat.cache_words import (
     accuracy,
     again,
     ahead,
+    beside,
     count_of,
     held_words,
     misses,
@@ -104,6 +105,7 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
         yield name, _sums(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"
         yield "  read ahead", ahead(ledger.warmup)
+        yield "  memory", beside(ledger.memory)
     yield "planner", report.plan.sentence if report.plan else "no request yet"
     yield "speed", speed_words(report.speed)
     for state in report.states:

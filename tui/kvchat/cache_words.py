@@ -5,7 +5,7 @@ The rule: what is not known is left out or said to be unknown, never told as 0.
 
 from __future__ import annotations
 
-from kvchat.cache.accounting import TurnFigures, WarmupTotals
+from kvchat.cache.accounting import SideTotals, TurnFigures, WarmupTotals
 from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Heat, Warmth
@@ -141,6 +141,14 @@ def ahead(totals: WarmupTotals) -> str:
     if not totals.requests:
         return "nothing"
     return f"{counted(totals.requests, 'request')}, {counted(totals.tokens, 'token')}, {duration(totals.seconds)}"
+
+
+def beside(totals: SideTotals) -> str:
+    """What was spent on requests beside the chat: `2 requests, 61 tokens read, 140 written, 3.1 s`."""
+    if not totals.count:
+        return "nothing"
+    return (f"{counted(totals.count, 'request')}, {counted(totals.evaluated, 'token')} read, "
+            f"{count(totals.predicted)} written, {duration(totals.seconds)}")
 
 
 def cost_words(tokens: int | None, seconds: tuple[float, float] | None) -> str:

@@ -14,6 +14,8 @@ from pathlib import Path
 from kvchat import __version__
 
 FORMATS = ("md", "json", "jsonl", "html")
+KINDS = ("identity", "preference", "project", "person", "decision", "skill", "fact")
+STATUSES = ("live", "proposed", "deleted", "superseded", "all")
 
 
 def _common(defaults: bool) -> argparse.ArgumentParser:
@@ -93,10 +95,61 @@ def parser() -> argparse.ArgumentParser:
     export.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
     export.add_argument("--force", action="store_true", help="overwrite an existing file")
 
+    _memory(commands.add_parser("memory", parents=common, help="what is remembered of you: look at it, change it"))
+
     config = commands.add_parser("config", parents=common, help="look at the settings")
     config.add_argument("what", choices=("path", "show", "check"),
                         help="path: where the file is; show: what is in force; check: what is wrong in it")
     return top
+
+
+def _memory(memory: argparse.ArgumentParser) -> None:
+    """The commands of `kvchat memory`."""
+    commands = memory.add_subparsers(dest="what", metavar="COMMAND", title="commands", required=True)
+
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        # After `add`, --profile is a page and not the server's profile.
+        conflicts = "resolve" if name == "add" else "error"
+        parser = commands.add_parser(name, parents=[_common(False)], conflict_handler=conflicts, help=help)
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        return parser
+
+    listing = command("list", "list the memories, newest first")
+    listing.add_argument("--kind", choices=KINDS)
+    listing.add_argument("--status", choices=STATUSES, default="live", help="live (default): what is in the files")
+    listing.add_argument("--page", metavar="P", help="profile, or the name of a topic")
+    command("search", "find memories by their words").add_argument("words", metavar="WORDS", nargs="+")
+    add = command("add", "remember something")
+    add.add_argument("text", metavar="TEXT|-", nargs="+", help="the words; - reads them from standard input")
+    add.add_argument("--kind", choices=KINDS)
+    page = add.add_mutually_exclusive_group()
+    page.add_argument("--page", metavar="P", help="the topic it belongs to")
+    page.add_argument("--profile", dest="to_profile", action="store_true", help="put it into the profile")
+    edit = command("edit", "change the words of a memory; without TEXT in your editor")
+    edit.add_argument("id", metavar="ID", help="its id, or a beginning that no other has")
+    edit.add_argument("text", metavar="TEXT|-", nargs="*")
+    command("delete", "delete memories; they are not noted again").add_argument("ids", metavar="ID", nargs="+")
+    accept = command("accept", "say yes to memories that kvchat proposes")
+    accept.add_argument("ids", metavar="ID", nargs="*")
+    accept.add_argument("--all", action="store_true", help="all proposals")
+    log = command("log", "list what was changed, newest first")
+    log.add_argument("-n", dest="number", type=_number, metavar="N", default=20, help="so many changes (20)")
+    log.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS, help="what came from a conversation")
+    restore = command("restore", "undo a change, or all that kvchat noted by itself")
+    which = restore.add_mutually_exclusive_group(required=True)
+    which.add_argument("seq", metavar="NO", nargs="?", type=_number, help="the number of a change in the log")
+    which.add_argument("--session", action="store_true", help="what the last run that noted something noted")
+    which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS, help="what came from a conversation")
+    which.add_argument("--since", metavar="DATE", help="what was noted since: 2026-11-21, today, yesterday")
+    command("rebuild", "make the search index anew from the files")
+    command("path", "print the folder of the files")
+    command("queue", "show what waits to be noted")
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of changes or of a change; give 1 or more")
+    return int(text)
 
 
 def _positive(text: str) -> int:

@@ -20,6 +20,7 @@ from kvchat.paths import Paths
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.memory.book import Memories
 
 Work = Callable[["ChatService", argparse.Namespace], Awaitable[int]]
 
@@ -64,6 +65,9 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
 
             _print_problems(problems)
             return asyncio.run(backends(settings, args))
+        case "memory":
+            _print_problems(problems)
+            return _memory(args, places, settings)
         case "doctor":
             from kvchat.doctor_command import doctor as work
         case "show":
@@ -193,9 +197,15 @@ def opened(
     from kvchat.store import Store
 
     store = Store.open(None if args.incognito else places.data)
-    snapshots = None if args.incognito else places.data / "snapshots"
-    service = ChatService(store, settings, incognito=args.incognito, strict=strict, snapshots=snapshots,
-                          one_server=_one_server(args, settings))
+    snapshots, lanes = (None, None) if args.incognito else (places.data / "snapshots", places.data / "lanes")
+
+    def memories() -> Memories | None:
+        from kvchat.memory.opening import open_memories
+
+        return open_memories(places, settings, store, service.session)
+
+    service = ChatService(store, settings, incognito=args.incognito, strict=strict, snapshots=snapshots, lanes=lanes,
+                          memories=memories, one_server=_one_server(args, settings))
     return service, store.notices
 
 
@@ -217,7 +227,7 @@ def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: 
         raise CommandError(str(error)) from None
     from kvchat.ui.app import KvchatApp
 
-    service.reads_ahead = service.connects_ahead = service.waits_for_servers = True
+    service.reads_ahead = service.connects_ahead = service.waits_for_servers = service.works_in_background = True
     app = KvchatApp(service, places, notices=[*map(str, problems), *notices], continue_=args.continue_,
                     conversation=args.conversation)
     app.run(mouse=settings.mouse)
@@ -277,6 +287,20 @@ def _list(args: argparse.Namespace, places: Paths) -> int:
     print_table([(c.id[:8], day_time(c.updated), f"{c.turns} turns" if c.turns != 1 else "1 turn", one_line(c.title))
                  for c in conversations])
     return 0
+
+
+def _memory(args: argparse.Namespace, places: Paths, settings: Settings) -> int:
+    from kvchat.memory.errors import MemoryTrouble
+    from kvchat.memory_command import memory
+    from kvchat.memory_words import UsageError
+    from kvchat.store import StoreError
+
+    try:
+        return memory(places, settings, args)
+    except UsageError as error:
+        raise CommandError(str(error), 2) from None
+    except (MemoryTrouble, StoreError) as error:
+        raise CommandError(str(error)) from None
 
 
 async def _show(service: ChatService, args: argparse.Namespace) -> int:

@@ -208,6 +208,17 @@ class WarmupTotals:
 
 
 @dataclass(frozen=True, slots=True)
+class SideTotals:
+    """What requests beside the chat cost: those of the memory."""
+
+    count: int = 0
+    evaluated: int = 0
+    """Tokens of prompts that were read, as far as the servers said."""
+    predicted: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class PromptProgress:
     """How far the server has read the prompt. `total` and `processed` include the cached tokens (llama.cpp)."""
 

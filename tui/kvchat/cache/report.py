@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from kvchat.cache.accounting import Totals, TurnFigures, WarmupTotals
+from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.plan import Plan
 from kvchat.cache.speed import SpeedFit
@@ -56,6 +56,7 @@ class Ledger:
     misses: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By cause: how many turns, how many avoidable tokens."""
     warmup: WarmupTotals = field(default_factory=WarmupTotals)
+    memory: SideTotals = field(default_factory=SideTotals)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from kvchat.backends.dialect import ChatTurn, Emit, Ended, Trouble, Waiting
+from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cut import cut_notice
 from kvchat.chat.answering import Answering, previous_figures
+from kvchat.chat.beside import Beside, carried_out
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed
+from kvchat.chat.following import FollowedTurn
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.reporting import Reporting
-from kvchat.chat.talking import SYSTEM_MOVED
 from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
@@ -33,7 +33,6 @@ from kvchat.prompt.compacting import (
     usable,
 )
 from kvchat.prompt.message import Node, Role, State
-from kvchat.prompt.request import wires_of
 
 TEMPERATURE = 0.3
 """A summary keeps to the facts; 0 makes small models repeat themselves."""
@@ -77,7 +76,7 @@ class RunningCompaction:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Compaction(Reporting):
+class Compaction(Beside):
     """When to compact, for what price, and doing it."""
 
     compacting: RunningCompaction | None = None
@@ -125,11 +124,6 @@ class Compaction(Reporting):
             INSTRUCTION_TOKENS / reading + plan.max_tokens / writing if reading and writing else None,
             plan.after / reading if reading else None)
 
-    def _window(self, id: str) -> int | None:
-        info = self._link(id).info
-        record = self._record(id)
-        return info.window(record.model if record else "") if info else None
-
     # -- doing it
 
     async def compact(self, id: str) -> Compacted | None:
@@ -142,7 +136,7 @@ class Compaction(Reporting):
         running = self.compacting = self._begun(conversation, plan)
         self._tell(CompactionChanged(id))
         try:
-            summary = await _carried_out(running.answering, lambda: self._window(id))
+            summary = await carried_out(running.answering, lambda: self._window(id))
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
@@ -177,28 +171,19 @@ class Compaction(Reporting):
         """Wait for the lane and the server, then send the one request."""
         record = conversation.record
         link = self._link(record.id)
+
+        def began(followed: FollowedTurn) -> None:
+            self._followed[record.id] = followed
+
         if link.lane.holder:
             emit(Waiting("lane", 0.0))
         async with link.lane.chat(record.id):
             emit(Waiting("connecting", 0.0))
             backend = await link.connector.ready()
-            following = await self._follow(backend)
-            if not self._agreed_to(backend.info, record.id):
-                return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
-                                          "send to it. Nothing was sent.")
-            parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
-            turn = ChatTurn(wires_of(path), record.id, self._model(conversation, backend.info), parameters,
-                            record.template_options, system_in_user=record.system_in_user)
+            await link.lane.sit()
             live.sent_at = time.monotonic()
-            if following is not None:
-                followed = self._followed[record.id] = await following.before(turn, path)
-                turn = replace(turn, slot=await self._planned(backend, following, followed))
-                following.sent(followed, turn.slot)
-            ended = await backend.chat(turn, emit)
-            if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
-                await self._update(conversation, system_in_user=True)
-                self._tell(Noticed(SYSTEM_MOVED))
-                ended = await backend.chat(replace(turn, system_in_user=True), emit)
+            parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
+            ended = await self._asked_beside(backend, conversation, path, parameters, emit, began)
             if ended.error is not None:
                 await self._is_gone(link, ended.error)
             return ended
@@ -280,18 +265,6 @@ def dropped_text(path: Sequence[Node], *, hidden_reasoning: bool) -> str | None:
     # Hardly any text has tokens of less than two bytes on average.
     reasoning = None if hidden_reasoning else sum(len(node.message.reasoning.encode()) for node in answers) // 2
     return cut_notice(previous_figures(before) if same_model else None, now.figures, reasoning)
-
-
-async def _carried_out(answering: Answering, window: Callable[[], int | None]) -> Node:
-    """The answer; whoever is cancelled while waiting for it has it closed first."""
-    work = asyncio.create_task(answering.run(window))
-    try:
-        await asyncio.wait({work})
-    except asyncio.CancelledError:
-        answering.stop()
-        await asyncio.wait({work})
-        raise
-    return work.result()
 
 
 def _decode_speed(turns: Sequence[TurnFigures]) -> float | None:

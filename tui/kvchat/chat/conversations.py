@@ -60,9 +60,11 @@ class ConversationList:
 
     def __init__(
         self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
-        clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None, one_server: bool = False,
+        clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
+        one_server: bool = False,
     ) -> None:
-        """`one_server`: every conversation goes to the server of the settings, whatever it was begun on."""
+        """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
+        conversation goes to the server of the settings, whatever it was begun on."""
         self.settings = settings
         self.incognito = incognito
         self.connects_ahead = False
@@ -76,7 +78,7 @@ class ConversationList:
         self._clock = clock
         self._listeners: list[Listener] = []
         self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
-        self._links = Links(settings, self._link_changed, snapshots)
+        self._links = Links(settings, self._link_changed, snapshots, lanes)
         self._open: dict[str, OpenConversation] = {}
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
         self._undo: dict[str, list[str | None]] = {}

@@ -61,6 +61,27 @@ class WarmthChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class JobsChanged:
+    """A job began, ended, or was put into the queue: read `jobs` and `at_work`."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoriesNoted:
+    """A conversation was gone through, and something was noted or proposed."""
+
+    conversation: str
+    noted: tuple[str, ...]
+    """The ids of the new entries that are in force."""
+    proposed: tuple[str, ...]
+    """The ids of those that wait for the person's yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoriesChanged:
+    """What is remembered changed: by the person, in the files, or by tidying."""
+
+
+@dataclass(frozen=True, slots=True)
 class StorageChanged:
     """Writing failed (`trouble` is a sentence) or works again (empty)."""
 
@@ -77,5 +98,6 @@ class Noticed:
 
 ServiceEvent = (
     ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
-    | CompactionChanged | ServerChanged | WarmthChanged | StorageChanged | Noticed
+    | CompactionChanged | ServerChanged | WarmthChanged | JobsChanged | MemoriesNoted | MemoriesChanged
+    | StorageChanged | Noticed
 )

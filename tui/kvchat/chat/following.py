@@ -42,6 +42,8 @@ class FollowedTurn(Asked):
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when what it left in the cache is known, or never will be."""
     finding: Finding | None = None
+    kind: Literal["conversation", "side"] = "conversation"
+    """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
     certain: bool = True
     """Whether the slots were at rest before: else a cancelled request may have read on."""
     processed: int = 0
@@ -77,7 +79,8 @@ class Following(Looking):
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 
-    async def before(self, turn: ChatTurn, path: Sequence[Node]) -> FollowedTurn:
+    async def before(self, turn: ChatTurn, path: Sequence[Node],
+                     kind: Literal["conversation", "side"] = "conversation") -> FollowedTurn:
         """Just before a chat request: what the last one left is settled, and the slots are looked at."""
         if self._current is not None and not self._current.closed.is_set():
             try:
@@ -86,7 +89,7 @@ class Following(Looking):
                 self._current.closed.set()  # what it left stays unknown
         if not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
-        return FollowedTurn(turn, path, certain=not self.busy, server=identity(self.server, turn.model))
+        return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model))
 
     def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
@@ -111,7 +114,7 @@ class Following(Looking):
         prediction = self.twin.begin(followed.tokens, owner, self._now(), slot, users)
         self._tasks_at_begin = self._tasks_seen
         followed.prediction = prediction
-        self.journal.used("conversation", owner, self.server.base_url, prediction, followed.number)
+        self.journal.used(followed.kind, owner, self.server.base_url, prediction, followed.number)
 
     def plays(self, followed: FollowedTurn) -> bool:
         """Whether this request is the one that is being played."""
@@ -174,7 +177,8 @@ class Following(Looking):
             else:
                 self.twin.cut(followed.processed or followed.prediction.cached)
                 self._unheard = not followed.processed
-            self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in (*followed.path, answer))
+            held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
+            self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in held)
             slot_tokens = self._slot_tokens(followed.prediction.slot, counts := await self._counts())
             self._observe(counts, followed.prediction.slot, len(prompt) + max(0, predicted - 1))
         else:

@@ -19,6 +19,7 @@ from kvchat.chat.lane import Lane
 from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ServerSettings, Settings
 from kvchat.display import one_line
+from kvchat.store.seats import Seats
 
 if TYPE_CHECKING:
     from kvchat.chat.following import Following
@@ -38,6 +39,7 @@ class Link:
     own_lane: Lane
     lanes: dict[str, Lane]
     """The lanes of all servers, by their addresses."""
+    seats: Seats
     following: Following | None = None
     shared: SharedPrefixes | None = None
     """The prefixes sent to a server that cannot be followed."""
@@ -54,7 +56,12 @@ class Link:
     def lane(self) -> Lane:
         """The lane of the server, however it is called: its address may only be known once it is found."""
         address = _address(self)
-        return self.lanes.setdefault(address, self.own_lane) if address else self.own_lane
+        if not address:
+            return self.own_lane
+        lane = self.lanes.setdefault(address, self.own_lane)
+        if lane.seat is None:
+            lane.seat = self.seats.at(address)
+        return lane
 
     def changed(self) -> None:
         """The server was identified, lost or changed: what was known of another one is forgotten."""
@@ -68,7 +75,9 @@ class Link:
 class Links:
     """Every server in use. `changed` is called with the link that changed."""
 
-    def __init__(self, settings: Settings, changed: Callable[[Link], None], snapshots: Path | None = None) -> None:
+    def __init__(self, settings: Settings, changed: Callable[[Link], None], snapshots: Path | None = None,
+                 seats: Path | None = None) -> None:
+        """`snapshots`, `seats`: the folders of saved states and of what kvchats on one store share; None: nowhere."""
         self._settings = settings
         self._changed = changed
         self.folder = snapshots if settings.engine.snapshots else None
@@ -76,6 +85,7 @@ class Links:
         """The saved states of the built-in engine, which one link at a time runs."""
         self._all: dict[str, Link] = {}
         self._lanes: dict[str, Lane] = {}
+        self._seats = Seats(seats)
         self._engine_changes = asyncio.Lock()
         self._engine_lane = Lane()
         """The built-in engine runs one model at a time: whatever runs on it shares a lane."""
@@ -115,7 +125,8 @@ class Links:
                               finds=name == DEFAULT, missing=missing,
                               engine_turn=lambda: self._engine_turn(links[0]))
         may_run_engine = file is not None or name == DEFAULT
-        links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes))
+        links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes,
+                          self._seats))
         return links[0]
 
     @asynccontextmanager

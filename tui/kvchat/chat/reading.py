@@ -124,7 +124,7 @@ class Reading(Restoring):
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
-        prefix = await following.prefix(self._turn_after(conversation, path), self._question_begun(conversation))
+        prefix = await following.prefix(self._turn_after(conversation, path), await self._question_begun(conversation))
         self._tell(WarmthChanged())
         if not prefix:
             return
@@ -175,11 +175,16 @@ class Reading(Restoring):
             log.info("the server's cache was not probed: %s", error.sentence)
         await self._learn(link, following)
 
-    def _question_begun(self, conversation: OpenConversation) -> str:
+    async def _stands_first(self, conversation: OpenConversation) -> tuple[ContextBlock, ...]:
+        """What stands in front of everything else in the next question."""
+        return ()
+
+    async def _question_begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks."""
+        first = await self._stands_first(conversation)
         blocks = (self._blocks_ahead or {}).get(conversation.id)
         if not blocks:
-            return ""
+            return rendered(first, "").rstrip("\n")
         path, now, stamped = conversation.path(), self._clock(), conversation.stamped
         every = timedelta(minutes=self.settings.time_stamp_minutes)
         if stamped is not None and timedelta(0) <= now - stamped < every:
@@ -187,7 +192,7 @@ class Reading(Restoring):
         if self.settings.time_stamp and stamp_due(now, last_stamp(path), every):
             conversation.stamped = now
             blocks = (time_block(now), *blocks)
-        return rendered(blocks, "")
+        return rendered((*first, *blocks), "")
 
     async def _read_ahead(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
                           chosen: Option) -> None:

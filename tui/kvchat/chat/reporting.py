@@ -44,7 +44,8 @@ class Reporting(Branches):
             exact_predictions=following.exact if following else 0,
             plan=following.plan if following else None, speed=self.speed_fit(record.id),
             rules=_rules(following.twin.best.shape) if following else "",
-            here=Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(0.0, record.id)),
+            here=Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(0.0, record.id),
+                        self._store.side_requests.totals(0.0, record.id)),
             week=self._week(since),
             warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
         )
@@ -52,7 +53,8 @@ class Reporting(Branches):
     def _week(self, since: float) -> Ledger:
         try:
             figures = self._store.figures(since)
-            return Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(since))
+            return Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(since),
+                          self._store.side_requests.totals(since))
         except StoreError:
             return Ledger()
 

@@ -113,8 +113,10 @@ class ChatService(Serving):
             await self.stop(self.compacting.conversation)
         if tasks := {task for _, task in self._answering.values()}:
             await asyncio.wait(tasks, timeout=QUIT_SECONDS)
+        await self._end_background()
         await self._rest_now()
         await self._note_states()
         await self._links.aclose()
+        await self._end_memory()
         await self._keeper.aclose()
         self._store.close()

@@ -14,8 +14,8 @@ from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.models import Model
 from kvchat.cache.warmth import Heat
-from kvchat.chat.compaction import Compaction
 from kvchat.chat.connection import Connection, Phase, found_here
+from kvchat.chat.consolidating import Consolidating
 from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
@@ -55,7 +55,7 @@ class ServerChoice:
     embedded: bool = False
 
 
-class Serving(Compaction):
+class Serving(Consolidating):
     """Choosing servers."""
 
     _found: Sequence[Found] = ()

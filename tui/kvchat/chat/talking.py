@@ -130,6 +130,7 @@ class Talking(Reading):
                     backend = await link.connector.ready()
                     if link.lane is not lane or self._link(conversation.id) is not link:
                         continue  # it was found at an address that has a lane already, or another one was chosen
+                    await lane.sit()
                     if live:
                         live.sent_at = time.monotonic()
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)

@@ -8,12 +8,12 @@ from kvchat.config.option import Kind, Option
 from kvchat.config.problem import ConfigError, Problem
 from kvchat.config.secret import api_key
 from kvchat.config.server import ServerSettings
-from kvchat.config.settings import OPTIONS, EngineSettings, Settings, changed, value_of
+from kvchat.config.settings import OPTIONS, EngineSettings, MemorySettings, Settings, changed, value_of
 from kvchat.config.show import described, example, table
 from kvchat.config.toml import TomlFile, problem_at, read_toml
 
 __all__ = [
-    "OPTIONS", "ConfigError", "EngineSettings", "Kind", "Option", "Problem", "ServerSettings", "Settings", "TomlFile",
-    "api_key", "changed", "described", "effective", "example", "load", "problem_at", "read_toml", "save_setting",
-    "table", "value_of",
+    "OPTIONS", "ConfigError", "EngineSettings", "Kind", "MemorySettings", "Option", "Problem", "ServerSettings",
+    "Settings", "TomlFile", "api_key", "changed", "described", "effective", "example", "load", "problem_at",
+    "read_toml", "save_setting", "table", "value_of",
 ]

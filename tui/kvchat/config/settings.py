@@ -48,6 +48,41 @@ class CacheSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What is remembered over conversations, and when kvchat works on it."""
+
+    enabled: bool = flag(
+        True, "Remember what you say about yourself and your work, in files of your own. An incognito run never does.")
+    folder: str = text("", "The folder of the memory's Markdown files. Empty: `memory` beside the conversations.",
+                       example="~/notes/kvchat")
+    every_messages: int = whole(4, "A conversation is gone through for memories after this many new messages.", 2, 1000)
+    every_tokens: int = whole(2000, "Or after about this many new tokens.", 100, 1 << 20)
+    most_messages: int = whole(40, "After so many, at the next moment in which no answer runs, even while you type.",
+                               4, 10000)
+    rest_seconds: int = whole(3, "Seconds after an answer, and after the last key, before background work begins.",
+                              0, 3600)
+    idle_seconds: int = whole(60, "Seconds without an answer after which what is left is done.", 5, 86400)
+    profile: str = text("", "The profile whose server does the background work. Empty: the conversation's own server, "
+                            "which has most of it in its cache.", example="small")
+    on_cloud: bool = flag(False, "Do background work on services on the internet too, which costs money.")
+    recall: bool = flag(True, "Put memories that belong to a question in front of it.")
+    recall_tokens: int = whole(200, "Tokens that the memories of one question may have, about.", 20, 4096)
+    profile_tokens: int = whole(400, "Tokens of the profile that the first question carries, about. 0: none.", 0, 4096)
+    consolidate: bool = flag(True, "Tidy the memory when idle: merge what says the same, correct what is outdated.")
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingSettings:
+    """Where vectors for the search come from. Without them it finds by words alone."""
+
+    base_url: str = text("", "A server with /v1/embeddings. Never the chat's own: there it would empty the cache.",
+                         example="http://127.0.0.1:8081")
+    model: str = text("", "The embedding model to ask for. Empty: the one it has loaded.", example="nomic-embed-text")
+    api_key_env: str = text("", "The name of the environment variable that holds its API key.",
+                            example="EMBEDDINGS_KEY")
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """The settings of a run."""
 
@@ -75,6 +110,8 @@ class Settings:
     """Further servers by their names, in the order of the file."""
     engine: EngineSettings = field(default_factory=EngineSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
+    embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     parameters: Parameters = field(default_factory=Parameters)
     """Sampling parameters of new conversations."""
     keys: Mapping[str, str] = field(default_factory=dict)
@@ -86,6 +123,8 @@ SECTIONS = {
     "profiles": "Further servers, each by a name of its own.",
     "engine": "The built-in engine, used when no server answers.",
     "cache": "How the server's cache is looked after.",
+    "memory": "What is remembered over conversations, and when kvchat works on it.",
+    "embeddings": "Where vectors for the search come from. Without them it finds by words alone.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
     "parameters.extra": "Further fields to send with each request, as they are.",
     "keys": "Keys of actions; several are separated by commas. The help (F1) has the names and the defaults.",
@@ -128,6 +167,7 @@ def server_options(holder: Key) -> list[Option]:
 def _options() -> tuple[Option, ...]:
     return (*_declared((), Settings()), *_declared(("server",), ServerSettings()),
             *_declared(("engine",), EngineSettings()), *_declared(("cache",), CacheSettings()),
+            *_declared(("memory",), MemorySettings()), *_declared(("embeddings",), EmbeddingSettings()),
             *_sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
 
 
@@ -138,7 +178,8 @@ _BY_KEY = {option.key: option for option in (*OPTIONS, *_sampling(("server", "pa
 _OF_PROFILE = {option.key: option for option in server_options(())}
 
 
-_SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("parameters",))
+_SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("memory",),
+             ("embeddings",), ("parameters",))
 
 
 def opens(key: Key) -> bool:

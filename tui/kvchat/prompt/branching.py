@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import takewhile
 
-from kvchat.prompt.context import SUMMARY, TIME, ContextBlock
+from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Message, Node, Role, State, chained, new_id, node
 from kvchat.prompt.stamp import EVERY, last_stamp, stamp_due, time_block
 from kvchat.prompt.tree import Tree
@@ -25,14 +26,16 @@ def asked(
     tree: Tree, head: str, text: str, blocks: Sequence[ContextBlock], now: datetime,
     stamp_every: timedelta | None = EVERY,
 ) -> Branch:
-    """A question after `head` and the empty answer that will stream into it. `stamp_every` None: no time stamp."""
+    """A question after `head` and the empty answer that will stream into it. `stamp_every` None: no time stamp. The
+    stamp stands behind the memories that `blocks` begin with: those are the same in every conversation."""
     path = tree.path(head)
     stamp: tuple[ContextBlock, ...] = ()
     if stamp_every is not None and stamp_due(now, last_stamp(path), stamp_every):
         stamp = (time_block(now),)
     own = tuple(replace(b, text=whole_characters(b.text), source=whole_characters(b.source))
                 for b in blocks if b.kind != TIME)
-    message = Message(Role.USER, whole_characters(text), (*stamp, *own))
+    ahead = tuple(takewhile(lambda block: block.kind == MEMORY, own))
+    message = Message(Role.USER, whole_characters(text), (*ahead, *stamp, *own[len(ahead):]))
     question = node(path[-1], message, now.timestamp())
     answer = awaited(question, now)
     return Branch((question, answer), answer.id)

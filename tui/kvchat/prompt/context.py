@@ -21,6 +21,8 @@ TIME = "time"
 """The `kind` of the time stamp, kvchat's own one-line block."""
 SUMMARY = "summary"
 """The `kind` of the block that stands for earlier turns."""
+MEMORY = "memory"
+"""The `kind` of the blocks with what is remembered: one memory per line, each at most once on a branch."""
 
 # Tags that chat templates of the common model families turn into control tokens.
 _CONTROL = re.compile(

@@ -44,6 +44,8 @@ class Conversation:
     system_in_user: bool = False
     """Whether the system message goes out inside the first question, for a template without a place for it: part of
     the prefix, so frozen once it is known."""
+    memory: bool = True
+    """Whether this conversation is gone through for memories and gets them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -141,7 +141,7 @@ def _content_trouble(path: Path, thorough: bool) -> str | None:
                              f"knows {len(schema.MIGRATIONS)}). Use the newer kvchat. Nothing was changed.")
         if not tables and version == 0 and (ours or mark == 0):
             return None  # kvchat ended while it made the file
-        if not tables >= schema.TABLES or not ours:
+        if not tables >= schema.tables_of(version) or not ours:
             return "was not a database of kvchat" if not tables & schema.TABLES else "was damaged (tables are missing)"
         if thorough and (answer := found.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
             return f"was damaged ({' '.join(str(answer).split())[:120]})"

@@ -26,7 +26,11 @@ Row = Sequence[Any]
 NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest", "created",
                "state", "model", "figures", "note")
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
-                       "forked_from", "unread", "trashed", "context_used", "server", "system_in_user")
+                       "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory")
+
+ENTRY_FIELDS = ("id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "author",
+                "superseded_by", "edited")
+"""The columns of a memory's row, and the values of its JSON array in the history of changes, in this order."""
 
 
 @contextmanager
@@ -153,7 +157,7 @@ def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
     column["parameters"] = [parameters_of(text) if text else _NO_PARAMETERS for text in column["parameters"]]
     options: Iterable[Any] = column["template_options"]
     column["template_options"] = [from_json(text, dict) if text else {} for text in options]
-    for name in ("unread", "system_in_user"):
+    for name in ("unread", "system_in_user", "memory"):
         column[name] = [flag != 0 for flag in column[name]]
     return filled(Conversation, column, len(rows))
 
@@ -165,7 +169,7 @@ def conversation_row(conversation: Conversation) -> tuple[object, ...]:
             parameters_to_json(conversation.parameters),
             to_json(dict(conversation.template_options)) if conversation.template_options else None,
             conversation.forked_from, int(conversation.unread), conversation.trashed, conversation.context_used,
-            whole_characters(conversation.server), int(conversation.system_in_user))
+            whole_characters(conversation.server), int(conversation.system_in_user), int(conversation.memory))
 
 
 def parameters_of(text: Any) -> Parameters:

@@ -22,14 +22,43 @@ from kvchat.store import index, schema
 from kvchat.store.conversations import collect
 from kvchat.store.database import connect, has_fts
 from kvchat.store.pages import Pages, RawRow, Value
-from kvchat.store.rows import CONVERSATION_FIELDS, NODE_FIELDS, columns, conversations_of, node_of, row_of
+from kvchat.store.rows import (
+    CONVERSATION_FIELDS,
+    ENTRY_FIELDS,
+    NODE_FIELDS,
+    columns,
+    conversations_of,
+    node_of,
+    row_of,
+)
 
 _NODE = ("conversation", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest",
          "created", "state", "model", "figures", "note", "owner")
 _ID = re.compile("[0-9a-f]{32}")
-_LATER = ("", 0)
+_LATER = ("", 0, 1)
 """What rows of an older shape lack."""
 _REAL = ("created", "updated", "trashed")
+_SHAPES = {
+    (9, True): ("cell", "ittrtttit"),
+    (11, True): ("side_request", "ittrtttIIIr"),
+    (12, True): ("change", "ittTtrttttii"),
+    (13, True): ("entry", "ittttrtRtttti"),
+    (4, False): ("covered", "tttb"),
+    (10, False): ("job", "ttrittrTRr"),
+}
+"""The table of a row by the number of its values and whether it has a row number, and what each value is: a text, an
+integer, a real, bytes. Capital: or nothing."""
+_KINDS: dict[str, type | tuple[type, ...]] = {"t": str, "i": int, "r": (int, float), "b": bytes}
+_ENTRY_ID = re.compile("[0-9a-z]{9}")
+_SINCE = """INSERT INTO setting SELECT ?, coalesce(
+    (SELECT min(seq) - 1 FROM node JOIN covered ON covered.node = node.id), max(seq), 0) FROM node WHERE true
+    ON CONFLICT DO NOTHING"""
+"""Where it is lost: memory came before the first message that was gone through, else it comes now."""
+_ENTRIES_OF_CHANGES = f"""INSERT INTO entry({columns(ENTRY_FIELDS)}) SELECT
+    {", ".join(f"json_extract(after, '$[{number}]')" for number in range(len(ENTRY_FIELDS)))}
+    FROM change WHERE seq IN (SELECT max(seq) FROM change GROUP BY entry) AND json_valid(after)
+    ON CONFLICT DO NOTHING"""
+"""The entries whose own row is lost, as the history has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +77,7 @@ def salvage(damaged: Path, fresh: Path) -> Saved:
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
         schema.migrate(connection)
+        connection.execute("DELETE FROM setting")
         with closing(Pages(damaged)) as pages:
             for row in pages.rows():
                 _save(connection, row)
@@ -55,9 +85,11 @@ def salvage(damaged: Path, fresh: Path) -> Saved:
         collect(connection, False)
         conversations, saved = connection.execute(
             "SELECT (SELECT count(*) FROM conversation), (SELECT count(*) FROM node WHERE role != 'system')").fetchone()
-        if not conversations:  # another program's file: what looked like ours was not
-            for table in ("draft", "prompt", "setting"):
+        remembered = connection.execute("SELECT 1 FROM entry LIMIT 1").fetchone()
+        if not conversations and not remembered:  # another program's file: what looked like ours was not
+            for table in ("draft", "prompt", "setting", "cell", "side_request", "change", "job"):
                 connection.execute(f"DELETE FROM {table}")
+        connection.execute(_SINCE, (schema.MEMORY_SINCE,))
         index.ensure(connection, has_fts(connection))
         connection.execute("COMMIT")
         return Saved(conversations, saved, lost)
@@ -70,9 +102,9 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
     values = row.values
     try:
         match len(values), row.rowid:
-            case 17, int():
+            case 17, int() if isinstance(values[9], bytes):  # wire bytes
                 _save_node(connection, row.rowid, values[1:])
-            case 14 | 16, int():  # before and with the server of a conversation
+            case 14 | 16 | 17, int():  # before and with the server of a conversation, and with memory
                 _save_conversation(connection, row.rowid, values[1:])
             case 6, None if _texts(values):
                 connection.execute("INSERT INTO request VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", values)
@@ -84,8 +116,22 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
                 table = "draft" if _ID.fullmatch(str(values[0])) else "setting"
                 if values[0] != index.STATE:
                     connection.execute(f"INSERT INTO {table} VALUES (?, ?) ON CONFLICT DO NOTHING", values)
+            case count, rowid if shape := _SHAPES.get((count, rowid is not None)):
+                _save_plain(connection, *shape, row)
     except (KeyError, TypeError, ValueError, sqlite3.IntegrityError):
         pass  # not a row of ours, or not whole
+
+
+def _save_plain(connection: sqlite3.Connection, table: str, kinds: str, row: RawRow) -> None:
+    """Store a row that nothing has to be mended in. Of two copies any is as good."""
+    values = row.values if row.rowid is None else (row.rowid, *row.values[1:])
+    if not all(map(_is_a, values, kinds)) or (table == "entry" and not _ENTRY_ID.fullmatch(str(values[1]))):
+        raise ValueError("not such a row")
+    connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))}) ON CONFLICT DO NOTHING", values)
+
+
+def _is_a(value: Value, kind: str) -> bool:
+    return isinstance(value, _KINDS[kind.lower()]) or (value is None and kind.isupper())
 
 
 def _texts(values: Sequence[Value]) -> bool:
@@ -140,8 +186,9 @@ def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequenc
 
 def _mend(connection: sqlite3.Connection) -> int:
     """Make the saved rows refer to each other again; how many were found missing."""
-    for table in ("delta", "request"):
+    for table in ("delta", "request", "covered"):
         connection.execute(f"DELETE FROM {table} WHERE node NOT IN (SELECT id FROM node)")
+    connection.execute(_ENTRIES_OF_CHANGES)
     missing = _mend_tree(connection)
     missing += _restore_conversations(connection)
     return missing

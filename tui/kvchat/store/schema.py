@@ -15,7 +15,8 @@ MAGIC = b"SQLite format 3\x00"
 APPLICATION_ID = 0x6B766368
 """`kvch`: marks a SQLite file as kvchat's."""
 
-TABLES = frozenset({"conversation", "node", "delta", "request", "draft", "prompt", "setting", "warmup"})
+MEMORY_SINCE = "store.memory_since"
+"""The key of the setting with the `node.seq` of the last message that was there before memory came."""
 
 
 def _first(db: sqlite3.Connection) -> None:
@@ -105,8 +106,114 @@ def _server_of_conversation(db: sqlite3.Connection) -> None:
     db.execute("UPDATE conversation SET server = '', system_in_user = 0")
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup, _server_of_conversation]
+def _memory(db: sqlite3.Connection) -> None:
+    """What memory knows beside its files, the work that waits, and what background requests cost.
+
+    `covered.mark` is what a message and its copies have in common. Every row of `conversation` is written anew, as
+    before. An index over two texts would look like `setting` to `salvage`.
+    """
+    db.execute("ALTER TABLE conversation ADD COLUMN memory INTEGER NOT NULL DEFAULT 1")
+    db.execute("UPDATE conversation SET memory = 1")
+    for statement in (
+        """CREATE TABLE job(
+            kind TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            due REAL NOT NULL,
+            attempts INTEGER NOT NULL,
+            state TEXT NOT NULL,
+            why TEXT NOT NULL,
+            created REAL NOT NULL,
+            owner TEXT,
+            again REAL,
+            not_before REAL NOT NULL,
+            PRIMARY KEY(kind, subject)) WITHOUT ROWID""",
+        """CREATE TABLE side_request(
+            seq INTEGER PRIMARY KEY,
+            kind TEXT NOT NULL,
+            subject TEXT NOT NULL,
+            created REAL NOT NULL,
+            server TEXT NOT NULL,
+            model TEXT NOT NULL,
+            outcome TEXT NOT NULL,
+            prompt_tokens INTEGER,
+            cached_tokens INTEGER,
+            predicted_tokens INTEGER,
+            seconds REAL NOT NULL)""",
+        "CREATE INDEX side_request_created ON side_request(created)",
+        """CREATE TABLE cell(
+            seq INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            conversation TEXT NOT NULL,
+            created REAL NOT NULL,
+            kind TEXT NOT NULL,
+            model TEXT NOT NULL,
+            session TEXT NOT NULL,
+            noted INTEGER NOT NULL,
+            refused TEXT NOT NULL)""",
+        "CREATE INDEX cell_conversation ON cell(conversation)",
+        """CREATE TABLE covered(
+            node TEXT PRIMARY KEY REFERENCES node(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+            cell TEXT NOT NULL,
+            conversation TEXT NOT NULL,
+            mark BLOB NOT NULL) WITHOUT ROWID""",
+        "CREATE INDEX covered_mark ON covered(mark)",
+        """CREATE TABLE entry(
+            seq INTEGER PRIMARY KEY,
+            id TEXT NOT NULL UNIQUE,
+            kind TEXT NOT NULL,
+            text TEXT NOT NULL,
+            page TEXT NOT NULL,
+            created REAL NOT NULL,
+            status TEXT NOT NULL,
+            confidence REAL,
+            conversation TEXT NOT NULL,
+            nodes TEXT NOT NULL,
+            author TEXT NOT NULL,
+            superseded_by TEXT NOT NULL,
+            edited INTEGER NOT NULL)""",
+        """CREATE TABLE change(
+            seq INTEGER PRIMARY KEY,
+            act TEXT NOT NULL,
+            entry TEXT NOT NULL,
+            before TEXT,
+            after TEXT NOT NULL,
+            at REAL NOT NULL,
+            session TEXT NOT NULL,
+            why TEXT NOT NULL,
+            conversation TEXT NOT NULL,
+            cell TEXT NOT NULL,
+            written INTEGER NOT NULL,
+            undone INTEGER NOT NULL)""",
+        "CREATE INDEX change_entry ON change(entry)",
+        "CREATE INDEX change_session ON change(session)",
+        "CREATE INDEX change_conversation ON change(conversation)",
+        "CREATE INDEX change_unwritten ON change(written) WHERE written = 0",
+        # A conversation that is gone for good takes its waiting work and its refused texts with it.
+        """CREATE TRIGGER conversation_gone AFTER DELETE ON conversation BEGIN
+            DELETE FROM job WHERE subject = old.id;
+            UPDATE cell SET refused = '[]' WHERE conversation = old.id;
+        END""",
+    ):
+        db.execute(statement)
+    db.execute("INSERT INTO setting SELECT ?, coalesce(max(seq), 0) FROM node", (MEMORY_SINCE,))
+
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup, _server_of_conversation, _memory]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
+
+_NEW_TABLES = (
+    {"conversation", "node", "delta", "request", "draft", "prompt", "setting"},
+    {"warmup"},
+    set[str](),
+    {"job", "side_request", "cell", "covered", "entry", "change"},
+)
+"""The tables that MIGRATIONS[n] makes."""
+TABLES = frozenset[str]().union(*_NEW_TABLES)
+
+
+def tables_of(version: int) -> frozenset[str]:
+    """The tables that a database of this version has."""
+    return frozenset[str]().union(*_NEW_TABLES[:max(1, version)])
 
 
 def version_of(db: sqlite3.Connection) -> int:

@@ -18,9 +18,11 @@ from kvchat.prompt.tree import Tree
 from kvchat.store import backup, opening
 from kvchat.store.conversations import Conversations
 from kvchat.store.database import Database
+from kvchat.store.jobs import Jobs
 from kvchat.store.library import Library
 from kvchat.store.messages import Messages
 from kvchat.store.search import Search
+from kvchat.store.side_requests import SideRequests
 
 
 class Store:
@@ -35,12 +37,15 @@ class Store:
         self._messages = Messages(db, self._conversations)
         self._library = Library(db)
         self._search = Search(db)
+        self._jobs = Jobs(db, clock)
+        self._side_requests = SideRequests(db)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
         """The store in `folder`, made if there is none; None is a store in memory that writes nothing to disk.
 
-        Answers that streamed when their kvchat ended are settled as interrupted. Raises StoreError.
+        Answers that streamed when their kvchat ended are settled as interrupted, jobs that it ran wait again. Raises
+        StoreError.
         """
         if folder is None:
             return cls(opening.in_memory(), [], clock)
@@ -48,6 +53,7 @@ class Store:
         store = cls(db, notices, clock)
         try:
             recovered = store._messages.recover()
+            store._jobs.recover()
         except BaseException:
             db.close()
             raise
@@ -58,6 +64,21 @@ class Store:
 
     def close(self) -> None:
         self._db.close()
+
+    @property
+    def database(self) -> Database:
+        """For what keeps tables of its own in this file."""
+        return self._db
+
+    @property
+    def jobs(self) -> Jobs:
+        """Work that waits."""
+        return self._jobs
+
+    @property
+    def side_requests(self) -> SideRequests:
+        """What was asked of servers beside the chat, and its cost."""
+        return self._side_requests
 
     # Conversations
 

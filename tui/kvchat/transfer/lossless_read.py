@@ -91,6 +91,7 @@ def _conversation(item: Fields) -> Conversation:
         context_used=item.optional_whole("context_used"),
         server=item.optional_text("server") or "",
         system_in_user=item.optional_flag("system_in_user") or False,
+        memory=item.optional_flag("memory") is not False,
     )
 
 

@@ -97,6 +97,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("doctor", "", "Doctor", "Examine the server: what it reuses, how fast it reads, what to change.",
            "This conversation", "doctor"),
 
+    Action("memory", "f5", "Memory", "Show what is remembered, what waits for your yes, and what is being noted; or "
+           "switch memory on or off in this conversation.", "Memory", "memory", "on|off|now"),
+    Action("remember", "", "Remember", "Have a sentence remembered, in every conversation.", "Memory", "remember",
+           "TEXT"),
+    Action("forget", "", "Forget", "Delete the memory that has these words; of several, choose in the list. It can be "
+           "undone.", "Memory", "forget", "WORDS"),
+
     Action("transcript.previous", "up,k", "Message above", "Select the message above.", "Messages", palette=False,
            reason=_MOVING, run="select(-1)"),
     Action("transcript.next", "down,j", "Message below", "Select the message below.", "Messages", palette=False,
@@ -140,6 +147,8 @@ ACTIONS: tuple[Action, ...] = (
            palette=False, reason="it depends on what is selected, written and running", run="key('interrupt')"),
     Action("composer.end", "ctrl+d", "Delete right, or quit", "Delete the character on the right; quit if there is no "
            "message.", "Writing", palette=False, reason=_TYPING, run="key('end')"),
+    Action("memories", "f6", "Memories of this message", "Choose which memories go with the message; twice: none.",
+           "Writing", "memories", run="choose_memories"),
     Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "Writing", "editor"),
 
     Action("sidebar.open", "enter", "Open", "Open the conversation under the cursor.", "List", palette=False,

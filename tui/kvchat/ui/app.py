@@ -101,6 +101,7 @@ class KvchatApp(App[int]):
         gc.collect()
         gc.freeze()
         gc.enable()
+        self.service.begin_background()
         self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping)
 
     async def _first_conversation(self) -> str:

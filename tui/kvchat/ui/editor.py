@@ -1,4 +1,4 @@
-"""Writing a text in the person's own editor."""
+"""Writing a text, or changing a file, in the person's own editor."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import os
 import shlex
 import tempfile
 from pathlib import Path
+
+_PLUS_LINE = frozenset({"vi", "vim", "nvim", "view", "gvim", "ex", "nano", "pico", "rnano", "emacs", "emacsclient",
+                        "mg", "jed", "joe", "jmacs", "ne", "micro", "kak", "mcedit", "gedit"})
+_COLON_LINE = frozenset({"hx", "helix", "subl", "zed"})
+_GOTO = frozenset({"code", "code-insiders", "codium", "cursor"})
 
 
 class EditorError(Exception):
@@ -27,6 +32,32 @@ async def edited(text: str, command: str = "") -> str:
         raise EditorError(f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR.") from None
     finally:
         await asyncio.to_thread(path.unlink, missing_ok=True)
+
+
+async def opened(path: Path, line: int = 1, command: str = "") -> None:
+    """Let the person edit a file in `command`, else in $VISUAL, $EDITOR or vi, from `line` on where the editor can be
+    told. Raises EditorError."""
+    command = command or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    try:
+        process = await asyncio.create_subprocess_exec(*at_line(shlex.split(command), path, line))
+        if status := await process.wait():
+            raise EditorError(f"The editor {command} ended with status {status}.")
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise EditorError(f"Cannot run the editor {command}: {why}. Set editor in the settings, or $EDITOR.") from None
+
+
+def at_line(command: list[str], path: Path, line: int) -> list[str]:
+    """The command with the file, and the line in the way this editor understands; one that is not known opens the
+    file at its beginning."""
+    name = Path(command[0]).stem.lower() if command else ""
+    if name in _PLUS_LINE:
+        return [*command, f"+{line}", str(path)]
+    if name in _COLON_LINE:
+        return [*command, f"{path}:{line}"]
+    if name in _GOTO:
+        return [*command, "--goto", f"{path}:{line}"]
+    return [*command, str(path)]
 
 
 def _written(text: str) -> Path:

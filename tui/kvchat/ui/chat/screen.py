@@ -28,6 +28,7 @@ from kvchat.chat.events import (
     CompactionChanged,
     ConversationChanged,
     ConversationsChanged,
+    MemoriesNoted,
     Noticed,
     ServerChanged,
     ServiceEvent,
@@ -104,6 +105,7 @@ class ChatScreen(ConversationActs, CompactingActs, WritingActs):
         self.composer.set_commands(actions.slash_commands())
         self.keybar.set_keys(self.app.footer_keys())
         self.status.why_key = self.app.key_of("inspector")
+        self.composer.set_memories_key(self.app.key_of("memories"))
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
         self.show_server()
@@ -152,6 +154,8 @@ class ChatScreen(ConversationActs, CompactingActs, WritingActs):
                 self.sidebar.refresh_marks()
                 if self.current is not None:
                     self.show_aside()
+            case MemoriesNoted():
+                self.memories_noted(event)
             case StorageChanged(trouble):
                 self._show_trouble(trouble)
             case Noticed(text, severity):

@@ -10,11 +10,12 @@ from textual.content import Content
 
 from kvchat.cache_words import cost_words
 from kvchat.ui import actions
+from kvchat.ui.chat.remembering import RememberingActs
 from kvchat.ui.chat.server import ServerActs
 from kvchat.ui.widgets.composer import Composer
 
 
-class WritingActs(ServerActs):
+class WritingActs(ServerActs, RememberingActs):
     """Sending, editing and commands."""
 
     @on(Composer.Submitted)
@@ -31,15 +32,16 @@ class WritingActs(ServerActs):
         if await self.may_leave_this_machine():
             await self._submit(event)
         else:
-            self.composer.restore(event.text, event.blocks)
+            self.composer.restore(event.text, event.blocks, event.dropped, event.memories)
 
     async def _submit(self, event: Composer.Submitted) -> None:
         if self.editing is not None:
             await self._edited(event)
-        elif await self.attempt(self.service.send(event.key or self.conversation.id, event.text, event.blocks)):
+        elif await self.attempt(self.service.send(event.key or self.conversation.id, event.text, event.blocks,
+                                                  without=event.dropped, recalls=event.memories)):
             self.transcript.follow()
         else:
-            self.composer.restore(event.text, event.blocks)
+            self.composer.restore(event.text, event.blocks, event.dropped, event.memories)
 
     async def _edited(self, event: Composer.Submitted) -> None:
         node, conversation = self.editing, self.conversation
@@ -52,7 +54,7 @@ class WritingActs(ServerActs):
             self.stop_editing()
             self.transcript.follow()
         else:
-            self.composer.restore(event.text, event.blocks)
+            self.composer.restore(event.text, event.blocks, event.dropped, event.memories)
 
     def begin_edit(self, node: str, text: str) -> None:
         self.composer.flush()
@@ -83,6 +85,21 @@ class WritingActs(ServerActs):
         self.show_attached()
         if event.key:
             await self.service.set_draft(event.key, event.draft)
+
+    @on(Composer.Rested)
+    async def _rested(self, event: Composer.Rested) -> None:
+        """The typing rests: show what would be recalled for what was written."""
+        event.stop()
+        found = await self.service.recall(event.key, event.text) if event.key and event.text else ()
+        if self.current is not None and event.key == self.current.id:
+            # The profile comes first in the question; what belongs to the question itself is shown first.
+            entries = [entry for recalled in reversed(found) for entry in recalled.entries]
+            self.composer.set_memories(entries, event.text)
+
+    def action_choose_memories(self) -> None:
+        """Go through the memories of the message that is written, then leave all of them out."""
+        if not self.composer.choose_memories():
+            self.say("No memories go with what is written.")
 
     def show_attached(self) -> None:
         """What the pastes in the composer would have the server read, as well as it can be told before it is read."""

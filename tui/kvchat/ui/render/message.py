@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from kvchat.display import clean, one_line
-from kvchat.prompt.context import SUMMARY, TIME, ContextBlock
+from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span
 from kvchat.ui.render.wrap import plain_rows, wrapped
@@ -100,14 +100,13 @@ def _plural(number: int, word: str, words: str) -> str:
 
 _KINDS = {
     "passage": ("1 passage", "passages"),
-    "memory": ("1 memory", "memories"),
     "file": ("1 file", "files"),
     "paste": ("1 pasted text", "pasted texts"),
 }
 
 
 def context_summary(blocks: Sequence[ContextBlock]) -> str:
-    """The context in a few words: `time, 2 passages from notes/lamp.md`."""
+    """The context in a few words: `time, 2 memories, 3 passages from notes/lamp.md`."""
     groups: dict[str, list[ContextBlock]] = {}
     for block in blocks:
         groups.setdefault(block.kind, []).append(block)
@@ -119,11 +118,19 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
         if kind == SUMMARY:
             words += [one_line(block.source, 40) for block in members]
             continue
+        if kind == MEMORY:
+            words.append(_plural(sum(map(_lines, members)), "1 memory", "memories"))
+            continue
         singular, plural = _KINDS.get(kind, (f"1 {kind}", f"{kind}s"))
         sources = list(dict.fromkeys(one_line(block.source, 40) for block in members))
         origin = sources[0] if len(sources) == 1 else f"{len(sources)} sources"
         words.append(_plural(len(members), singular, plural) + (f" from {origin}" if origin else ""))
     return ", ".join(words)
+
+
+def _lines(block: ContextBlock) -> int:
+    """The memories of a block: one a line."""
+    return sum(1 for line in block.text.splitlines() if line.strip())
 
 
 def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) -> list[Row]:
@@ -135,7 +142,7 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
     for number, block in enumerate(blocks):
         if number:
             rows.append(Row((_BAR,), ""))
-        named = block.source if block.kind == SUMMARY else f"{block.kind}: {block.source}"
+        named = block.source if block.kind in (SUMMARY, MEMORY) else f"{block.kind}: {block.source}"
         name = "time" if block.kind == TIME else one_line(named, max(8, width - 2))
         rows.append(Row((_BAR, Span(name, "fold", ""))))
         rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))

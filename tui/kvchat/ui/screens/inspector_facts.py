@@ -12,7 +12,7 @@ from textual.content import Content
 
 from kvchat.cache.accounting import NOISE, Totals
 from kvchat.cache.report import CacheReport, HeldState, Ledger
-from kvchat.cache_words import UNREPORTED, ahead, held_words, misses, speed_words
+from kvchat.cache_words import UNREPORTED, ahead, beside, held_words, misses, speed_words
 from kvchat.display import one_line
 from kvchat.numbers import count, counted, duration, percent
 from kvchat.ui.render.wrap import breaks
@@ -95,6 +95,7 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
         told = misses(ledger)
         yield from _told(name, "; ".join(told) if told else "none", width)
     yield from _told("read ahead", f"{ahead(report.here.warmup)} · 7 days: {ahead(report.week.warmup)}", width)
+    yield from _told("memory", f"{beside(report.here.memory)} · 7 days: {beside(report.week.memory)}", width)
 
 
 def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Content]:

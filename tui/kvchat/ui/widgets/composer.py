@@ -7,21 +7,23 @@ out under the key of the conversation it was loaded for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.message import Message
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from kvchat.display import one_line
+from kvchat.memory.entry import Entry
 from kvchat.prompt.context import ContextBlock
+from kvchat.ui.widgets import composer_messages as messages
 from kvchat.ui.widgets import slash
 from kvchat.ui.widgets.chips import PASTE, Draft, blocks_in, decoded, expanded, label_of
 from kvchat.ui.widgets.composer_text import ComposerText
+from kvchat.ui.widgets.memory_line import MemoryLine
 
 DRAFT_DELAY = 0.4
 """Seconds without a change after which the draft is announced."""
@@ -50,43 +52,13 @@ class Composer(Vertical):
     LOW: ClassVar[int] = 30
     """Rows of the screen below which the line with the keys is left out."""
 
-    class Submitted(Message):
-        """A message to send. `key` is the one given with `load`."""
-
-        def __init__(self, text: str, blocks: tuple[ContextBlock, ...], key: str) -> None:
-            super().__init__()
-            self.text = text
-            self.blocks = blocks
-            self.key = key
-
-    class SlashCommand(Message):
-        """A command that the app offered was given."""
-
-        def __init__(self, name: str, argument: str) -> None:
-            super().__init__()
-            self.name = name
-            self.argument = argument
-
-    class DraftChanged(Message):
-        """The draft changed and rested, or is being left. `draft` is what `load` takes."""
-
-        def __init__(self, draft: str, key: str) -> None:
-            super().__init__()
-            self.draft = draft
-            self.key = key
-
-    class Notice(Message):
-        """A sentence for the person."""
-
-        def __init__(self, text: str) -> None:
-            super().__init__()
-            self.text = text
-
-    class StopRequested(Message):
-        """ctrl+c with nothing to copy and nothing to clear: the app stops a running answer, or shows a hint."""
-
-    class QuitRequested(Message):
-        """ctrl+d in an empty composer."""
+    Submitted: TypeAlias = messages.Submitted
+    SlashCommand: TypeAlias = messages.SlashCommand
+    DraftChanged: TypeAlias = messages.DraftChanged
+    Rested: TypeAlias = messages.Rested
+    Notice: TypeAlias = messages.Notice
+    StopRequested: TypeAlias = messages.StopRequested
+    QuitRequested: TypeAlias = messages.QuitRequested
 
     def __init__(self, *, enter_sends: bool = True, cursor_blink: bool = True, placeholder: str = "Message",
                  id: str | None = None, classes: str | None = None) -> None:
@@ -96,14 +68,18 @@ class Composer(Vertical):
         self._key = ""
         self._area = ComposerText(self._on_decision, cursor_blink=cursor_blink)
         self._list = slash.SlashList()
+        self._memories = MemoryLine()
         self._hint = Static(classes="composer-hint", markup=False)
         self._timer: Timer | None = None
         self._announced = ""
+        self._asked = ""
+        """The text of the last `Rested`."""
         self._cost = ""
         self.placeholder = placeholder
 
     def compose(self) -> ComposeResult:
         yield self._list
+        yield self._memories
         with Horizontal():
             yield Static(Content("›"), classes="composer-prompt", markup=False)
             yield self._area
@@ -161,6 +137,7 @@ class Composer(Vertical):
         self._area.move_cursor(self._area.document.end)
         self._announced = self.draft
         self._list.close()
+        self._forget_memories()
 
     def replace_text(self, text: str) -> None:
         """Put `text` in place of the text, keeping the chips it names; undoable (an editor's result, a prompt)."""
@@ -170,8 +147,12 @@ class Composer(Vertical):
         """Insert at the cursor as a paste would."""
         self._area.paste(text)
 
-    def restore(self, text: str, blocks: Sequence[ContextBlock] = ()) -> None:
-        """Put back a message that could not be sent, in front of what has been typed since."""
+    def restore(self, text: str, blocks: Sequence[ContextBlock] = (), dropped: frozenset[str] = frozenset(),
+                memories: bool = True) -> None:
+        """Put back a message that could not be sent, in front of what has been typed since. The memories that were
+        left out of it stay so."""
+        self._memories.reset(self._memories.dropped | dropped, self._memories.none_at_all or not memories)
+        self._asked = ""
         chips = {label_of(block): block for block in blocks if block.kind == PASTE}
         self._area.put(f"{text}\n\n{self.text}" if self.text else text, chips)
 
@@ -193,6 +174,26 @@ class Composer(Vertical):
             self._cost = words
             self.set_class(bool(words), "-costs")
             self._fit_to_screen()
+
+    def set_memories(self, entries: Sequence[Entry], text: str | None = None) -> None:
+        """What would be recalled with the message, best first. `text`: the one they were found for; when another is
+        being written by now they are not shown."""
+        if text is None or text == self._asked:
+            self._memories.show(entries if self._asked else ())
+
+    @property
+    def memories(self) -> tuple[Entry, ...]:
+        """The memories that go with the message, as far as they have been found."""
+        return self._memories.kept
+
+    def set_memories_key(self, key: str) -> None:
+        """The key that `choose_memories` has, as the line shows it."""
+        self._memories.key_shown = key
+        self._memories.refresh()
+
+    def choose_memories(self) -> bool:
+        """Choose by keys which memories go with the message; the second time: none of them. False: there are none."""
+        return self._memories.choose()
 
     def flush(self) -> None:
         """Announce the draft now if it changed since it was last announced."""
@@ -284,7 +285,8 @@ class Composer(Vertical):
             return
         if not text.strip():
             return
-        self.post_message(self.Submitted(rest, self.blocks, self._key))
+        line = self._memories
+        self.post_message(self.Submitted(rest, self.blocks, self._key, line.dropped, not line.none_at_all))
         self._empty(keep_chips=True)
 
     def _run(self, name: str, argument: str) -> None:
@@ -297,7 +299,13 @@ class Composer(Vertical):
             self._area.chips = {}
         self._area.load_text("")
         self._list.close()
+        self._forget_memories()
         self.flush()
+
+    def _forget_memories(self) -> None:
+        """Another message begins."""
+        self._asked = ""
+        self._memories.reset()
 
     # Events.
 
@@ -319,7 +327,23 @@ class Composer(Vertical):
         self._list.show(slash.matching(self.commands, typed) if typed is not None and self._area.has_focus else ())
         if self._timer is not None:
             self._timer.stop()
-        self._timer = self.set_timer(DRAFT_DELAY, self.flush)
+        self._timer = self.set_timer(DRAFT_DELAY, self._rested)
+
+    def _rested(self) -> None:
+        self.flush()
+        command, text = slash.parse(self.text)
+        asked = text if command is None and text.strip() else ""
+        if asked != self._asked:
+            self._asked = asked
+            self.post_message(self.Rested(asked, self._key))
+        if not asked:
+            self._memories.reset()
+
+    def on_memory_line_left(self, event: MemoryLine.Left) -> None:
+        event.stop()
+        self.take_focus()
+        if event.character:
+            self.insert(event.character)
 
     def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
         event.stop()

@@ -181,6 +181,20 @@ def reading_ahead(progress: PromptProgress | None, room: int) -> list[Piece]:
     return [*words, count]
 
 
+def remembered(words: str, key: str, room: int) -> list[Piece]:
+    """`memory: 2 noted (F5)`, quiet, in at most `room` cells; without its words where that is little."""
+    if not words:
+        return []
+    whole = [Piece(f"memory: {one_line(words)}", "quiet"), *([Piece(f" ({key})", "quiet")] if key else [])]
+    short = [Piece(f"memory {key}".rstrip(), "quiet")]
+    return next((pieces for pieces in (whole, short) if width_of(pieces) <= room), [])
+
+
+def beside(first: Pieces, second: Pieces) -> list[Piece]:
+    """Two remarks at the right end."""
+    return joined([first, second], _DOT)
+
+
 def running(live: Live, width: int) -> list[Piece]:
     """The line while an answer runs: what it waits for, how far the prompt is read, or how fast the answer comes.
     Numbers keep their places."""

@@ -37,6 +37,7 @@ class StatusLine(PieceLine):
         self._seen: set[TurnFigures] = set()
         self._live: Live | None = None
         self._aside = ""
+        self._memory, self._memory_key = "", ""
         self._ahead: PromptProgress | None = None
         self._reads_ahead = False
         self.saving: Callable[[int], float] | None = None
@@ -60,6 +61,12 @@ class StatusLine(PieceLine):
         self._aside = text
         self.refresh()
 
+    def set_memory(self, words: str, key: str = "") -> None:
+        """What was noted since the person looked last, at the right end until it is looked at; empty: nothing. `key`
+        leads to it."""
+        self._memory, self._memory_key = words, key
+        self.refresh()
+
     def set_reading_ahead(self, active: bool, progress: PromptProgress | None = None) -> None:
         """Whether the conversation on the screen is being read ahead, and how far."""
         if (active, progress) != (self._reads_ahead, self._ahead):
@@ -80,8 +87,12 @@ class StatusLine(PieceLine):
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
         if self._reads_ahead and self._live is None:
             aside = status_text.reading_ahead(self._ahead, width - 3 - width_of(left))
-        fits = width_of(left) + 3 + width_of(aside) <= width
-        return left, aside if fits else []
+        room = width - 3 - width_of(left)
+        memory = status_text.remembered(self._memory, self._memory_key, room)
+        if memory and aside and width_of(aside) + 3 + width_of(memory) <= room:
+            return left, status_text.beside(aside, memory)
+        right = memory or aside
+        return left, right if width_of(right) <= room else []
 
 
 def live_of(answer: LiveAnswer, now: float) -> Live:

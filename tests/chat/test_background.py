@@ -1,0 +1,187 @@
+"""Jobs in spare time: each once, one at a time on a server, none lost, and none that holds up another server's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from kvchat.chat import background
+from kvchat.chat.background import How, Outcome, Place
+from kvchat.chat.lane import Lane
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings
+from kvchat.store import Store
+from kvchat.store.jobs import Job, JobState
+
+KIND = "test"
+Act = Callable[[Job], Awaitable[Outcome]]
+
+
+class Working(ChatService):
+    """A service whose jobs do what the test says, each on the lane of its subject's first letter."""
+
+    def prepare_jobs(self, act: Act, lanes: dict[str, Lane], ready: Callable[[], float]) -> None:
+        self.act, self.lanes, self.ready = act, lanes, ready
+        self.works_in_background = True
+
+    async def _place_of(self, job: Job) -> Place | None:
+        return Place(self.lanes.setdefault(job.subject[:1], Lane()), self.ready())
+
+    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
+        outcome, began = await self._in_lane(lane, lambda: self.act(job))
+        return outcome or Outcome(How.CALLED_OFF if began else How.BUSY)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch):
+    monkeypatch.setattr(background, "BACK_OFF_S", 0.0)
+
+
+@pytest.fixture
+def working(tmp_path):
+    """Opens a service on the test's store."""
+    @asynccontextmanager
+    async def start(act: Act, lanes: dict[str, Lane] | None = None, ready: Callable[[], float] = lambda: 0.0):
+        service = Working(Store.open(tmp_path / "data"), Settings())
+        service.prepare_jobs(act, {} if lanes is None else lanes, ready)
+        try:
+            yield service
+        finally:
+            await service.aclose()
+
+    return start
+
+
+def put(service, *subjects, due=0.0):
+    for subject in subjects:
+        service._store.jobs.put(KIND, subject, due)
+
+
+async def until(service, holds):
+    """Wait until `holds`, looking whenever the service tells something."""
+    told = asyncio.Event()
+    stop = service.subscribe(lambda _: told.set())
+    try:
+        async with asyncio.timeout(20):
+            while not holds():
+                told.clear()
+                await told.wait()
+    finally:
+        stop()
+
+
+async def test_a_job_that_hangs_holds_up_no_other_server(working):
+    done = []
+
+    async def act(job):
+        if job.subject == "hangs":
+            await asyncio.Event().wait()
+        done.append(job.subject)
+        return Outcome(How.DONE)
+
+    async with working(act) as service:
+        put(service, "hangs", "also here", "by itself")
+        service.begin_background()
+        await until(service, lambda: service.at_work() == {(KIND, "hangs")} and len(service.jobs()) == 1)
+        assert sorted(done) == ["also here", "by itself"]
+    with_the_next = Store.open(service._store.database.path.parent)
+    assert [(job.subject, job.state, job.attempts) for job in with_the_next.jobs.all()] == [
+        ("hangs", JobState.WAITING, 0)]
+    with_the_next.close()
+
+
+async def test_answers_of_no_use_park_a_job_after_three_and_the_person_tries_again(working):
+    tries = []
+
+    async def act(job):
+        tries.append(job.attempts)
+        return Outcome(How.USELESS, "no JSON") if len(tries) < 4 else Outcome(How.DONE)
+
+    async with working(act) as service:
+        put(service, "a")
+        service.begin_background()
+        await until(service, lambda: [job.state for job in service.jobs()] == [JobState.PARKED])
+        assert tries == [0, 1, 2]
+        assert service.jobs()[0].why == "no JSON"
+        await service.retry_job(KIND, "a")
+        await until(service, lambda: service.jobs() == [])
+        assert len(tries) == 4
+
+
+async def test_a_job_that_fails_or_raises_is_tried_again_and_never_parked(working):
+    tries = []
+
+    async def act(job):
+        tries.append(job.attempts)
+        if len(tries) % 2:
+            raise ValueError("something is wrong in here")
+        return Outcome(How.FAILED, "no answer") if len(tries) < 8 else Outcome(How.DONE)
+
+    async with working(act) as service:
+        put(service, "a")
+        service.begin_background()
+        await until(service, lambda: service.jobs() == [])
+        assert tries == list(range(8))
+
+
+async def test_a_chat_ends_a_job_and_it_is_done_later_without_counting_as_a_try(working):
+    lane, begun, closed = Lane(), asyncio.Queue(), []
+    free = asyncio.Event()
+
+    async def act(job):
+        begun.put_nowait(job.attempts)
+        try:
+            await free.wait()
+        finally:
+            closed.append(job)
+        return Outcome(How.DONE)
+
+    async with working(act, {"a": lane}) as service:
+        put(service, "a")
+        service.begin_background()
+        assert await begun.get() == 0
+        async with lane.chat("conversation"):
+            assert closed
+            await until(service, lambda: not service.at_work())
+            assert [job.state for job in service.jobs()] == [JobState.WAITING]
+            assert begun.empty()
+            free.set()
+        assert await begun.get() == 0
+        await until(service, lambda: service.jobs() == [])
+
+
+async def test_nothing_begins_before_it_is_due_or_its_server_has_rested(working):
+    began = []
+    quiet = time.time() + 0.3
+
+    async def act(job):
+        began.append(time.time())
+        return Outcome(How.DONE)
+
+    async with working(act, ready=lambda: quiet) as service:
+        put(service, "at once")
+        put(service, "later", due=quiet + 0.2)
+        service.begin_background()
+        await until(service, lambda: service.jobs() == [])
+    assert began[0] >= quiet and began[1] >= quiet + 0.2
+
+
+async def test_two_kvchats_do_a_job_once(working):
+    done = []
+
+    async def act(job):
+        done.append(job.subject)
+        await asyncio.sleep(0)
+        return Outcome(How.DONE)
+
+    async with working(act) as one, working(act) as other:
+        put(one, *"abcdefgh")
+        one.begin_background()
+        other.begin_background()
+        await until(one, lambda: one.jobs() == [])
+        await until(other, lambda: not other.at_work() and not one.at_work())
+    assert sorted(done) == list("abcdefgh")

@@ -1,0 +1,68 @@
+"""Words as memories are compared by them, in several languages."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kvchat.memory.words import content_words, covered, folded, likeness, normalised, numbers, words
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("Prefers TEA!", "prefers tea"), ("Café  crème", "cafe creme"), ("Straße", "strasse"), ("ﬁne", "fine"),
+    ("１２ Katzen", "12 katzen"), ("1,200 users", "1200 users"), ("だいじ", "た\u3099いし\u3099"),
+    ("한국", "\u1112\u1161\u11ab\u1100\u116e\u11a8")])
+def test_the_same_words_are_equal_however_they_are_written(one, other):
+    assert normalised(one) == normalised(other)
+
+
+@pytest.mark.parametrize(("one", "other"), [
+    ("Knows C++", "Knows C"), ("Knows C#", "Knows C"), ("Likes 🍕", "Likes 🍣"), ("Version 3.11", "Version 3.12"),
+    ("1.5 GB", "15 GB"), ("か", "が"), ("!!!", "???"), ("हिन्दी", "हन्द")])
+def test_texts_that_say_other_things_are_not_equal(one, other):
+    assert normalised(one) != normalised(other)
+
+
+@pytest.mark.parametrize(("text", "found"), [
+    ("I'm using the tools", {"tool"}),
+    ("She doesn't know R or C++", {"r", "c++"}),
+    ("studies studied study", {"study"}),
+    ("prefers preferred prefer", {"prefer"}),
+    ("J'habite l'Allemagne", {"habit", "allemagn"}),
+    ("two cats", {"2", "cat"}),
+    ("O'Brien", {"o'brien"}),
+    ("Ich nicht", set()),
+])
+def test_content_words_are_stems_of_what_carries_meaning(text, found):
+    assert content_words(text) == found
+
+
+def test_scripts_without_spaces_give_pairs_of_characters():
+    assert words("喜欢喝茶 and tea") == ["喜欢", "欢喝", "喝茶", "and", "tea"]
+    assert words("茶") == ["茶"]
+    assert likeness("我喜欢喝茶", "喜欢喝茶") > 0.7 > likeness("我喜欢喝茶", "我住在上海")
+
+
+def test_numbers_are_found_in_digits_words_and_names():
+    assert numbers("two cats, 3.5 GB, v3.11 and 1,200 zwölf") == {"2", "3.5", "v3.11", "1200", "12"}
+
+
+def test_shares_are_of_the_words_that_carry_meaning():
+    assert covered("prefers green tea", "I prefer green tea in the morning") == 1.0
+    assert covered("prefers green tea", "I prefer coffee") == pytest.approx(1 / 3)
+    assert covered("the", "the") == 0.0
+    assert likeness("the", "a") == 1.0
+
+
+@given(st.text())
+def test_folding_and_normalising_twice_changes_nothing(text):
+    assert folded(folded(text)) == folded(text)
+    assert normalised(normalised(text)) == normalised(text)
+
+
+@given(st.text(), st.text())
+def test_shares_are_from_0_to_1(one, other):
+    assert 0.0 <= covered(one, other) <= 1.0
+    assert likeness(one, other) == likeness(other, one) and 0.0 <= likeness(one, other) <= 1.0
+    assert likeness(one, one) == 1.0

@@ -1,0 +1,281 @@
+"""Vectors of texts from a server with /v1/embeddings.
+
+The rule: never from the server that a chat uses, where an embedding throws out what the chat has in its cache; but for
+the kinds that load an embedding model beside it. And a query never waits long: whoever asks goes on with words alone.
+
+The rules for keys, addresses and redirects are those of every server: see `endpoint` and `transport`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import math
+import re
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from kvchat.backends import errors
+from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.endpoint import Endpoint, open_endpoint
+from kvchat.backends.hosts import BaseUrl, Resolver, locate, lookup, parse_base_url
+from kvchat.backends.kinds import LMSTUDIO, OLLAMA
+from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, parsed
+from kvchat.backends.sse import MIB
+from kvchat.backends.tasks import Clock
+from kvchat.backends.transport import Exchange
+from kvchat.prompt.wire import canonical, whole_characters
+
+PATH = "/v1/embeddings"
+QUERY_S, BATCH_S = 1.5, 120.0
+"""How long the vector of a question, and those of a batch, may take."""
+REST_S = 30.0
+"""After a failure: how long questions are not sent there at all."""
+BATCH = 32
+"""Texts in one request."""
+LONGEST, SHORTEST = 2000, 250
+"""Characters of a text that are sent: at first, and where the server finds that too long, halved as often as it does,
+at least."""
+BODY_LIMIT = 32 * MIB
+HERE = "here"
+"""All addresses of this machine."""
+
+_SEPARATE = frozenset({OLLAMA.name, LMSTUDIO.name})
+"""The kinds of servers that load an embedding model beside the chat's."""
+_TOO_LONG = re.compile(r"too (?:large|long)|maximum|exceed|context", re.IGNORECASE)
+_PREFIXES = (
+    (re.compile(r"nomic-embed", re.IGNORECASE), "search_query: ", "search_document: "),
+    (re.compile(r"(?:^|[/_-])e5-(?!.*instruct)", re.IGNORECASE), "query: ", "passage: "),
+    (re.compile(r"mxbai-embed|arctic-embed", re.IGNORECASE),
+     "Represent this sentence for searching relevant passages: ", ""),
+)
+"""What some models were trained to see before a question, and before a text that is to be found."""
+_WORDS = ((errors.ADDRESS, "(embeddings.base_url in the settings)"),
+          (errors.KEY, "(embeddings.api_key_env in the settings)"),
+          (errors.MODEL, "(embeddings.model in the settings)"),
+          ("(--api-key-env, or api_key_env in the settings)", "(embeddings.api_key_env in the settings)"),
+          ("the conversation's parameters and ", ""))
+"""Where the sentences about a chat's server and about this one name other settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatServer:
+    """A server that conversations use."""
+
+    base_url: str
+    kind: str = ""
+    """The name of its kind; empty: not known yet."""
+    model: str = ""
+    """The model that the conversations use there."""
+
+
+class Embeddings:
+    """A source of vectors."""
+
+    def __init__(self, base_url: str, model: str = "", *, api_key: str | None = None,
+                 chats: Callable[[], Iterable[ChatServer]] = tuple, resolver: Resolver = lookup,
+                 clock: Clock | None = None) -> None:
+        """`model` empty: the one the server has loaded. `chats`: the servers of the conversations now."""
+        self._base_url = base_url
+        self._model = model
+        self._api_key = api_key
+        self._chats = chats
+        self._resolver = resolver
+        self._clock = clock or Clock()
+        self._endpoint: Endpoint | None = None
+        self._spots: dict[str, frozenset[tuple[str, int]]] = {}
+        self._failed: tuple[float, BackendError] | None = None
+        self._length = 0
+        self._before_query, self._before_text = next(
+            ((query, text) for pattern, query, text in _PREFIXES if pattern.search(model)), ("", ""))
+
+    @property
+    def model(self) -> str:
+        """The name to keep the vectors under: vectors of the same name can be compared."""
+        return self._model or f"the model at {self._base_url}"
+
+    async def vectors(self, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of texts that are to be found, in their order. Raises BackendError."""
+        found: list[list[float]] = []
+        for start in range(0, len(texts), BATCH):
+            found += await self._batch([self._before_text + text for text in texts[start:start + BATCH]], BATCH_S)
+        return found
+
+    async def vector(self, question: str) -> list[float]:
+        """The vector of a question, within QUERY_S. Raises BackendError; at once, for a while after a failure."""
+        if self._failed is not None and self._clock.now() < self._failed[0]:
+            raise self._failed[1]
+        return (await self._batch([self._before_query + question], QUERY_S))[0]
+
+    async def _batch(self, texts: Sequence[str], seconds: float) -> list[list[float]]:
+        try:
+            async with asyncio.timeout(seconds):
+                found = await self._fitting(texts)
+        except TimeoutError:
+            raise self._noted(errors.no_answer(self._base_url, seconds)) from None
+        except BackendError as error:
+            raise self._noted(error) from None
+        self._failed = None
+        return found
+
+    def _noted(self, error: BackendError) -> BackendError:
+        """The error in words for this server; questions are not sent there for a while, and it is looked up anew."""
+        sentence = error.sentence
+        for of_chat, of_this in _WORDS:
+            sentence = sentence.replace(of_chat, of_this)
+        told = BackendError(error.trouble, sentence, status=error.status)
+        self._failed = self._clock.now() + REST_S, told
+        self._endpoint = None
+        self._spots.clear()
+        return told
+
+    async def _fitting(self, texts: Sequence[str]) -> list[list[float]]:
+        """The vectors of texts, cut as short as the server needs them."""
+        endpoint = await self._reached()
+        longest = LONGEST
+        while True:
+            try:
+                return await self._asked(endpoint, [whole_characters(text)[:longest] or " " for text in texts])
+            except BackendError as error:
+                too_long = error.trouble is Trouble.CONTEXT_OVERFLOW or (
+                    error.status is not None and error.status in (400, 413, 422, 500)
+                    and _TOO_LONG.search(error.sentence))
+                if not too_long:
+                    raise
+                if longest <= SHORTEST:
+                    raise BackendError(Trouble.REFUSED, f"Even texts of {longest} characters are too long for the "
+                                       f"model at {self._base_url}. Give it a larger batch (llama-server: -ub), or "
+                                       "choose another (embeddings.model in the settings).") from None
+                longest //= 2
+
+    async def _reached(self) -> Endpoint:
+        """The server's endpoint, if it may be used for this now."""
+        if self._endpoint is None:
+            try:
+                self._endpoint = await open_endpoint(self._base_url, api_key=self._api_key, resolver=self._resolver)
+            except BackendError as error:
+                if error.trouble is Trouble.REFUSED:  # the one refusal there is: a key on an open wire
+                    raise BackendError(error.trouble, f"The API key would go to {self._base_url} unencrypted, readable "
+                                       "on the way. Use https (embeddings.base_url in the settings).") from None
+                raise
+        own = _spots(self._endpoint.url, self._endpoint.place.addresses)
+        for chat in self._chats():
+            if not self._is_apart(chat) and own & await self._spots_of(chat.base_url):
+                raise BackendError(Trouble.REFUSED, self._same_server(chat))
+        return self._endpoint
+
+    def _is_apart(self, chat: ChatServer) -> bool:
+        """Whether vectors from that server would leave the chat's model alone."""
+        model = self._model.removesuffix(":latest")
+        return chat.kind in _SEPARATE and model not in ("", chat.model.removesuffix(":latest"))
+
+    def _same_server(self, chat: ChatServer) -> str:
+        if chat.kind in _SEPARATE:
+            return (f"The server at {self._base_url} needs an embedding model of its own beside the chat's. Name it "
+                    "(embeddings.model in the settings).")
+        return (f"Vectors are not asked for at {self._base_url}: a conversation uses that server, and they would empty "
+                "its cache. Start another one for them (embeddings.base_url in the settings).")
+
+    async def _spots_of(self, base_url: str) -> frozenset[tuple[str, int]]:
+        """Where requests to a URL arrive, as far as that is known."""
+        if base_url not in self._spots:
+            try:
+                url = parse_base_url(base_url)
+            except BackendError:
+                return frozenset()
+            try:
+                self._spots[base_url] = _spots(url, (await locate(url, self._resolver)).addresses)
+            except BackendError:
+                return _spots(url, ())
+        return self._spots[base_url]
+
+    async def _asked(self, endpoint: Endpoint, texts: Sequence[str]) -> list[list[float]]:
+        """One request."""
+        body = canonical({**({"model": self._model} if self._model else {}), "input": texts})
+        async with Exchange(endpoint, "POST", PATH, headers={"content-type": "application/json"},
+                            body=body) as exchange:
+            head = await exchange.head()
+            if head.status != 200:
+                said = (await exchange.start_of_body()).decode("utf-8", "replace")
+                raise _refusal(endpoint, head.status, said, head.headers.get("retry-after", ""))
+            answer = bytearray()
+            while (chunk := await exchange.chunk()) is not None:
+                answer += chunk
+                if len(answer) > BODY_LIMIT:
+                    raise errors.protocol(str(endpoint.url), f"more than {BODY_LIMIT // MIB} MiB of vectors")
+        try:
+            found = _read(answer.decode("utf-8", "replace"), len(texts))
+        except PayloadError as error:
+            raise errors.protocol(str(endpoint.url), str(error)) from None
+        self._length = self._length or len(found[0])
+        if len(found[0]) != self._length:
+            raise BackendError(Trouble.PROTOCOL, f"The server at {endpoint.url} now gives vectors of {len(found[0])} "
+                               f"numbers, before that of {self._length}: it has another model. Start kvchat again.")
+        return found
+
+
+def _spots(url: BaseUrl, addresses: Iterable[str]) -> frozenset[tuple[str, int]]:
+    """The addresses with the port; those of this machine count as one."""
+    return frozenset((HERE if _is_here(address) else address, url.port) for address in (*addresses, url.host))
+
+
+def _is_here(address: str) -> bool:
+    """Whether an address is this machine's: only those can be listened at. Nothing is sent."""
+    try:
+        if ipaddress.ip_address(address).is_loopback:
+            return True
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+        return True
+    except (OSError, ValueError):
+        return False
+
+
+def _refusal(endpoint: Endpoint, status: int, body: str, retry_after: str) -> BackendError:
+    url = str(endpoint.url)
+    if errors.is_loading(status, body):
+        return errors.StillLoadingError(url)
+    if status in (404, 405, 501) and not re.search(r"\bmodel\b", body, re.IGNORECASE):
+        return BackendError(Trouble.REFUSED, f"The server at {url} gives no vectors ({status}). Start it with an "
+                            "embedding model (llama-server: --embeddings), or choose another (embeddings.base_url in "
+                            "the settings).", status=status)
+    return errors.of_status(url, status, body, retry_after=retry_after, has_key=endpoint.api_key is not None)
+
+
+def _read(text: str, count: int) -> list[list[float]]:
+    """The vectors in an answer, in the order of the texts. Raises PayloadError."""
+    answer = as_object(parsed(text), "an answer")
+    if (said := errors.error_in(answer)) is not None:
+        raise PayloadError(f"an error instead of vectors ({errors.quoted(said[0])})")
+    items = [as_object(item, "a vector") for item in list_at(answer, "data")]
+    if len(items) != count:
+        raise PayloadError(f"{len(items)} vectors for {count} texts")
+    if {count_at(item, "index") for item in items} == set(range(count)):
+        items.sort(key=lambda item: count_at(item, "index") or 0)
+    found = [_vector(item.get("embedding")) for item in items]
+    if len({len(vector) for vector in found}) != 1:
+        raise PayloadError("vectors of several lengths")
+    return found
+
+
+def _vector(value: object) -> list[float]:
+    if not isinstance(value, list) or not value:
+        raise PayloadError("a vector that is not a list of numbers")
+    found: list[float] = []
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise PayloadError("a vector that is not a list of numbers")
+        found.append(_finite(number))
+    return found
+
+
+def _finite(number: float) -> float:
+    try:
+        number = float(number)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise PayloadError("a vector with a number that is too large")
+    return number

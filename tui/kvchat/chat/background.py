@@ -1,0 +1,227 @@
+"""Work that can wait: durable jobs, done in spare time, one at a time on each server.
+
+The rule: a job starts when it is due, its server has rested and nobody types; whatever else wants the server ends it,
+and it goes back to the queue. It never starts because it has waited long enough, and a crash or a quit loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Any, TypeVar
+
+from kvchat.chat.compaction import Compaction
+from kvchat.chat.events import JobsChanged
+from kvchat.chat.lane import Lane
+from kvchat.chat.link import Link
+from kvchat.store import StoreError
+from kvchat.store.jobs import Job, JobState
+
+TRIES = 3
+"""After so many answers that were of no use a job waits for the person."""
+BACK_OFF_S = 30.0
+"""The first pause after a failure; each further one is twice as long."""
+LONGEST_PAUSE_S = 3600.0
+STOP_S = 1.0
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class How(Enum):
+    """How a job ended."""
+
+    DONE = auto()
+    BUSY = auto()
+    """The server was in use before it began."""
+    CALLED_OFF = auto()
+    """Something that goes first ended it."""
+    FAILED = auto()
+    """The server could not be asked."""
+    USELESS = auto()
+    """The answer could not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    how: How
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job is done, and from when on."""
+
+    lane: Lane
+    ready: float
+    """Seconds since the epoch."""
+
+
+class Background(Compaction):
+    """The runner of jobs. What a job is, its kind decides: `_place_of` and `_work_on`."""
+
+    works_in_background = False
+    """Whether jobs are done at all: the app sets it."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._stir = asyncio.Event()
+        self._runner: asyncio.Task[None] | None = None
+        self._at_work: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
+        self._awaited: dict[Lane, asyncio.Task[None]] = {}
+        self._typed_at = 0.0
+
+    def begin_background(self) -> None:
+        """Do what is due from now on, until `aclose`."""
+        if self.works_in_background and self._runner is None:
+            self._runner = asyncio.create_task(self._run())
+
+    async def _place_of(self, job: Job) -> Place | None:
+        """Where and when a job can be done; None: not now, and whatever changes that stirs."""
+        raise NotImplementedError
+
+    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
+        """Do a job."""
+        raise NotImplementedError
+
+    def jobs(self) -> list[Job]:
+        """The queue, the first due first."""
+        return self._store.jobs.all()
+
+    def at_work(self) -> frozenset[tuple[str, str]]:
+        """Kind and subject of the jobs that this kvchat is doing."""
+        return frozenset(self._at_work)
+
+    async def retry_job(self, kind: str, subject: str) -> None:
+        """Try a parked job again."""
+        await self._keeper.call(lambda: self._store.jobs.retry(kind, subject, time.time()))
+        self._jobs_changed()
+
+    def typed(self) -> None:
+        """The person types: what has not begun waits."""
+        self._typed_at = time.time()
+
+    # -- the runner -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._stir.clear()
+            try:
+                pause = await self._start_due()
+            except StoreError as error:
+                log.info("the queue could not be read: %s", error)
+                pause = BACK_OFF_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stir.wait()
+
+    async def _start_due(self) -> float | None:
+        """Start what is due; seconds until the next is. None: nothing is, before something changes."""
+        pauses: list[float] = []
+        jobs = await self._keeper.call(self._store.jobs.all)
+        for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
+            if job.state is JobState.PARKED or (job.kind, job.subject) in self._at_work:
+                continue
+            place = await self._place_of(job)
+            if place is None or self._occupied(place.lane):
+                continue
+            pause = max(job.due, place.ready) - time.time()
+            if pause <= 0:
+                task = asyncio.create_task(self._do(job, place.lane))
+                self._at_work[job.kind, job.subject] = place.lane, task
+            else:
+                pauses.append(pause)
+        return min(pauses, default=None)
+
+    def _occupied(self, lane: Lane) -> bool:
+        """Whether a lane is in use; then the runner stirs when it is free."""
+        if any(lane is other for other, _ in self._at_work.values()) or lane in self._awaited:
+            return True
+        if lane.is_free and not lane.works_in_background:
+            return False
+        self._await(lane)
+        return True
+
+    def _await(self, lane: Lane) -> None:
+        if lane not in self._awaited:
+            task = self._awaited[lane] = asyncio.create_task(lane.freed())
+            task.add_done_callback(partial(self._is_free, lane))
+
+    def _is_free(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        self._awaited.pop(lane, None)
+        self._stir.set()
+
+    async def _do(self, job: Job, lane: Lane) -> None:
+        jobs = self._store.jobs
+        key = job.kind, job.subject
+        try:
+            if await self._keeper.call(lambda: jobs.claim(*key)) is None:
+                return
+            self._tell(JobsChanged())
+            outcome = Outcome(How.CALLED_OFF)
+            try:
+                outcome = await self._work_on(job, lane)
+            except Exception as error:  # the app lives on, whatever a job does
+                log.exception("a job failed")
+                outcome = Outcome(How.FAILED, f"{type(error).__name__}: {error}")
+            finally:
+                await self._settle(job, outcome)
+            if outcome.how is How.BUSY:
+                self._await(lane)
+        except StoreError as error:
+            log.info("a job could not be noted: %s", error)
+        finally:
+            del self._at_work[key]
+            self._jobs_changed()
+
+    async def _settle(self, job: Job, outcome: Outcome) -> None:
+        """Note how a job ended."""
+        jobs, key, tries = self._store.jobs, (job.kind, job.subject), job.attempts + 1
+        pause = min(BACK_OFF_S * 2 ** job.attempts, LONGEST_PAUSE_S)
+        match outcome.how:
+            case How.DONE:
+                await self._keeper.call(lambda: jobs.done(*key))
+            case How.BUSY | How.CALLED_OFF:
+                await self._keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
+            case How.USELESS if tries >= TRIES:
+                await self._keeper.call(lambda: jobs.park(*key, outcome.why))
+            case _:
+                await self._keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
+
+    async def _in_lane(self, lane: Lane, request: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
+        """What a request in the background gives, None if it was not carried out; and whether it began."""
+        given: T | None = None
+        began = False
+
+        async def ask() -> None:
+            nonlocal given, began
+            began = True
+            given = await request()
+
+        done = await lane.in_background(ask())
+        return (given if done else None), began
+
+    def _jobs_changed(self) -> None:
+        self._stir.set()
+        self._tell(JobsChanged())
+
+    def _link_changed(self, link: Link) -> None:
+        super()._link_changed(link)
+        self._stir.set()
+
+    async def _end_background(self) -> None:
+        """End what runs; it goes back to the queue."""
+        tasks = {task for _, task in self._at_work.values()} | set(self._awaited.values())
+        if self._runner is not None:
+            tasks.add(self._runner)
+            self._runner = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_S)

@@ -1,0 +1,134 @@
+"""Requests beside a conversation: its own messages and one instruction more, whose answer is no part of it.
+
+The rule: such a request extends what the server holds of the conversation, so that it costs its instruction and the
+turn after it costs nothing more; it is played on the model of the cache like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
+from kvchat.chat.answering import Answering
+from kvchat.chat.events import Noticed
+from kvchat.chat.following import FollowedTurn
+from kvchat.chat.link import Link
+from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.reporting import Reporting
+from kvchat.chat.talking import SYSTEM_MOVED
+from kvchat.prompt.branching import awaited
+from kvchat.prompt.message import Node, State
+from kvchat.prompt.request import Parameters, wires_of
+from kvchat.store.side_requests import SideRequest
+
+SILENT_S = 180.0
+"""A background request from which nothing has come for so long is given up."""
+
+
+class Beside(Reporting):
+    """Sending them. Whoever does holds the lane."""
+
+    silent_s = SILENT_S
+
+    async def _asked_beside(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
+                            parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None], *,
+                            session: str = "") -> Ended:
+        """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out.
+        `session`: the id to send in place of the conversation's, for a prompt of its own."""
+        record, info = conversation.record, backend.info
+        following = await self._follow(backend)
+        if not self._agreed_to(info, record.id):
+            return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
+                                      "Nothing was sent.")
+        turn = ChatTurn(wires_of(path), session or record.id, self._model(conversation, info), parameters,
+                        record.template_options, system_in_user=record.system_in_user)
+        if following is not None:
+            followed = await following.before(turn, path, "side")
+            began(followed)
+            turn = replace(turn, slot=await self._planned(backend, following, followed))
+            following.sent(followed, turn.slot)
+        ended = await backend.chat(turn, emit)
+        if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
+            await self._update(conversation, system_in_user=True)
+            self._tell(Noticed(SYSTEM_MOVED))
+            ended = await backend.chat(replace(turn, system_in_user=True), emit)
+        return ended
+
+
+    async def _answered_in_background(self, kind: str, link: Link, conversation: OpenConversation,
+                                      path: Sequence[Node], parameters: Parameters, *, session: str = "") -> Node:
+        """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
+        put down in the ledger under `kind`. Whoever is cancelled while waiting has it closed first."""
+        answer, began = awaited(path[-1], self._clock()), time.monotonic()
+        live, followed = LiveAnswer(answer.id, began), list[FollowedTurn]()
+        heard = began
+
+        async def chat(emit: Emit) -> Ended:
+            def hearing(event: StreamEvent) -> None:
+                nonlocal heard
+                if not isinstance(event, Waiting):
+                    heard = time.monotonic()
+                emit(event)
+
+            backend = await link.connector.ready()
+            live.sent_at = time.monotonic()
+            return await self._asked_beside(backend, conversation, path, parameters, hearing, followed.append,
+                                            session=session)
+
+        async def checkpoint(text: str, reasoning: str) -> None:
+            """Nothing of it is stored."""
+
+        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
+        work = asyncio.create_task(answering.run(lambda: self._window(conversation.id)))
+        try:
+            while not (await asyncio.wait({work}, timeout=self.silent_s))[0]:
+                if time.monotonic() - heard >= self.silent_s:
+                    answering.stop()
+        except asyncio.CancelledError:
+            answering.stop()
+            await asyncio.wait({work})
+            raise
+        finally:
+            settled = work.result()
+            self._note_beside(link, conversation, followed, settled)
+            self._count_beside(kind, link, conversation.id, settled, time.monotonic() - began)
+        if settled.state is State.CANCELLED:
+            settled = replace(settled, state=State.ERROR, note="The server has not answered for a while.")
+        return settled
+
+    def _note_beside(self, link: Link, conversation: OpenConversation, followed: Sequence[FollowedTurn],
+                     answer: Node) -> None:
+        """What the request left in the server's cache is found out."""
+        following = link.following
+        if following is not None and followed and following.plays(followed[-1]):
+            turn = followed[-1].turn
+            following.left(followed[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
+
+    def _count_beside(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
+        info, figures = link.info, answer.figures
+        if info is None or figures is None:
+            return
+        spent = SideRequest(
+            kind, id, self._clock().timestamp(), info.place, answer.model or info.model, answer.state.value,
+            figures.prompt_tokens, figures.cached_tokens, figures.predicted_tokens, seconds)
+        self._in_background(self._keeper.write(lambda: self._store.side_requests.record(spent)))
+
+    def _window(self, id: str) -> int | None:
+        """Tokens that fit in a conversation, with its server and model."""
+        info, record = self._link(id).info, self._record(id)
+        return info.window(record.model if record else "") if info else None
+
+
+async def carried_out(answering: Answering, window: Callable[[], int | None]) -> Node:
+    """The answer. Whoever is cancelled while waiting for it has it closed first."""
+    work = asyncio.create_task(answering.run(window))
+    try:
+        await asyncio.wait({work})
+    except asyncio.CancelledError:
+        answering.stop()
+        await asyncio.wait({work})
+        raise
+    return work.result()

@@ -1,0 +1,261 @@
+"""Going through a conversation for memories, when it rests.
+
+The rule: every message is pending or covered by an extraction that succeeded. The request extends what the server
+holds of the conversation; its answer is data that is checked before anything is noted.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from kvchat.backends import kinds
+from kvchat.cache.warmth import Heat
+from kvchat.chat.background import How, Outcome, Place
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import MemoriesNoted
+from kvchat.chat.following import FollowedTurn
+from kvchat.chat.lane import Lane
+from kvchat.chat.link import Link
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.remembering import Remembering
+from kvchat.memory.entry import Status
+from kvchat.memory.learning.capture import ASKED, IDLE, MAXIMUM, due
+from kvchat.memory.learning.extraction import (
+    ANSWER_TOKENS,
+    TEMPERATURE,
+    Findings,
+    Passage,
+    apart,
+    checked,
+    instruction,
+    passage,
+    schema,
+)
+from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Message, Node, Role, State, new_id, node
+from kvchat.prompt.request import Parameters
+from kvchat.store.jobs import Job
+
+EXTRACTION = "extraction"
+THINKING = 4
+"""A model that reasons before it answers is given so many times the tokens."""
+INSTRUCTION_TOKENS = 300
+"""What the instruction takes, at most."""
+APART_BYTES = 16000
+"""Of the messages that are gone through at once, where they are sent by themselves."""
+SEARCHED = 4000
+"""Characters of what was said that known entries are looked up by."""
+KNOWN = 5
+"""Known entries that an extraction may correct."""
+PATIENCE = 10
+SESSION = "kvchat-memory"
+"""The session of prompts that are no conversation's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A conversation with messages that were not gone through yet, or with a job."""
+
+    conversation: str
+    title: str
+    pending: int
+    """Messages of the branch in use that wait."""
+    job: Job | None = None
+    at_work: bool = False
+    on: bool = True
+    """Whether memory is on for it."""
+
+
+class Extracting(Remembering):
+    """Jobs of the kind `extraction`; their subject is a conversation."""
+
+    # -- when
+
+    async def _capture(self, id: str, *, left: bool = False) -> None:
+        """See whether messages of a conversation wait, and when they are due."""
+        conversation = self._open.get(id)
+        if conversation is None or not self.memory_on(id) or self.incognito:
+            return
+        pending = await self._pending(conversation)
+        found = due(pending, self.settings.memory, time.time(), left=left)
+        if found is not None:
+            await self._keeper.call(lambda: self._store.jobs.put(EXTRACTION, id, found.at, found.why))
+            self._jobs_changed()
+
+    async def _pending(self, conversation: OpenConversation) -> list[Node]:
+        path = [node for node in conversation.path() if node.state is not State.STREAMING]
+        return await self._keeper.call(lambda: Ledger(self._store.database).pending(path))
+
+    async def remember_now(self, id: str) -> None:
+        """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
+        if not self.memory_on(id):
+            raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
+        if not await self._pending(await self._opened(id)):
+            raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
+        await self._keeper.call(lambda: self._store.jobs.put(EXTRACTION, id, time.time(), ASKED))
+        self._jobs_changed()
+
+    async def memory_queue(self) -> list[QueueRow]:
+        """The conversations with messages that wait, those with a job first."""
+        behind = dict(await self._keeper.call(lambda: Ledger(self._store.database).behind()))
+        jobs = {job.subject: job for job in await self._keeper.call(self._store.jobs.all) if job.kind == EXTRACTION}
+        rows = []
+        for id in {**jobs, **behind}:
+            record = self._record(id)
+            if record is not None:
+                at_work = (EXTRACTION, id) in self._at_work
+                rows.append(QueueRow(id, record.title, behind.get(id, 0), jobs.get(id), at_work, self.memory_on(id)))
+        return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
+
+    async def retry_memory(self, id: str) -> None:
+        """Go through a parked conversation again."""
+        await self.retry_job(EXTRACTION, id)
+
+    def begin_background(self) -> None:
+        super().begin_background()
+        if self.works_in_background and self.has_memory and self.settings.memory.enabled:
+            self._in_background(self._resume())
+
+    async def _resume(self) -> None:
+        """What an earlier run has left is due when this one rests."""
+        waiting = {job.subject for job in await self._keeper.call(self._store.jobs.all)}
+        for id, _ in await self._keeper.call(lambda: Ledger(self._store.database).behind()):
+            if id not in waiting:
+                at = time.time() + self.settings.memory.idle_seconds
+                await self._keeper.call(partial(self._store.jobs.put, EXTRACTION, id, at, IDLE))
+        self._jobs_changed()
+
+    async def open(self, id: str) -> OpenConversation:
+        before = self._looked_at
+        conversation = await super().open(id)
+        if before and before != conversation.id and before not in self._answering:
+            self._in_background(self._capture(before, left=True))
+        return conversation
+
+    def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
+        super()._left(conversation, followed, answer)
+        if self.works_in_background:
+            self._in_background(self._capture(conversation.id, left=self._looked_at != conversation.id))
+
+    async def delete(self, id: str) -> None:
+        await super().delete(id)
+        await self._keeper.call(lambda: self._store.jobs.done(EXTRACTION, id))
+
+    # -- where
+
+    def _workplace(self, id: str) -> Link | None:
+        """The server that does the work for a conversation; None: it cannot be asked now."""
+        chosen = self.settings.memory.profile
+        if chosen in self.settings.profiles:
+            return self._links.at(chosen)
+        link = self._link(id)
+        return link if link.info is not None and link.connector.connection.phase == "ready" else None
+
+    async def _place_of(self, job: Job) -> Place | None:
+        id, settings = job.subject, self.settings.memory
+        record = self._record(id)
+        link = self._workplace(id) if record is not None else None
+        if link is None or not self._wanted(record) or id in self.streaming():
+            return None
+        if job.why in (ASKED, MAXIMUM):
+            return Place(link.lane, 0.0)
+        conversation = self._open.get(id)
+        holds = link is self._link(id) and conversation is not None and self._holds(conversation)
+        rest = settings.rest_seconds if holds else settings.idle_seconds * self._patience(link)
+        return Place(link.lane, max(link.lane.quiet_since, self._typed_at) + rest)
+
+    def _patience(self, link: Link) -> int:
+        """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
+        of the server's cache."""
+        if link is not self._link():
+            return 1
+        following, info = link.following, link.info
+        if following is not None:
+            roomy = len(following.twin.best.slots) > 1 or following.twin.best.shape.ram_bytes != 0
+        else:
+            roomy = info is not None and (info.replicas or info.kind in (kinds.VLLM.name, kinds.SGLANG.name))
+        return 1 if roomy else PATIENCE
+
+    def _wanted(self, record: Conversation | None) -> bool:
+        return record is not None and record.trashed is None and self.memory_on(record.id)
+
+    # -- doing it
+
+    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
+        id = job.subject
+        if not self._wanted(self._record(id)):
+            return Outcome(How.DONE)
+        conversation = await self._opened(id)
+        pending = await self._pending(conversation)
+        if not pending:
+            return Outcome(How.DONE)
+        link = self._workplace(id)
+        if link is None or link.lane is not lane or id in self.streaming():
+            return Outcome(How.CALLED_OFF)
+        by_itself = link is not self._link(id) or not self._holds(conversation)
+        passage = await self._passage(conversation, pending, by_itself)
+        if not passage.promising:
+            return await self._noted(conversation, passage, Findings([], [], True))
+        answer, began = await self._in_lane(
+            lane, lambda: self._answer_about(link, conversation, passage, by_itself))
+        if by_itself and began and self._looked_at:
+            self._warm_soon(self._looked_at)  # it may have been pushed out
+        if answer is None:
+            return Outcome(How.CALLED_OFF if began else How.BUSY)
+        if answer.state in (State.ERROR, State.INTERRUPTED):
+            return Outcome(How.FAILED, answer.note)
+        findings = checked(answer.text, passage)
+        if not findings.usable:
+            return Outcome(How.USELESS, findings.why)
+        return await self._noted(conversation, passage, findings, answer.model)
+
+    async def _passage(self, conversation: OpenConversation, pending: Sequence[Node], by_itself: bool) -> Passage:
+        """What is gone through now: all that waits, unless it is too much at once."""
+        wanted = list(pending[:self.settings.memory.most_messages])
+        while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
+            wanted.pop()
+        said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
+        known = await self.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
+        return passage(conversation.path(), wanted, known)
+
+    async def _answer_about(self, link: Link, conversation: OpenConversation, passage: Passage,
+                            by_itself: bool) -> Node:
+        """The one request. Runs in the lane."""
+        path, now = conversation.path(), self._clock().timestamp()
+        thinks = any(known.message.reasoning for known in path)
+        messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
+        sent = [] if by_itself else list(path)
+        for message in messages:
+            sent.append(node(sent[-1] if sent else None, message, now))
+        parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
+                                response_format=schema(passage))
+        return await self._answered_in_background(EXTRACTION, link, conversation, sent, parameters,
+                                                  session=SESSION if by_itself else "")
+
+    async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
+                     model: str = "") -> Outcome:
+        """Note what was found; the messages are covered with it, at once."""
+        nodes = [node.id for _, node in passage.turns]
+        refused = json.dumps([list(one) for one in findings.refused], ensure_ascii=False)
+        cell = Cell(new_id(), conversation.id, self._clock().timestamp(), FACTS if findings.facts else EMPTY, model,
+                    self.session, len(findings.facts), refused)
+        entries = await self.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
+        if entries:
+            noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
+            proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
+            self._tell(MemoriesNoted(conversation.id, noted, proposed))
+        self._in_background(self._capture(conversation.id, left=self._looked_at != conversation.id))
+        return Outcome(How.DONE)
+
+    def _holds(self, conversation: OpenConversation) -> bool:
+        """Whether the server still has the conversation, and room behind it."""
+        used, window = self.context_used(conversation), self._window(conversation.id)
+        if used is not None and window and used + INSTRUCTION_TOKENS + ANSWER_TOKENS > window:
+            return False
+        heat = self.warmth(conversation.id).heat
+        return heat in (Heat.WARM, Heat.PARKED) or (heat is Heat.UNKNOWN and self._looked_at == conversation.id)

@@ -1,0 +1,204 @@
+"""Memory as the person meets it: what is remembered, put in front of a question, and changed by them.
+
+The rule: memories go into the question's context, never into the system message; none leaves this machine unless the
+person allowed that; without a memory a question goes out all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kvchat.backends.dialect import BackendError, HostClass
+from kvchat.chat.background import Background
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import MemoriesChanged
+from kvchat.chat.live import OpenConversation
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.message import Node, new_id
+from kvchat.prompt.request import Parameters
+from kvchat.store import StoreError
+
+if TYPE_CHECKING:
+    from kvchat.memory.book import Memories
+    from kvchat.memory.recalling.recall import Recalled
+
+RECALL_S = 0.5
+"""A question waits no longer than this for its memories."""
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Remembering(Background):
+    """What is remembered, for the other parts of the service and for the screen."""
+
+    def __init__(self, *args: Any, memories: Callable[[], Memories | None] | None = None, **options: Any) -> None:
+        """`memories` opens them when they are first needed; None: there is no memory."""
+        super().__init__(*args, **options)
+        self.session = new_id()[:12]
+        """This run, as the history of the memory names it."""
+        self._open_memories = memories if not self.incognito else None
+        self._memories: Memories | None = None
+        self._looking = False
+        self._remembering = ThreadPoolExecutor(1, thread_name_prefix="kvchat-memory")
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether there is a memory at all: an incognito run has none."""
+        return self._open_memories is not None
+
+    async def with_memories(self, work: Callable[[Memories], T]) -> T:
+        """What `work` gives back, done beside the loop, in the order of the calls. Raises ChatError."""
+        if self._open_memories is None:
+            raise ChatError("There is no memory in an incognito run.")
+
+        def do() -> T:
+            from kvchat.memory.errors import MemoryTrouble
+
+            try:
+                return work(self._opened_memories())
+            except (MemoryTrouble, StoreError) as error:
+                raise ChatError(str(error)) from None
+
+        return await asyncio.get_running_loop().run_in_executor(self._remembering, do)
+
+    def _opened_memories(self) -> Memories:
+        if self._memories is None:
+            assert self._open_memories is not None
+            self._memories = self._open_memories()
+        if self._memories is None:
+            raise ChatError("There is no memory in an incognito run.")
+        return self._memories
+
+    def refresh(self) -> None:
+        super().refresh()
+        if self._memories is not None and not self._looking:
+            self._looking = True
+            self._in_background(self.look_at_memories())
+
+    async def look_at_memories(self) -> None:
+        """Take over what was changed in the files by hand; tell if anything was."""
+        try:
+            if await self.with_memories(lambda m: m.sync()):
+                self._tell(MemoriesChanged())
+        except ChatError as error:
+            log.info("the memory could not be read: %s", error)
+        finally:
+            self._looking = False
+
+    # -- for which conversations
+
+    def memory_on(self, id: str) -> bool:
+        """Whether a conversation is gone through for memories and gets them."""
+        record = self._record(id)
+        return (self.has_memory and self.settings.memory.enabled and record is not None and record.memory
+                and (self.settings.memory.on_cloud or not self._may_go_to_cloud(id)))
+
+    def _may_go_to_cloud(self, id: str) -> bool:
+        """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
+        link = self._link(id)
+        if link.info is not None:
+            return self.destination(link.info, id).host_class is HostClass.CLOUD
+        if not link.connector.base_url:
+            return False
+        from kvchat.backends.hosts import is_loopback_name, parse_base_url
+
+        try:
+            return not is_loopback_name(parse_base_url(link.connector.base_url).host)
+        except BackendError:
+            return True
+
+    async def set_memory(self, id: str, on: bool) -> None:
+        """Have a conversation gone through for memories and given them, or not."""
+        await self._update(await self._opened(id), memory=on)
+        if not on:
+            await self._keeper.call(lambda: self._store.jobs.done("extraction", id))
+        self._jobs_changed()
+
+    # -- in front of a question
+
+    async def recall(self, id: str, text: str) -> tuple[Recalled, ...]:
+        """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
+        is nothing, or it cannot be had."""
+        settings, conversation = self.settings.memory, self._open.get(id)
+        if conversation is None or not settings.recall or not self.memory_on(id):
+            return ()
+        path = self._branch(conversation)
+
+        def find(memories: Memories) -> tuple[Recalled, ...]:
+            from kvchat.memory.recalling.recall import recalled
+
+            memories.sync()
+            return recalled(memories, text, path, tokens=settings.recall_tokens,
+                            profile_tokens=settings.profile_tokens)
+
+        try:
+            async with asyncio.timeout(RECALL_S):
+                return await self.with_memories(find)
+        except (ChatError, TimeoutError) as error:
+            log.info("nothing was recalled: %s", error or "it took too long")
+            return ()
+
+    def _branch(self, conversation: OpenConversation) -> Sequence[Node]:
+        """The branch that the next question goes on from."""
+        return conversation.path()
+
+    async def _stands_first(self, conversation: OpenConversation) -> tuple[ContextBlock, ...]:
+        path, tokens = self._branch(conversation), self.settings.memory.profile_tokens
+        if len(path) > 1 or not self.settings.memory.recall or not self.memory_on(conversation.id):
+            return ()
+
+        def find(memories: Memories) -> Recalled | None:
+            from kvchat.memory.recalling.recall import profile_of
+
+            return profile_of(memories, path, tokens)
+
+        try:
+            found = await self.with_memories(find)
+        except ChatError:
+            return ()
+        return (found.block,) if found is not None else ()
+
+    async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
+                   parameters: Parameters | None = None, without: frozenset[str] = frozenset(),
+                   recalls: bool = True) -> None:
+        """Store the question with what is remembered in front of it, then let the answer stream in its own task.
+        `without`: ids of entries that are not to be put there; `recalls` False: none is. Raises ChatError."""
+        await self._free(id)
+        from kvchat.memory.recalling.recall import PROFILE_SOURCE
+
+        found = [_left_over(recalled, without) for recalled in (await self.recall(id, text) if recalls else ())]
+        first = [block for block in found if block.text and block.source == PROFILE_SOURCE]
+        rest = [block for block in found if block.text and block.source != PROFILE_SOURCE]
+        # What is read ahead stands before what only the whole question brings up.
+        await super().send(id, text, (*first, *blocks, *rest), parameters=parameters)
+
+    # -- by the person
+
+    async def remember(self, text: str, id: str = "") -> None:
+        """Note what the person asks for. Raises ChatError."""
+        await self.with_memories(lambda m: m.add(text, conversation=id))
+        self._tell(MemoriesChanged())
+
+    async def set_draft(self, id: str, text: str) -> None:
+        self.typed()
+        await super().set_draft(id, text)
+
+    async def _end_memory(self) -> None:
+        await asyncio.to_thread(self._remembering.shutdown)
+        if self._memories is not None:
+            self._memories.close()
+
+
+def _left_over(recalled: Recalled, without: frozenset[str]) -> ContextBlock:
+    """The block without the lines of some entries."""
+    if not any(entry.id in without for entry in recalled.entries):
+        return recalled.block
+    lines = recalled.block.text.splitlines()
+    kept = [line for line, entry in zip(lines, recalled.entries, strict=True) if entry.id not in without]
+    return replace(recalled.block, text="\n".join(kept))

@@ -1,0 +1,231 @@
+"""The index's file: its tables, opening it, and what happens when it cannot be used.
+
+The rule: it is disposable. A damaged or outdated file is thrown away and made anew; where even that fails, the index
+lives in memory. A database that is not an index is never touched.
+
+The journal is a rollback journal, not a WAL: then the file can be replaced while another kvchat has it open. The lock
+beside it keeps that from happening in the middle of a write.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+from kvchat import paths
+from kvchat.index.vectors import Matrix
+from kvchat.store.database import connect, has_fts
+from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
+from kvchat.store.locks import WriteLock
+
+VERSION = 1
+"""Raised when the tables, or `words.prepared`, change; older files are then made anew."""
+_APPLICATION_ID = 0x6B766978
+READ_MS, WRITE_MS = 1000, 2000
+"""How long SQLite waits for another program's lock."""
+_CHECKED = 32_000_000
+"""Files smaller than this many bytes are checked when they are opened."""
+
+_TABLES = """
+CREATE TABLE doc(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL);
+CREATE TABLE chunk(id INTEGER PRIMARY KEY AUTOINCREMENT, doc INTEGER NOT NULL, key TEXT NOT NULL, head TEXT NOT NULL,
+    text TEXT NOT NULL, UNIQUE(doc, key));
+CREATE TABLE vector(chunk INTEGER PRIMARY KEY, scale REAL NOT NULL, data BLOB NOT NULL);
+CREATE TABLE state(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
+"""
+_FTS = """
+CREATE VIRTUAL TABLE words USING fts5(place, head, text, content = '',
+    tokenize = 'porter unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE terms USING fts5vocab(words, 'row');
+"""
+
+log = logging.getLogger(__name__)
+
+
+class _OutdatedError(Exception):
+    """The file is an older kvchat's index, or that of a Python without full-text search."""
+
+
+class Tables:
+    """An open index: a connection that reads and one that writes, so that neither waits for the other in this
+    process; in memory, one for both."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Opens or makes it. Raises StoreError, or _OutdatedError."""
+        self.path = path
+        self.matrices: dict[str, tuple[object, Matrix]] = {}
+        """The vectors of the scopes that were searched last, each with what it is made from."""
+        self._lock: WriteLock | None = None
+        with told(path), ExitStack() as undo:
+            if path:
+                paths.folder(path.parent)
+                self._lock = WriteLock(_beside(path, ".lock"))
+                undo.callback(self._lock.close)
+            with self._locked():
+                if path:
+                    _make_private(path)
+                self._writer = self._reader = _connected(path, WRITE_MS)
+                undo.callback(self._writer.close)
+                self.fts = has_fts(self._writer)
+                self._prepare()
+                self._writing = self._reading = threading.RLock()
+                if path:
+                    self._reader, self._reading = _connected(path, READ_MS), threading.RLock()
+                    undo.callback(self._reader.close)
+                    self._reader.execute("PRAGMA query_only = ON")
+                self._identity = _identity(path)
+            undo.pop_all()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """One unchanging view, for this thread alone. Raises StoreError."""
+        with self._reading, told(self.path):
+            self._still_there()
+            with _transaction(self._reader, "BEGIN"):
+                yield self._reader
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """One transaction. Raises StoreError, with nothing changed."""
+        with self._writing, told(self.path), self._locked():
+            self._still_there()
+            with _transaction(self._writer, "BEGIN IMMEDIATE"):
+                yield self._writer
+
+    def _locked(self) -> AbstractContextManager[None]:
+        return self._lock.held() if self._lock else contextlib.nullcontext()
+
+    def close(self) -> None:
+        with self._writing, self._reading, contextlib.suppress(sqlite3.Error, OSError):
+            self._reader.close()
+            self._writer.close()
+            lock, self._lock = self._lock, None
+            if lock:
+                lock.close()
+
+    def _prepare(self) -> None:
+        """Settings, and tables where there are none."""
+        writer = self._writer
+        tables = writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        mark = writer.execute("PRAGMA application_id").fetchone()[0]
+        version = writer.execute("PRAGMA user_version").fetchone()[0]
+        if tables and mark != _APPLICATION_ID:
+            raise StoreUnavailable(f"{self.path} is not a search index of kvchat. Move it away.")
+        if version // 2 > VERSION:
+            raise StoreUnavailable(f"{self.path} is the search index of a newer kvchat.")
+        if tables and version != self._version:
+            raise _OutdatedError(f"{self.path} is outdated.")
+        for pragma in ("temp_store = MEMORY", "secure_delete = ON", "cache_size = -16000", "synchronous = NORMAL",
+                       "journal_mode = TRUNCATE"):
+            writer.execute(f"PRAGMA {pragma}").fetchall()
+        if not tables:
+            with _transaction(writer, "BEGIN IMMEDIATE"):
+                for statement in (_TABLES + (_FTS if self.fts else "")).split(";"):
+                    writer.execute(statement)
+                writer.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+                writer.execute(f"PRAGMA user_version = {self._version}")
+        elif self.path and self.path.stat().st_size < _CHECKED and (
+                answer := writer.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise StoreDamaged(f"{self.path} is damaged ({answer}).")
+
+    @property
+    def _version(self) -> int:
+        return 2 * VERSION + self.fts
+
+    def _still_there(self) -> None:
+        if _identity(self.path) != self._identity:
+            raise StoreUnavailable(f"{self.path} was deleted or replaced.")
+
+
+def opened(path: Path | None, *, anew: bool = False) -> Tables:
+    """The index at `path`; one in memory where that cannot be used. `anew`: what is there is thrown away first."""
+    try:
+        return Tables(None) if path is None else _in_file(path, anew)
+    except (_OutdatedError, StoreError, OSError, ValueError, paths.PathError) as error:
+        log.warning("the search index is held in memory: %s", error.__cause__ or error)
+        return Tables(None)
+
+
+def _in_file(path: Path, anew: bool) -> Tables:
+    if not anew:
+        try:
+            return Tables(path)
+        except (_OutdatedError, StoreDamaged) as error:
+            log.info("the search index is made anew: %s", error.__cause__ or error)
+    _throw_away(path)
+    return Tables(path)
+
+
+def _throw_away(path: Path) -> None:
+    """Remove the file and its journal, unless it is somebody else's database."""
+    with told(path):
+        lock = WriteLock(_beside(path, ".lock"))
+        try:
+            with lock.held():
+                if _is_foreign(path):
+                    raise StoreUnavailable(f"{path} is not a search index of kvchat. Move it away.")
+                for name in ("", "-journal", "-wal", "-shm"):
+                    _beside(path, name).unlink(missing_ok=True)
+        finally:
+            lock.close()
+
+
+def _is_foreign(path: Path) -> bool:
+    """Whether the file is a sound database of something else."""
+    if not path.is_file():
+        return path.exists()
+    found = _connected(path, READ_MS)
+    try:
+        tables = found.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+        return bool(tables) and found.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        return isinstance(error, sqlite3.Error) and not is_damage(error) and result_code(error) != 1
+    finally:
+        found.close()
+
+
+def _connected(path: Path | None, wait_ms: int) -> sqlite3.Connection:
+    connection = connect(path or ":memory:")
+    connection.execute(f"PRAGMA busy_timeout = {wait_ms}")
+    return connection
+
+
+def _make_private(path: Path) -> None:
+    if not path.exists():
+        path.touch(0o600)
+    if not path.is_file():
+        raise StoreUnavailable(f"{path} is not a file. Move it away.")
+    with contextlib.suppress(OSError):
+        path.chmod(0o600)
+
+
+def _beside(path: Path, ending: str) -> Path:
+    return path.with_name(path.name + ending)
+
+
+@contextmanager
+def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
+    connection.execute(begin)
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+        raise
+
+
+def _identity(path: Path | None) -> tuple[int, int] | None:
+    if path is None:
+        return None
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return found.st_dev, found.st_ino

@@ -1,0 +1,138 @@
+"""What a memory is, what can happen to it, and which message it came from. Pure values.
+
+The rule: an entry's id never changes and is never used again; every change of an entry is a `Change` with what was
+before, so that it can be undone.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+from enum import StrEnum
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+"""Without letters that are taken for others."""
+PROFILE = "profile.md"
+"""The page whose lines go into the first turn of every new conversation. Nothing gets there unreviewed."""
+BY_HAND = "hand"
+"""`Entry.by` of what the person wrote into a file."""
+BY_YOU = "you"
+"""`Entry.by` of what the person asked kvchat to remember."""
+
+
+class Kind(StrEnum):
+    """What a memory is about."""
+
+    IDENTITY = "identity"
+    """Who the person is: name, place, language, work."""
+    PREFERENCE = "preference"
+    PROJECT = "project"
+    PERSON = "person"
+    """Somebody else in the person's life."""
+    DECISION = "decision"
+    SKILL = "skill"
+    """What the person knows or can do, or is learning."""
+    FACT = "fact"
+    """Anything else."""
+
+
+class Status(StrEnum):
+    """Where an entry stands. Only LIVE ones are in the files, are found and are recalled."""
+
+    LIVE = "live"
+    PROPOSED = "proposed"
+    """Waits for the person's yes; in no file."""
+    DELETED = "deleted"
+    """By the person. Its text is not noted again."""
+    SUPERSEDED = "superseded"
+    """A newer entry says it better, or says otherwise."""
+
+
+class Act(StrEnum):
+    """What happened to an entry."""
+
+    NOTED = "noted"
+    """Extracted from a conversation."""
+    ADDED = "added"
+    """The person asked for it, or wrote it into a file."""
+    PROPOSED = "proposed"
+    ACCEPTED = "accepted"
+    EDITED = "edited"
+    MOVED = "moved"
+    DELETED = "deleted"
+    MERGED = "merged"
+    """Superseded by one that says the same."""
+    CORRECTED = "corrected"
+    """Superseded by one that says otherwise."""
+    SUMMARISED = "summarised"
+    """Superseded by one that says it more shortly, with others."""
+    RESTORED = "restored"
+    """A change was undone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One memory: a line of a file, or a few."""
+
+    id: str
+    kind: Kind
+    text: str
+    """Plain words; a newline only where the person wrote one."""
+    page: str
+    """Its file, relative to the folder, with forward slashes: `profile.md`, `topics/projects.md`."""
+    created: float
+    """Seconds since the epoch."""
+    status: Status = Status.LIVE
+    confidence: float | None = None
+    """From 0 to 1, as found at the extraction; None where a person wrote it."""
+    conversation: str = ""
+    """The conversation it came from; empty: none."""
+    nodes: tuple[str, ...] = ()
+    """The messages it came from."""
+    by: str = BY_YOU
+    """Who wrote it: BY_YOU, BY_HAND, or the model's name."""
+    superseded_by: str = ""
+    """The entry that took its place."""
+    edited: bool = False
+    """Whether the person changed its line in the file; kvchat never rewrites such a line by itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of one entry. `before` None: it is new; `after` None: never."""
+
+    act: Act
+    before: Entry | None
+    after: Entry
+    at: float
+    """Seconds since the epoch."""
+    session: str = ""
+    """The run of kvchat in which it happened."""
+    why: str = ""
+    """A few words for the person, where the act does not say it all."""
+    seq: int = 0
+    """Its number in the history; 0 before it is stored."""
+    undone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What an extraction found, checked, before it is an entry."""
+
+    kind: Kind
+    text: str
+    confidence: float
+    """From 0 to 1: how well it is borne out by the person's own words, and the model's own figure where it is lower."""
+    nodes: tuple[str, ...]
+    """The messages it came from."""
+    topic: str = ""
+    """One or two words for the page, where the person named a project or a subject."""
+    replaces: str = ""
+    """The id of the entry that it corrects."""
+    review: str = ""
+    """Why the person is to be asked first; empty: no need."""
+
+
+def new_id() -> str:
+    """An id for a new entry: `m` and 8 letters or digits."""
+    return "m" + "".join(secrets.choice(_ALPHABET) for _ in range(8))

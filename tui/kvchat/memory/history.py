@@ -1,0 +1,141 @@
+"""Taking changes back. Pure.
+
+The rule: a change is taken back field by field, and only where the entry still has what the change gave it; what came
+later, by the person above all, is not lost by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kvchat.memory.entry import Act, Change, Entry, Status
+from kvchat.memory.errors import MemoryTrouble
+
+BY_ITSELF = frozenset((Act.NOTED, Act.PROPOSED, Act.MERGED, Act.CORRECTED, Act.SUMMARISED))
+"""What kvchat does without being asked."""
+TOUCHED = frozenset((Act.ADDED, Act.ACCEPTED, Act.EDITED, Act.MOVED))
+"""What makes an entry the person's own choice."""
+FIELDS = ("kind", "text", "page", "status", "confidence", "conversation", "nodes", "by", "superseded_by", "edited")
+ALL = 1 << 30
+
+
+@dataclass(slots=True)
+class Undoing:
+    """Changes that take others back, one after the other, on entries as they then are."""
+
+    entries: dict[str, Entry]
+    """As they stand; changed as the plan grows."""
+    at: float
+    session: str
+    changes: list[Change] = field(default_factory=list)
+    undoes: list[int] = field(default_factory=list)
+
+    def take_back(self, change: Change, why: str = "") -> Change | None:
+        """Take one change back, and bring back what the entry had taken the place of; None: it has no effect any more.
+        Raises MemoryTrouble when something newer is in its way."""
+        now = self.entries[change.after.id]
+        after = _before(change, now)
+        if after is None:
+            return None
+        if after.status is Status.LIVE and now.status is not Status.LIVE:
+            self._no_double(after)
+        done = self._note(now, after, why or f"back before change {change.seq}")
+        self.undoes.append(change.seq)
+        if change.before is None or change.before.status is Status.PROPOSED:
+            for old in [entry for entry in self.entries.values() if entry.superseded_by == now.id]:
+                if old.status is Status.SUPERSEDED:
+                    self._note(old, replace(old, status=Status.LIVE, superseded_by=""), together_with(now.id))
+        return done
+
+    def undo(self, change: Change, main: Change, companions: Sequence[Change]) -> Change | None:
+        """Take one change back as a part of `main`, with what `main` brought back. The change of the entry in question;
+        None: it has no effect any more."""
+        begun = len(self.changes)
+        for one in companions:
+            self.take_back(one, together_with(main.after.id))
+        if self.take_back(main) is None and main is not change:
+            self.take_back(change)
+        elif main is not change:
+            self.undoes.append(change.seq)
+        return next((done for done in self.changes[begun:] if done.after.id == change.after.id), None)
+
+    def _note(self, before: Entry, after: Entry, why: str) -> Change:
+        change = Change(Act.RESTORED, before, after, self.at, self.session, why)
+        self.entries[after.id] = after
+        self.changes.append(change)
+        return change
+
+    def _no_double(self, entry: Entry) -> None:
+        for other in self.entries.values():
+            if other.status is Status.LIVE and other.id != entry.id and other.text == entry.text:
+                raise MemoryTrouble(f"This is remembered already, as {other.id}.")
+
+
+def _before(change: Change, now: Entry) -> Entry | None:
+    """The entry without the change; None when the change has no effect on it any more."""
+    if change.before is None:
+        return None if now.status is Status.DELETED else replace(now, status=Status.DELETED)
+    back: dict[str, Any] = {}
+    for name in FIELDS:
+        old, new, value = (getattr(entry, name) for entry in (change.before, change.after, now))
+        if old == new or value == old:
+            continue
+        if value != new:
+            raise MemoryTrouble(f"Memory {now.id} has been changed again since change {change.seq}. Undo the newer "
+                                "change first, or edit the memory.")
+        back[name] = old
+    return replace(now, **back) if back else None
+
+
+def main_of(change: Change, history: Iterable[Change]) -> Change:
+    """The change that this one is a part of: of a correction the one that made the newer entry live, as two that
+    contradict each other are not to be live together; of an undo the one that brought this back with it. `history`:
+    the changes of the same moment at least."""
+    for other in history:
+        if other.at != change.at or other.after.id == change.after.id:
+            continue
+        if change.act is Act.CORRECTED and other.after.id == change.after.superseded_by and (
+                other.after.status is Status.LIVE):
+            return other
+        if change.act is other.act is Act.RESTORED and change.why == together_with(other.after.id):
+            return other
+    return change
+
+
+def companions_of(main: Change, history: Iterable[Change]) -> list[Change]:
+    """What an undo brought back together with the entry; it is to go again when the entry returns."""
+    return [other for other in history if main.act is other.act is Act.RESTORED and other.at == main.at
+            and other.why == together_with(main.after.id)]
+
+
+def by_itself(history: Sequence[Change], since: Mapping[str, Sequence[Change]]) -> tuple[list[Change], list[Change]]:
+    """Of `history`, newest first: what kvchat did by itself and can take back; and what it leaves, as the person has
+    chosen or changed the entry since. `since`: all changes by entry, newest first."""
+    taken: list[Change] = []
+    left: list[Change] = []
+    for change in history:
+        if change.act not in BY_ITSELF:
+            continue
+        later = (other for other in since.get(change.after.id, ()) if other.seq > change.seq)
+        touched = any(other.act in TOUCHED and not other.undone for other in later)
+        (left if touched else taken).append(change)
+    return taken, left
+
+
+def by_entry(changes: Iterable[Change]) -> dict[str, list[Change]]:
+    """The changes of each entry, in their order."""
+    found: dict[str, list[Change]] = {}
+    for change in changes:
+        found.setdefault(change.after.id, []).append(change)
+    return found
+
+
+def left_alone(change: Change) -> str:
+    """The sentence about a change that is not taken back."""
+    return f"{change.after.id} was left: you have accepted, edited or moved it since it was {change.act.value}."
+
+
+def together_with(id: str) -> str:
+    return f"together with {id}"

@@ -1,0 +1,1 @@
+"""What is asked of a model about the person, and what is believed of its answer. Pure."""

@@ -1,0 +1,229 @@
+"""Consolidation: memories that repeat or contradict each other, and pages that grow too long.
+
+The rule: a model only points at pairs and proposes shorter lines; what becomes of them is decided by words and dates.
+Whatever is superseded stays in the history, and what the person wrote stays as it is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from itertools import pairwise
+from typing import Any
+
+from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status, new_id
+from kvchat.memory.learning.answers import objects, values
+from kvchat.memory.learning.checking import LONGEST, caution, objection, tidied
+from kvchat.memory.learning.extraction import listed
+from kvchat.memory.learning.grounding import alike
+from kvchat.memory.learning.phrases import RELATION, denies
+from kvchat.memory.learning.repeats import capitals, differ, is_the_persons, merged, repeated, superseded, united_nodes
+from kvchat.memory.learning.said import clauses_of, meanings
+from kvchat.memory.words import folded, numbers
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.message import Message, Role, system_message
+
+SHOWN = 40
+"""Memories of one request."""
+PAGE_TOKENS = 1500
+"""The size from which on a page's lines are to be made shorter."""
+BYTES_PER_TOKEN = 4
+MOST_PAIRS, MOST_LINES = 8, 4
+OVERLAP = 0.2
+"""The likeness from which on two memories can contradict each other."""
+REPEATS = 0.5
+"""And from which on they can say the same in other words."""
+KEPT = 0.6
+"""The share of the words of each line that the shorter one has to keep."""
+
+
+def duplicates(entries: Sequence[Entry], now: float | None = None, session: str = "") -> list[Change]:
+    """The changes that leave one of those entries that say the same. `now` in seconds since the epoch."""
+    return repeated(entries, time.time() if now is None else now, session)
+
+
+def over_budget(entries: Sequence[Entry], tokens: int = PAGE_TOKENS) -> bool:
+    """Whether the lines of a page have more than so many tokens, about."""
+    size = sum(len(entry.text.encode()) + 2 for entry in entries if entry.status is Status.LIVE)
+    return size > tokens * BYTES_PER_TOKEN
+
+
+# -- what is asked
+
+def request(entries: Sequence[Entry], tokens: int = PAGE_TOKENS) -> tuple[list[Message], dict[str, Any]] | None:
+    """The messages of a request about the entries of one page, and the JSON schema of the answer. None when there is
+    nothing to ask."""
+    shown = _shown(entries)
+    if len(shown) < 2 or next(iter(shown.values())).page == PROFILE:
+        return None
+    shorten = over_budget(entries, tokens)
+    lines = "\n".join(f"{short}: {' '.join(entry.text.split())}" for short, entry in shown.items())
+    task = ('These are notes about a user, oldest first. Find pairs where the newer note says the same as the '
+            'older ("repeats") or shows that the older is no longer true ("contradicts"). Often there are none: '
+            '{"pairs":[]}. Notes about different people or things are no pair.')
+    shape = '{"pairs":[{"older":"k1","newer":"k2","is":"repeats|contradicts"}]'
+    if shorten:
+        task += (' Then, under "shorter", put notes on one subject into one line that keeps every name and number, in '
+                 "the notes' own words.")
+        shape += ',"shorter":[{"of":["k1","k2"],"text":""}]'
+    block = ContextBlock("passage", "notes", lines)
+    return [system_message("You tidy notes."), Message(Role.USER, f"{task}\nOnly JSON: {shape}}}", (block,))], _schema(
+        list(shown), shorten)
+
+
+def _schema(ids: list[str], shorten: bool) -> dict[str, Any]:
+    id = {"type": "string", "enum": ids}
+    fields = {"pairs": listed({"older": id, "newer": id, "is": {"type": "string", "enum": ["repeats", "contradicts"]}},
+                              MOST_PAIRS)}
+    if shorten:
+        fields["shorter"] = listed({"of": {"type": "array", "items": id, "minItems": 2, "maxItems": 6},
+                                    "text": {"type": "string", "minLength": 1, "maxLength": LONGEST}}, MOST_LINES)
+    return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
+
+
+def _shown(entries: Sequence[Entry]) -> dict[str, Entry]:
+    """The entries that a request shows, by short ids, oldest first: of a long page the newest, and for each those
+    that have most in common with it."""
+    live = [entry for entry in entries if entry.status is Status.LIVE]
+    live.sort(key=lambda entry: (entry.created, entry.id))
+    if len(live) > SHOWN:
+        told = {entry.id: set(meanings(entry.text)) for entry in live}
+        chosen = {entry.id for entry in live[-SHOWN // 4:]}
+        for new in live[-SHOWN // 4:]:
+            rest = (entry for entry in reversed(live) if entry.id not in chosen)
+            chosen |= {entry.id for entry in nlargest(3, rest, key=lambda old: _share(told[old.id], told[new.id]))}
+        live = [entry for entry in live if entry.id in chosen]
+    return {f"k{i}": entry for i, entry in enumerate(live, 1)}
+
+
+def _share(one: set[str], other: set[str]) -> float:
+    return len(one & other) / len(one | other) if one | other else 0.0
+
+
+# -- what is believed
+
+@dataclass(slots=True)
+class _Tidying:
+    """The changes so far; no entry is in two of them."""
+
+    shown: dict[str, Entry]
+    now: float
+    session: str
+    changes: list[Change]
+    used: set[str]
+
+    def pair(self, one: Any) -> None:
+        fields = one if isinstance(one, dict) else {}
+        entries = [self.shown.get(id) for id in (fields.get("older"), fields.get("newer")) if isinstance(id, str)]
+        if len(entries) != 2 or entries[0] is None or entries[1] is None or entries[0].id == entries[1].id:
+            return
+        older, newer = sorted((entries[0], entries[1]), key=lambda entry: entry.created)
+        if {older.id, newer.id} & self.used or is_the_persons(older):
+            return
+        if fields.get("is") == "contradicts" and contradict(older, newer):
+            self._take([superseded(Act.CORRECTED, older, newer, self.now, self.session, newer.text)])
+        elif fields.get("is") == "repeats" and _repeat(older, newer):
+            self._take(merged(newer, [older], self.now, self.session))
+
+    def line(self, one: Any) -> None:
+        fields = one if isinstance(one, dict) else {}
+        given = fields.get("of")
+        ids = dict.fromkeys(id for id in given if isinstance(id, str)) if isinstance(given, list) else {}
+        old = [self.shown[id] for id in ids if id in self.shown]
+        text = fields.get("text")
+        if len(old) < 2 or len(old) != len(ids) or not isinstance(text, str) or {entry.id for entry in old} & self.used:
+            return
+        text = tidied(text)
+        if any(is_the_persons(entry) or entry.page != old[0].page for entry in old) or not _sums_up(text, old):
+            return
+        newest = max(old, key=lambda entry: entry.created)
+        kinds = {entry.kind for entry in old}
+        new = Entry(new_id(), newest.kind if len(kinds) == 1 else Kind.FACT, text, newest.page, newest.created,
+                    confidence=min((e.confidence for e in old if e.confidence is not None), default=None),
+                    conversation=newest.conversation, nodes=united_nodes([newest, *old]), by=newest.by)
+        self._take([Change(Act.NOTED, None, new, self.now, self.session, f"sums up {len(old)} memories"), *(
+            superseded(Act.SUMMARISED, entry, new, self.now, self.session, text) for entry in old)])
+
+    def _take(self, changes: list[Change]) -> None:
+        self.changes += changes
+        self.used |= {change.after.id for change in changes} | {change.after.superseded_by for change in changes}
+
+
+def checked(answer: str, entries: Sequence[Entry], now: float, session: str = "",
+            tokens: int = PAGE_TOKENS) -> list[Change]:
+    """The changes of an answer that hold. `entries` are those that were asked about. Never raises, whatever the
+    answer."""
+    shown = _shown(entries)
+    if len(shown) < 2 or next(iter(shown.values())).page == PROFILE:
+        return []
+    tidying = _Tidying(shown, now, session, [], set())
+    found = values(answer)
+    for value in found:
+        pairs = objects(value, ("pairs",)) or ([value] if isinstance(value, dict) and "older" in value else [])
+        for one in pairs[:MOST_PAIRS]:
+            tidying.pair(one)
+    if over_budget(entries, tokens):
+        for value in found:
+            lines = objects(value, ("shorter",)) or ([value] if isinstance(value, dict) and "of" in value else [])
+            for one in lines[:MOST_LINES]:
+                tidying.line(one)
+    return tidying.changes
+
+
+def contradict(older: Entry, newer: Entry) -> bool:
+    """Whether the newer of two memories can be the end of the older: of the same kind, of the same person or thing,
+    with words in common, and not the same."""
+    one, other = set(meanings(older.text)), set(meanings(newer.text))
+    shared = {word for word in one & other if word != "<likes>"}
+    if older.created >= newer.created or older.kind is not newer.kind or not shared or _share(one, other) < OVERLAP:
+        return False
+    if set(RELATION.findall(folded(older.text))) != set(RELATION.findall(folded(newer.text))):
+        return False
+    if not (one < other or other < one) or differ(older.text, newer.text):
+        return _subject(older.text) == _subject(newer.text)
+    return False
+
+
+def _repeat(older: Entry, newer: Entry) -> bool:
+    one, other = set(meanings(older.text)), set(meanings(newer.text))
+    return _share(one, other) >= REPEATS and not differ(older.text, newer.text) and _in_order(older.text, newer.text)
+
+
+def _in_order(one: str, other: str) -> bool:
+    """Whether the words that two texts share stand in the same order: `tea over coffee` is not `coffee over tea`."""
+    a, b = meanings(one), meanings(other)
+    places = [b.index(word) for word in dict.fromkeys(a) if word in b]
+    return all(before < after for before, after in pairwise(places))
+
+
+def _subject(text: str) -> str:
+    """Of whom a text speaks: its first word, or the person when that is what they do or are."""
+    first = folded(text).split()[0].strip(".,;:'\"") if text.split() else ""
+    words = meanings(first)
+    does = first.endswith(("s", "ed", "ing", "'m", "’m")) or first in ("i", "we", "no", "not", "never")
+    return "" if does or not words or words[0].startswith("<") else words[0]
+
+
+def _sums_up(text: str, old: Sequence[Entry]) -> bool:
+    """Whether a line can take the place of several: it has nothing that is not in them, keeps their names, numbers and
+    negations and most of their words, and is shorter."""
+    if objection(text) or caution(text, Kind.FACT) or len(text) >= sum(len(entry.text) for entry in old):
+        return False
+    source = " ".join(entry.text for entry in old)
+    known, told = set(meanings(source)), set(meanings(text))
+    if not told or any(not any(alike(word, other) for other in known) for word in told):
+        return False
+    if numbers(text) != numbers(source) or not capitals(source) <= told:
+        return False
+    if any(len(told & set(meanings(entry.text))) < KEPT * len(set(meanings(entry.text))) for entry in old):
+        return False
+    return all(_same_sign(part.meanings, part.denies, old) for part in clauses_of(text)) and (
+        any(denies(folded(entry.text)) for entry in old) == any(part.denies for part in clauses_of(text)))
+
+
+def _same_sign(words: frozenset[str], denied: bool, old: Sequence[Entry]) -> bool:
+    clauses = [clause for entry in old for clause in clauses_of(entry.text)]
+    most = max((len(words & clause.meanings) for clause in clauses), default=0)
+    return not most or any(clause.denies == denied for clause in clauses if len(words & clause.meanings) == most)

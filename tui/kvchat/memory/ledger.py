@@ -1,0 +1,186 @@
+"""Which messages were gone through for memories, and which wait for it.
+
+The rule: every final question and answer made since memory came is in exactly one place: pending, or covered by one
+extraction. Pending is a question to the database, never a list that is kept. A message is told by its id, never by its
+time; a copy of it, made when a branch is grown again, counts as the message itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from kvchat.memory.entry import Change
+from kvchat.memory.state import put_changes
+from kvchat.prompt.message import Node, State
+from kvchat.prompt.wire import whole_characters
+from kvchat.store.database import Database
+from kvchat.store.rows import columns, to_json
+from kvchat.store.schema import MEMORY_SINCE
+
+FACTS = "facts"
+EMPTY = "empty"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One extraction that succeeded."""
+
+    id: str
+    conversation: str
+    created: float
+    """Seconds since the epoch."""
+    kind: str = FACTS
+    """FACTS, or EMPTY where nothing was worth keeping."""
+    model: str = ""
+    session: str = ""
+    """The run of kvchat in which it happened."""
+    noted: int = 0
+    """Entries that came of it, the proposed ones too."""
+    refused: str = "[]"
+    """What was found and not kept: a JSON list of [text, reason]."""
+
+
+_FIELDS = tuple(field.name for field in fields(Cell))
+_NEW = f"""+seq > coalesce((SELECT CAST(value AS INTEGER) FROM setting WHERE key = '{MEMORY_SINCE}'), 0)
+    AND NOT EXISTS (SELECT 1 FROM covered WHERE covered.node = node.id)"""
+_SAID = "role IN ('user', 'assistant')"
+_UNCOVERED = f"""
+    SELECT node.id, role, node.created, text FROM json_each(?) AS step CROSS JOIN node ON node.id = step.value
+    WHERE {_NEW} AND {_SAID} AND state != 'streaming' ORDER BY step.key"""
+# Only ids and numbers are looked at first (hence the +), which the index over the ids holds: no message is read.
+_BEHIND = f"""
+    SELECT id, head FROM conversation
+    WHERE trashed IS NULL AND memory != 0 AND head IS NOT NULL
+        AND (forked_from IS NOT NULL OR id IN (
+            SELECT conversation FROM (SELECT id AS new FROM node WHERE {_NEW}) CROSS JOIN node ON node.id = new
+            WHERE {_SAID}))
+    ORDER BY updated, seq"""
+_ABOVE = """
+    WITH RECURSIVE up(id, parent) AS (
+        SELECT id, parent FROM node WHERE id IN (SELECT value FROM json_each(?))
+        UNION SELECT node.id, node.parent FROM up JOIN node ON node.id = up.parent)
+    SELECT id, parent FROM up"""
+_FAMILY = """
+    WITH RECURSIVE family(id) AS (
+        SELECT conversation FROM node WHERE conversation IS NOT NULL AND id IN (SELECT value FROM json_each(?))
+        UNION SELECT conversation.forked_from FROM family JOIN conversation ON conversation.id = family.id
+            WHERE conversation.forked_from IS NOT NULL
+        UNION SELECT conversation.id FROM family JOIN conversation ON conversation.forked_from = family.id)
+    SELECT id FROM family"""
+
+
+class Ledger:
+    """Reads and writes of what was gone through. Every method may raise StoreError."""
+
+    def __init__(self, database: Database) -> None:
+        self._db = database
+
+    def pending(self, path: Sequence[Node]) -> list[Node]:
+        """The messages of a branch, given root first, that wait to be gone through, in its order."""
+        waiting = self._waiting([node.id for node in path])
+        return [node for node in path if node.id in waiting and node.state is not State.STREAMING]
+
+    def behind(self) -> list[tuple[str, int]]:
+        """The conversations whose branch in use has pending messages, and how many, longest untouched first. Not those
+        in the trash, nor where memory is switched off."""
+        found = ((id, len(self._waiting(_chain(head, self._above([head]))))) for id, head in self._db.rows(_BEHIND))
+        return [(id, count) for id, count in found if count]
+
+    def cover(self, cell: Cell, nodes: Sequence[str], changes: Sequence[Change]) -> bool:
+        """Store an extraction, the messages of one branch that it went through and what came of it, all or nothing.
+        False, and nothing is stored, if one of them is not pending any more. Raises StaleChange, and ValueError for
+        messages that are on no one branch."""
+        nodes = list(dict.fromkeys(nodes))
+        with self._db.write(durable=True) as connection:
+            above = self._above(nodes)
+            if not nodes or any(id not in above for id in nodes):
+                return False
+            waiting = self._waiting(_branch_of(nodes, above))
+            if any(id not in waiting for id in nodes):
+                return False
+            values = (getattr(cell, name) for name in _FIELDS)
+            connection.execute(
+                f"INSERT INTO cell({columns(_FIELDS)}) VALUES ({', '.join('?' * len(_FIELDS))})",
+                [whole_characters(value) if isinstance(value, str) else value for value in values])
+            connection.executemany(
+                "INSERT INTO covered SELECT id, ?, coalesce(conversation, ?), ? FROM node WHERE id = ?",
+                [(cell.id, cell.conversation, waiting[id], id) for id in nodes])
+            put_changes(connection, changes, conversation=cell.conversation, cell=cell.id)
+        return True
+
+    def cells(self, conversation: str = "", limit: int = 50) -> list[Cell]:
+        """The extractions, of one conversation if given, newest first."""
+        rows = self._db.rows(f"SELECT {columns(_FIELDS)} FROM cell WHERE :it IN ('', conversation)"
+                             " ORDER BY seq DESC LIMIT :limit", {"it": conversation, "limit": limit})
+        return [Cell(*row) for row in rows]
+
+    def _waiting(self, path: Sequence[str]) -> dict[str, bytes]:
+        """The pending messages of a branch, root first, each with its mark."""
+        rows = self._db.rows(_UNCOVERED, (to_json(path),))
+        marks = {id: _mark(role, float(created), text) for id, role, created, text in rows}
+        copies = self._copies(path, marks)
+        return {id: mark for id, mark in marks.items() if id not in copies}
+
+    def _copies(self, path: Sequence[str], marks: Mapping[str, bytes]) -> set[str]:
+        """Which of the messages are copies of covered ones. A copy has the mark of its original, is in the same
+        conversation or one forked from it, and never stands above or below it; each original has one copy on a path.
+        """
+        place = {id: number for number, id in enumerate(path)}
+        alike = {mark: [row for row in self._db.rows("SELECT node, conversation FROM covered WHERE mark = ?", (mark,))
+                        if row[0] not in place] for mark in set(marks.values())}
+        originals = [node for rows in alike.values() for node, _ in rows]
+        if not originals:
+            return set()
+        family = {row[0] for row in self._db.rows(_FAMILY, (to_json(path),))}
+        joins = _joins(originals, self._above(originals), place)
+        copies = set()
+        for id, mark in marks.items():
+            for original in alike[mark]:
+                if original[1] in family and joins[original[0]] < place[id]:
+                    alike[mark].remove(original)
+                    copies.add(id)
+                    break
+        return copies
+
+    def _above(self, nodes: Sequence[str]) -> dict[str, str | None]:
+        """The parents of these messages and of all above them."""
+        return dict(self._db.rows(_ABOVE, (to_json(nodes),)))
+
+
+def _mark(role: str, created: float, text: str) -> bytes:
+    """What a message and its copies have in common. A summary in front of one changes its bytes, but not its text."""
+    return hashlib.sha256(f"{role}\0{created!r}\0{text}".encode("utf-8", "surrogatepass")).digest()
+
+
+def _chain(id: str, above: Mapping[str, str | None]) -> list[str]:
+    """The branch that ends at `id`, root first."""
+    found = []
+    step: str | None = id
+    while step is not None and step in above:
+        found.append(step)
+        step = above[step]
+    return found[::-1]
+
+
+def _branch_of(nodes: Sequence[str], above: Mapping[str, str | None]) -> list[str]:
+    """The branch that ends at the lowest of the nodes. Raises ValueError when one of them is not on it."""
+    branch = max((_chain(id, above) for id in nodes), key=len)
+    if not set(nodes) <= set(branch):
+        raise ValueError("The messages are not on one branch.")
+    return branch
+
+
+def _joins(nodes: Iterable[str], above: Mapping[str, str | None], place: Mapping[str, int]) -> dict[str, int]:
+    """Where on a path each node's own branch joins it: the place of its nearest ancestor there, -1 for none."""
+    joins: dict[str | None, int] = {None: -1}
+    joins.update(place)
+    for node in nodes:
+        climbed = []
+        step: str | None = node
+        while step not in joins:
+            climbed.append(step)
+            step = above.get(step or "")
+        joins.update(dict.fromkeys(climbed, joins[step]))
+    return {node: joins[node] for node in nodes}

@@ -1,0 +1,230 @@
+"""Files of the memory's folder: found, read and replaced without ever following a link or waiting for a device.
+
+The rule: a file holds its old content or its new one, never a part, and is private to the person.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import stat
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kvchat.memory.entry import PROFILE
+from kvchat.paths import reason
+
+LARGEST = 1 << 20
+"""Bytes of a page."""
+MOST_PAGES = 5000
+DEEPEST = 8
+"""Folders in folders below `topics`."""
+TOPICS = "topics"
+ENDING = ".md"
+
+_TEMPORARY = re.compile(r"\.kvchat-[a-z0-9_]{8}\.tmp")
+_FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f\x7f]|[. ]\Z')
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(?:\..*)?", re.IGNORECASE)
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_OPEN = os.O_RDONLY | sum(getattr(os, flag, 0) for flag in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+
+Stamp = tuple[int, int, int, int]
+"""What differs when a file was changed: its number, size and times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A page or a folder of pages that cannot be used, and is left alone."""
+
+    path: str
+    """Relative to the memory's folder, with forward slashes; empty: that folder itself."""
+    line: int
+    """From 1; 0 when it is the file as a whole."""
+    sentence: str
+
+
+class Unusable(Exception):  # noqa: N818
+    """A file that is not read or written; why, in words."""
+
+
+@dataclass(slots=True)
+class Found:
+    """The files that may be pages."""
+
+    stamps: dict[str, Stamp] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+
+def found(root: Path) -> Found:
+    """The pages in a folder: `profile.md` and all below `topics`. Costs one stat per file."""
+    result = Found()
+    with contextlib.suppress(FileNotFoundError):
+        _note(result, PROFILE, (root / PROFILE).lstat())
+    with contextlib.suppress(FileNotFoundError):
+        info = (root / TOPICS).lstat()
+        if stat.S_ISDIR(info.st_mode):
+            _walk(result, root, TOPICS, 1)
+        else:
+            _note(result, TOPICS, info)
+    if len(result.stamps) > MOST_PAGES:
+        for name in sorted(result.stamps)[MOST_PAGES:]:
+            del result.stamps[name]
+            result.problems.append(Problem(name, 0, f"There are more than {MOST_PAGES} pages; this one is not read."))
+    return result
+
+
+def read(path: Path) -> bytes:
+    """The content of a regular file. Raises Unusable, FileNotFoundError."""
+    try:
+        handle = os.open(path, _OPEN)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Unusable(f"It cannot be read: {reason(error)}.") from error
+    with os.fdopen(handle, "rb") as file:
+        info = os.fstat(handle)
+        if (why := _unfit(info)) is not None:
+            raise Unusable(why)
+        try:
+            return file.read(LARGEST + 1)
+        except OSError as error:
+            raise Unusable(f"It cannot be read: {reason(error)}.") from error
+
+
+def stamp(path: Path) -> Stamp | None:
+    """The stamp of a file; None when there is none."""
+    try:
+        return _stamp(path.lstat())
+    except FileNotFoundError:
+        return None
+
+
+def replace(path: Path, data: bytes, still: Callable[[], bool]) -> bool:
+    """Put `data` in the place of `path`, if it is `still` what it was at the last moment; whether it was. Raises
+    OSError."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".kvchat-", suffix=".tmp")
+    temporary: Path | None = Path(name)
+    try:
+        try:
+            left = memoryview(data)
+            while left:
+                left = left[os.write(handle, left):]
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if not still():
+            return False
+        _rename(Path(name), path)
+        temporary = None
+    finally:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+    _sync(path.parent)
+    return True
+
+
+def clean(folder: Path) -> None:
+    """Remove what a write that was killed left in `folder` and below. Nobody must be writing there."""
+    for place in _folders(folder, 0):
+        with contextlib.suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                if _TEMPORARY.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
+                    Path(entry.path).unlink()
+
+
+def is_portable(name: str) -> bool:
+    """Whether a relative path can be a file on every system."""
+    return all(part and len(part.encode("utf-8", "replace")) <= 200 and not part.startswith(".")
+               and not _FORBIDDEN.search(part) and not _RESERVED.fullmatch(part) for part in name.split("/"))
+
+
+def _walk(result: Found, root: Path, folder: str, depth: int) -> None:
+    try:
+        with os.scandir(root / folder) as entries:
+            here = sorted(entries, key=lambda entry: entry.name)
+    except OSError as error:
+        result.problems.append(Problem(_shown(folder), 0, f"The folder cannot be read: {reason(error)}."))
+        return
+    for entry in here:
+        if entry.name.startswith("."):
+            continue
+        name = f"{folder}/{entry.name}"
+        try:
+            info = entry.stat(follow_symlinks=False)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            result.problems.append(Problem(_shown(name), 0, f"It cannot be read: {reason(error)}."))
+            continue
+        if stat.S_ISDIR(info.st_mode):
+            if depth < DEEPEST:
+                _walk(result, root, name, depth + 1)
+            else:
+                result.problems.append(Problem(_shown(name), 0, "Folders this deep are not read. Move it up."))
+        elif name.lower().endswith(ENDING) or (stat.S_ISLNK(info.st_mode) and (root / name).is_dir()):
+            _note(result, name, info)
+
+
+def _note(result: Found, name: str, info: os.stat_result) -> None:
+    why = _unfit(info)
+    if why is None and _UNSEEN.search(name):
+        why = "Its name has characters that cannot be shown, or is not UTF-8. Rename it."
+    if why is None:
+        result.stamps[name] = _stamp(info)
+    else:
+        result.problems.append(Problem(_shown(name), 0, why))
+
+
+def _unfit(info: os.stat_result) -> str | None:
+    """Why a file is no page."""
+    if stat.S_ISLNK(info.st_mode):
+        return "It is a link, and links are not followed. Put the file itself here."
+    if not stat.S_ISREG(info.st_mode):
+        return "It is not a file. Move it away."
+    if info.st_size > LARGEST:
+        return f"It has {info.st_size >> 20} MB, and a page has at most {LARGEST >> 20}. Divide it."
+    return None
+
+
+def _stamp(info: os.stat_result) -> Stamp:
+    return info.st_ino, info.st_size, info.st_mtime_ns, 0 if sys.platform == "win32" else info.st_ctime_ns
+
+
+def _shown(name: str) -> str:
+    return _UNSEEN.sub(lambda match: ascii(match[0])[1:-1], name)
+
+
+def _folders(folder: Path, depth: int) -> Iterator[Path]:
+    yield folder
+    if depth > DEEPEST:
+        return
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        below = [Path(entry.path) for entry in entries
+                 if not entry.name.startswith(".") and entry.is_dir(follow_symlinks=False)]
+        for place in below:
+            yield from _folders(place, depth + 1)
+
+
+def _rename(source: Path, target: Path) -> None:
+    for pause in (0.02, 0.1, 0.3) if sys.platform == "win32" else ():
+        try:
+            source.replace(target)
+            return
+        except PermissionError:
+            time.sleep(pause)  # an editor or a virus scanner has it open for a moment
+    source.replace(target)
+
+
+def _sync(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # Windows cannot open a folder; the file is in place all the same.
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,229 @@
+"""Files, state and index brought to agree: the outbox into the files, hand edits into the state, both into the index.
+
+The rule: one kvchat at a time does this, the state is read before the files, and what is done is done again safely: a
+crash at any point leaves what the next run completes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from kvchat.index.index import Index
+from kvchat.memory.comparing import Drop, Place, Plan, Put, planned
+from kvchat.memory.diary import Diary
+from kvchat.memory.entry import Change, Entry, Status
+from kvchat.memory.indexing import SCOPE, brought_up_to_date
+from kvchat.memory.pages.files import Problem
+from kvchat.memory.pages.folder import Contents, Folder, FolderError
+from kvchat.memory.pages.page import Line, Page
+from kvchat.memory.state import StaleChange, State
+
+ROUNDS = 8
+"""How often the files are looked at again when somebody edits them meanwhile."""
+FEW = 64
+"""Changes after which what is known is brought up to date by them; after more it is read anew."""
+RETRY_SECONDS = 10.0
+"""After how long a write that failed is tried again by itself."""
+
+
+class Syncing:
+    """The state of a sync over its calls. The caller keeps threads and processes apart."""
+
+    def __init__(self, folder: Folder, root: Path, state: State, index: Index, diary: Diary, *,
+                 session: str, clock: Callable[[], float]) -> None:
+        self.problems: tuple[str, ...] = ()
+        self._folder = folder
+        self._root = root
+        self._state = state
+        self._index = index
+        self._diary = diary
+        self._session = session
+        self._clock = clock
+        self._seen: object = None
+        self._known: tuple[int, dict[str, Entry]] = (-FEW - 1, {})
+        """The newest change that was looked at, and the entries as they were after it."""
+        self._indexed: dict[str, str] | None = None
+        """The pages in the index, with their stamps, as this kvchat left them."""
+        self._indexed_at = 0
+        self._tried: tuple[int, float] | None = None
+        """The newest change of an outbox that could not be written, and when that was tried (monotonic seconds)."""
+
+    def needed(self) -> bool:
+        """Whether there may be something to do: a page has another stamp, or a change waits to be written."""
+        outbox = self._state.unwritten()
+        if outbox and not self._waits(outbox):
+            return True
+        return self._folder.fingerprint() != self._seen or self._index.docs(SCOPE) != self._indexed
+
+    def _waits(self, outbox: Sequence[Change]) -> bool:
+        if self._tried is None:
+            return False
+        newest, at = self._tried
+        return outbox[-1].seq <= newest and time.monotonic() - at < RETRY_SECONDS
+
+    def known(self) -> dict[str, Entry]:
+        """All entries by id, as stored, newest first. Not to be changed."""
+        version, (at, known) = self._newest(), self._known
+        if not 0 <= version - at <= FEW:
+            known = {entry.id: entry for entry in self._state.entries(*Status)}
+        elif version != at:
+            changes = reversed(self._state.changes(version - at))
+            latest = {change.after.id: change.after for change in changes if change.seq > at}
+            known = {**{id: latest[id] for id in reversed(latest) if id not in known},
+                     **{id: latest.get(id, entry) for id, entry in known.items()}}
+        self._known = version, known
+        return known
+
+    def at_hand(self) -> Callable[[str], Entry | None]:
+        """A quick way to single entries as stored, for any thread: what is known if that is up to date."""
+        at, known = self._known
+        return known.get if at == self._newest() else self._state.entry
+
+    def _newest(self) -> int:
+        newest = self._state.changes(1)
+        return newest[0].seq if newest else 0
+
+    def run(self) -> bool:
+        """Make everything agree; whether the state, a file or the index was changed."""
+        changed = False
+        diary: list[str] = []
+        for _ in range(ROUNDS):
+            before = self._folder.fingerprint()
+            told: list[str] = []
+            if not self._once(told, diary):
+                self._seen = before
+                break
+            changed = True
+        known = self.known()
+        if self._indexed is None or self._indexed_at != self._known[0] or self._index.docs(SCOPE) != self._indexed:
+            changed |= brought_up_to_date(self._index, known.values())
+            self._indexed, self._indexed_at = self._index.docs(SCOPE), self._known[0]
+        self.problems = (*told, *diary)
+        return changed
+
+    def _once(self, told: list[str], diary: list[str]) -> bool:
+        """One look at the files; whether something was changed. What is wrong goes into `told`, of the log into
+        `diary`."""
+        outbox = self._state.unwritten()
+        stored = self.known()
+        contents = self._folder.read()
+        told += [_told(problem) for problem in contents.problems]
+        if (lost := self._lost(contents, stored, outbox)) is not None:
+            told.append(lost)
+            return False
+        places = [Place(line.entry, line.changed) for page in contents.pages.values() for line in page.entries]
+        plan = planned(outbox, stored, places, unreadable=_unreadable(contents), now=self._clock(),
+                       session=self._session)
+        told += self._copies(contents, stored)
+        if plan.changes:
+            self._apply(plan.changes)
+        written = {*plan.settled, *self._carry_out(plan, told)}
+        if written:
+            diary += self._diary.written([change for change in outbox if change.seq in written])
+            self._state.written(sorted(written))
+        self._tried = (outbox[-1].seq, time.monotonic()) if len(written) < len(outbox) else None
+        return bool(plan.changes or written)
+
+    def _apply(self, changes: Sequence[Change]) -> None:
+        try:
+            self._state.apply(changes, written=True)
+        except StaleChange:
+            pass  # it was changed meanwhile: the next look at the files sees what is left of it
+
+    def _lost(self, contents: Contents, stored: dict[str, Entry], outbox: Sequence[Change]) -> str | None:
+        """The sentence for a folder that is gone, with all that was in it; None when it is there or was never."""
+        if contents.pages or contents.problems:
+            return None
+        before = {change.after.id: change.before for change in reversed(outbox)}
+        there = (before.get(id, entry) for id, entry in stored.items())
+        count = sum(entry is not None and entry.status is Status.LIVE for entry in there)
+        if not count:
+            return None
+        them = "1 memory" if count == 1 else f"{count} memories"
+        if contents.missing:
+            return (f"The memory folder {self._root} is not there, with {them} in it. Put it back, or choose another "
+                    "with memory.folder. Until then nothing is written, and nothing is forgotten.")
+        return (f"There is no page left in {self._root}, where {them} stood. Put the pages back; or, if you deleted "
+                "them, make an empty profile.md there.")
+
+    def _copies(self, contents: Contents, stored: dict[str, Entry]) -> list[str]:
+        """A sentence for each line that has the id of another one and another text."""
+        lines: dict[str, list[tuple[str, Line]]] = {}
+        for name, page in contents.pages.items():
+            for line in page.entries:
+                lines.setdefault(line.entry.id, []).append((name, line))
+        return [f"{name}:{line.at}: this line was copied from another one and is not remembered. Take the comment with "
+                f"{id} out of it to make it a memory of its own."
+                for id, places in lines.items() if len(places) > 1 and id in stored
+                for name, line in places if line.entry.text != stored[id].text
+                and any(other.entry.text == stored[id].text for _, other in places)]
+
+    def _carry_out(self, plan: Plan, told: list[str]) -> list[int]:
+        """Write the pages; the changes that stand in the files now."""
+        failed: set[str] = set()
+        pages: dict[str, list[Put | Drop]] = {}
+        for put in plan.puts:
+            pages.setdefault(put.entry.page, []).append(put)
+        for drop in plan.drops:
+            if not drop.moved:
+                pages.setdefault(drop.page, []).append(drop)
+        self._write(pages, failed, told)
+        later: dict[str, list[Put | Drop]] = {}
+        for drop in plan.drops:
+            if drop.moved and drop.id not in failed:
+                later.setdefault(drop.page, []).append(drop)
+        self._write(later, failed, told)
+        return [seq for id, seqs in plan.seqs.items() if id not in failed for seq in seqs]
+
+    def _write(self, pages: dict[str, list[Put | Drop]], failed: set[str], told: list[str]) -> None:
+        for name, edits in pages.items():
+            edit = _Edit(edits)
+            try:
+                self._folder.change(name, edit)
+                failed |= edit.refused
+            except FolderError as error:
+                failed |= {_id(one) for one in edits}
+                told.append(f"{error} What is new waits until it can be written there.")
+
+
+class _Edit:
+    """The edits of one page, on the page as it is when it is written."""
+
+    def __init__(self, edits: Sequence[Put | Drop]) -> None:
+        self.refused: set[str] = set()
+        """Those whose line the person has changed since it was looked at."""
+        self._edits = edits
+
+    def __call__(self, page: Page) -> Page:
+        self.refused = set()
+        texts = {line.entry.id: line.entry.text for line in page.entries}
+        for edit in self._edits:
+            text = texts.get(_id(edit))
+            if text is not None and text not in edit.known:
+                self.refused.add(_id(edit))
+            elif isinstance(edit, Drop):
+                page = page if text is None else page.without(edit.id)
+            else:
+                page = page.with_entry(edit.entry) if text is None else page.replaced(edit.entry)
+        return page
+
+
+def _unreadable(contents: Contents) -> Callable[[str], bool]:
+    """Whether a page may be there and could not be read: it has a problem, or a folder above it has one."""
+    blocked = [problem.path for problem in contents.problems]
+
+    def asked(page: str) -> bool:
+        return page not in contents.pages and any(
+            name in ("", page) or page.startswith(f"{name}/") for name in blocked)
+    return asked
+
+
+def _told(problem: Problem) -> str:
+    where = f"{problem.path}:{problem.line}" if problem.line else problem.path
+    return f"{where}: {problem.sentence}" if where else problem.sentence
+
+
+def _id(edit: Put | Drop) -> str:
+    return edit.id if isinstance(edit, Drop) else edit.entry.id

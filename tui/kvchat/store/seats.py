@@ -1,0 +1,234 @@
+"""Who uses a server just now, over all kvchats on this store: a lock file for each server, and a bell beside it.
+
+The rule: any number of chats share a seat, background work has it alone and gives it up when the bell rings. The
+system frees what a dead process held, and nobody waits long for one that hangs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kvchat import paths
+
+PATIENCE_S = 3.0
+"""A chat goes on without its seat when background work of another kvchat has not left it for so long."""
+LOOK_S = 0.05
+"""How often a lock is tried again where the system has none that waits."""
+_PLACES = 64
+"""Chats that can share a seat where a lock has no shared form."""
+
+if sys.platform == "win32":
+    import msvcrt
+    import random
+
+    def _lock(fd: int, *, shared: bool, wait: bool) -> bool:
+        """Lock one of the file's places, or all of them."""
+        deadline = time.monotonic() + (PATIENCE_S if wait else 0.0)
+        while True:
+            os.lseek(fd, random.randrange(_PLACES) if shared else 0, os.SEEK_SET)
+            try:
+                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1 if shared else _PLACES)
+            except OSError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(LOOK_S)
+            else:
+                return True
+else:
+    import fcntl
+
+    def _lock(fd: int, *, shared: bool, wait: bool) -> bool:
+        try:
+            fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True  # no locks on this file system
+        return True
+
+
+class Seat:
+    """The seat at one server, for one process. Used from one event loop."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+        self._bell: int | None = None
+        self._alone = self._stamped = False
+
+    @property
+    def quiet_since(self) -> float:
+        """When a chat last began or ended here, in any kvchat; seconds since the epoch, 0.0: never."""
+        try:
+            return self._path.stat().st_mtime
+        except OSError:
+            return 0.0
+
+    async def share(self, *, stamp: bool = True) -> bool:
+        """Sit down among others; work of another kvchat that runs in the background is called off. Whether it has
+        ended within PATIENCE_S. `stamp`: it is for a chat."""
+        if self._fd is not None and self._alone:
+            self._let_others()
+        if self._fd is not None:
+            self._stamp(stamp)
+            return True
+        fd = self._opened()
+        if fd is None:
+            return True
+        if not _lock(fd, shared=True, wait=False):
+            self._ring()
+            if not await self._locked_later(fd):
+                return False
+        if self._fd is not None:  # two have asked at the same time
+            os.close(fd)
+        else:
+            self._fd = fd
+        self._stamp(stamp)
+        return True
+
+    def take(self, called: Callable[[], None]) -> bool:
+        """Sit down alone, for background work; whether nobody else sits here. `called` is called when it is to end."""
+        if self._fd is not None:
+            return False
+        fd = self._opened()
+        if fd is None:
+            return True
+        self._listen(called)  # before the lock: whoever finds it locked finds the bell too
+        if not _lock(fd, shared=False, wait=False):
+            self._unlisten()
+            os.close(fd)
+            return False
+        self._fd, self._alone = fd, True
+        return True
+
+    def leave(self) -> None:
+        """Get up. Nothing happens to one who does not sit."""
+        self._unlisten()
+        fd, self._fd, self._alone = self._fd, None, False
+        if self._stamped:
+            self._touch()
+            self._stamped = False
+        if fd is not None:
+            os.close(fd)
+
+    def _let_others(self) -> None:
+        """What was taken alone is shared from now on."""
+        self._unlisten()
+        if sys.platform == "win32":
+            self.leave()
+        elif self._fd is not None:
+            _lock(self._fd, shared=True, wait=False)
+        self._alone = False
+
+    def _stamp(self, for_chat: bool) -> None:
+        if for_chat:
+            self._stamped = True
+            self._touch()
+
+    async def free(self) -> None:
+        """Return when nobody sits here any more."""
+        fd = self._opened()
+        if fd is not None:
+            done = asyncio.get_running_loop().create_future()
+            _in_thread(fd, False, done)
+            await done
+
+    def _opened(self) -> int | None:
+        try:
+            paths.folder(self._path.parent)
+            return os.open(self._path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+        except (OSError, paths.PathError):
+            return None  # a disk that cannot be written: kvchat goes on alone
+
+    def _touch(self) -> None:
+        with contextlib.suppress(OSError):
+            os.utime(self._path)
+
+    async def _locked_later(self, fd: int) -> bool:
+        done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        _in_thread(fd, True, done)
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                return await done
+        except TimeoutError:
+            return False
+
+    # -- the bell: a named pipe that whoever has the seat alone listens to
+
+    @property
+    def _bell_path(self) -> Path:
+        return self._path.with_suffix(".bell")
+
+    def _ring(self) -> None:
+        if sys.platform == "win32":
+            return
+        with contextlib.suppress(OSError):
+            fd = os.open(self._bell_path, os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(fd, b"!")
+            finally:
+                os.close(fd)
+
+    def _listen(self, called: Callable[[], None]) -> None:
+        if sys.platform == "win32":
+            return
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._bell_path, 0o600)
+        with contextlib.suppress(OSError):
+            self._bell = os.open(self._bell_path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+
+            def rung(fd: int = self._bell) -> None:
+                with contextlib.suppress(OSError):
+                    os.read(fd, 64)
+                called()
+
+            asyncio.get_running_loop().add_reader(self._bell, rung)
+
+    def _unlisten(self) -> None:
+        if self._bell is not None:
+            asyncio.get_running_loop().remove_reader(self._bell)
+            os.close(self._bell)
+            self._bell = None
+
+
+def _in_thread(fd: int, keep: bool, done: asyncio.Future[bool]) -> None:
+    """Wait for the lock in a thread that never holds up the end of the program. `keep`: shared, and held on if it is
+    still wanted; else the seat is only waited for, alone, and left at once."""
+    loop = asyncio.get_running_loop()
+
+    def settle(locked: bool) -> None:
+        wanted = not done.done()
+        if not (keep and locked and wanted):
+            os.close(fd)
+        if wanted:
+            done.set_result(locked)
+
+    def wait() -> None:
+        locked = _lock(fd, shared=keep, wait=True)
+        try:
+            loop.call_soon_threadsafe(settle, locked)
+        except RuntimeError:  # the loop has ended
+            os.close(fd)
+
+    threading.Thread(target=wait, daemon=True, name="kvchat-seat").start()
+
+
+class Seats:
+    """The seats of all servers. `folder` None: there are no other kvchats to think of."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+
+    def at(self, address: str) -> Seat | None:
+        """The seat at the server of this address, in its normal form."""
+        if self._folder is None or not address:
+            return None
+        return Seat(self._folder / f"{hashlib.sha256(address.encode()).hexdigest()[:16]}.lane")

@@ -1,0 +1,115 @@
+"""Memory on the main screen: looking at it, adding to it and taking from it, and a quiet word when something was noted.
+
+The rule: what was noted is told at the edge of the screen and waits there until it is looked at; it never interrupts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from textual import work
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import MemoriesNoted
+from kvchat.display import one_line
+from kvchat.ui.chat.base import ChatBase
+
+if TYPE_CHECKING:
+    from kvchat.memory.entry import Entry
+    from kvchat.ui.screens.memory_source import Book
+
+
+class RememberingActs(ChatBase):
+    """What the main screen does about memory."""
+
+    _noted: tuple[str, ...] = ()
+    """The ids of what was noted since the person looked last."""
+    _proposed: tuple[str, ...] = ()
+    """Those that wait for the person's yes."""
+
+    async def action_memory(self, argument: str = "") -> None:
+        """The memory; or on, off: for this conversation; or now: go through it."""
+        match argument.strip().lower():
+            case "":
+                self.open_memory()
+            case "on" | "off" as state:
+                await self._switch(state == "on")
+            case "now":
+                if await self.attempt(self.service.remember_now(self.conversation.id)):
+                    self.say("This conversation is gone through as soon as no answer runs.")
+            case _:
+                self.open_memory(query=argument)
+
+    async def _switch(self, on: bool) -> None:
+        from kvchat.ui.screens.memory_source import why_off
+
+        id = self.conversation.id
+        if await self.attempt(self.service.set_memory(id, on)):
+            self.say(why_off(self.service, id) or "Memory is on in this conversation.")
+
+    @work(group="dialog")
+    async def open_memory(self, *, query: str = "", add: bool = False) -> None:
+        """The memory screen; then the message that the person wants to see, if any."""
+        from kvchat.ui.screens.memory import MemoryScreen
+
+        fresh, self._noted, self._proposed = (*self._noted, *self._proposed), (), ()
+        self.status.set_memory("")
+        chosen = await self.ask(MemoryScreen(
+            self.service, self.conversation.id, query=query, fresh=fresh, add=add,
+            editor=self.service.settings.editor))
+        if chosen is not None:
+            await self.open_conversation(chosen.conversation, chosen.node)
+
+    async def action_remember(self, text: str = "") -> None:
+        """Add what is given; without words, ask for them."""
+        if not text.strip():
+            self.open_memory(add=True)
+        elif await self.attempt(self.service.remember(text, self.conversation.id)):
+            self.say(f"Remembered: “{one_line(text, 80)}” {self.app.key_of('memory')} shows it.")
+
+    async def action_forget(self, words: str = "") -> None:
+        """Delete the one memory that has these words; where there are several, show them."""
+        if not words.strip():
+            self.open_memory()
+            return
+
+        def forget(book: Book) -> tuple[int, Entry | None]:
+            book.sync()
+            found = meant(book.entries(), words)
+            if len(found) == 1:
+                return 1, book.delete(found[0].id).before
+            return len(found) or len(book.search(words)), None
+
+        try:
+            many, gone = await self.service.with_memories(forget)
+        except ChatError as error:
+            self.say(str(error), "warning")
+            return
+        if gone is not None:
+            self.say(f"Forgotten: “{one_line(gone.text, 80)}” {self.app.key_of('memory')}, u brings it back.")
+        elif many:
+            self.open_memory(query=words)
+        else:
+            self.say("Nothing that is remembered has these words.")
+
+    # -- what the service tells
+
+    def memories_noted(self, event: MemoriesNoted) -> None:
+        """Something was noted: a quiet word, until it is looked at."""
+        self._noted = tuple(dict.fromkeys((*self._noted, *event.noted)))
+        self._proposed = tuple(dict.fromkeys((*self._proposed, *event.proposed)))
+        self.status.set_memory(noted_words(len(self._noted), len(self._proposed)), self.app.key_of("memory"))
+
+
+def meant(entries: Iterable[Entry], words: str) -> list[Entry]:
+    """The memories in whose text every word stands as a whole word, in any case."""
+    wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
+    return [entry for entry in entries if all(word.search(entry.text) for word in wanted)]
+
+
+def noted_words(noted: int, proposed: int) -> str:
+    """`2 noted`, `1 to confirm`, `2 noted, 1 to confirm`; empty when there is neither."""
+    parts = [f"{noted:,} noted" if noted else "", f"{proposed:,} to confirm" if proposed else ""]
+    return ", ".join(filter(None, parts))
