@@ -105,7 +105,8 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
         yield name, _sums(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"
         yield "  read ahead", ahead(ledger.warmup)
-        yield "  memory", beside(ledger.memory)
+        if ledger.memory.count:
+            yield "  memory", beside(ledger.memory)
     yield "planner", report.plan.sentence if report.plan else "no request yet"
     yield "speed", speed_words(report.speed)
     for state in report.states:

@@ -80,6 +80,7 @@ class Background(Compaction):
     def begin_background(self) -> None:
         """Do what is due from now on, until `aclose`."""
         if self.works_in_background and self._runner is None:
+            self.typed()  # somebody has just come
             self._runner = asyncio.create_task(self._run())
 
     async def _place_of(self, job: Job) -> Place | None:

@@ -100,6 +100,14 @@ class Links:
             found = self._all[name] = self._made(name)
         return found
 
+    def lane_at(self, base_url: str) -> Lane:
+        """The lane of the server at this address, whatever it is used for."""
+        address = normal(base_url)
+        lane = self._lanes.setdefault(address, Lane())
+        if lane.seat is None:
+            lane.seat = self._seats.at(address)
+        return lane
+
     def of(self, backend: Backend) -> Link:
         """The link that this backend belongs to."""
         return next((link for link in self if link.connector.has(backend)), None) or self.at(DEFAULT)

@@ -129,20 +129,26 @@ class Remembering(Background):
         if conversation is None or not settings.recall or not self.memory_on(id):
             return ()
         path = self._branch(conversation)
+        vector: list[float] | None = None
 
         def find(memories: Memories) -> tuple[Recalled, ...]:
             from kvchat.memory.recalling.recall import recalled
 
             memories.sync()
             return recalled(memories, text, path, tokens=settings.recall_tokens,
-                            profile_tokens=settings.profile_tokens)
+                            profile_tokens=settings.profile_tokens, vector=vector)
 
         try:
             async with asyncio.timeout(RECALL_S):
+                vector = await self._vector_of(text)
                 return await self.with_memories(find)
         except (ChatError, TimeoutError) as error:
             log.info("nothing was recalled: %s", error or "it took too long")
             return ()
+
+    async def _vector_of(self, question: str) -> list[float] | None:
+        """The vector of a question; None where there is no source of vectors."""
+        return None
 
     def _branch(self, conversation: OpenConversation) -> Sequence[Node]:
         """The branch that the next question goes on from."""

@@ -40,6 +40,8 @@ class Memories:
         self.ledger = Ledger(store.database)
         self.left: tuple[str, ...] = ()
         """What the last `undo_all` left as it is, in sentences."""
+        self.vector_model = ""
+        """The model whose vectors a search compares; empty: whichever is there."""
         self._state = State(store.database)
         self.index = index
         self._store = store
@@ -121,7 +123,7 @@ class Memories:
         if not self._synced:
             self.sync()
         with _told():
-            hits = self.index.search(query, k, scope=SCOPE, vector=vector)
+            hits = self.index.search(query, k, scope=SCOPE, vector=vector, model=self.vector_model)
             entry_of = self._syncing.at_hand()
             found = [(entry_of(hit.chunk.key), hit) for hit in hits]
         return [(entry, hit) for entry, hit in found if entry is not None and entry.status is Status.LIVE]

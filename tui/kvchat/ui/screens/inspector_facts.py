@@ -95,7 +95,8 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
         told = misses(ledger)
         yield from _told(name, "; ".join(told) if told else "none", width)
     yield from _told("read ahead", f"{ahead(report.here.warmup)} · 7 days: {ahead(report.week.warmup)}", width)
-    yield from _told("memory", f"{beside(report.here.memory)} · 7 days: {beside(report.week.memory)}", width)
+    if report.week.memory.count:
+        yield from _told("memory", f"{beside(report.here.memory)} · 7 days: {beside(report.week.memory)}", width)
 
 
 def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Content]:

@@ -10,7 +10,6 @@ from typing import Literal, TypeVar
 
 from textual import work
 
-from kvchat.chat.errors import ChatError
 from kvchat.memory.entry import PROFILE, Change, Entry, Status
 from kvchat.numbers import counted, moment
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
@@ -27,12 +26,9 @@ class MemoryActs(MemoryPages):
 
     async def act(self, act: Awaitable[T]) -> T | None:
         """Do something and look again; None when it cannot be done: that is said."""
-        try:
-            done = await act
-        except ChatError as error:
-            self.tell(str(error), bad=True)
-            return None
-        await self.look_again()
+        done = await self.tried(act)
+        if done is not None:
+            await self.look_again()
         return done
 
     async def change_memory(self, work: Callable[[Book], T], said: Callable[[T], str]) -> None:
@@ -91,11 +87,10 @@ class MemoryActs(MemoryPages):
     async def action_take_back(self) -> None:
         """Take back all that kvchat did by itself, in its last session or from this conversation."""
         here = self.conversation
-        try:
-            session, from_here = await self.service.with_memories(lambda book: taken_back(book, here))
-        except ChatError as error:
-            self.tell(str(error), bad=True)
+        found = await self.tried(self.service.with_memories(lambda book: taken_back(book, here)))
+        if found is None:
             return
+        session, from_here = found
         if not session and not from_here:
             self.tell("kvchat has noted nothing by itself that is still in force.")
             return

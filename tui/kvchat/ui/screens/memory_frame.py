@@ -5,9 +5,10 @@ The rule: it only draws what it was given; the keys that it tells of are those t
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 from rich.cells import cell_len
 from textual import events, on
@@ -16,6 +17,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.memory.entry import Change, Entry, Status
 from kvchat.ui.screens import memory_keys as heads
@@ -30,6 +32,9 @@ from kvchat.ui.screens.memory_source import Look, MemoryService, QueueLine
 from kvchat.ui.screens.modal import Hint, ListModal, hint_line
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, STRONG, content
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 
 class Jump(NamedTuple):
@@ -156,12 +161,27 @@ class MemoryFrame(ListModal[Jump]):
         """A sentence in the last line until the cursor moves; without one it says where the files are."""
         self._told = (text, bad)
         note = self.query_one("#note", Static)
-        width = note.content_size.width
+        width = note.content_size.width or self.size.width
         self.set_class(cell_len(text) > width, "-told-long")
         if text:
             note.update(content((one_line(text, 2 * width), BAD if bad else ACCENT)))
         elif self.looked is not None:
             note.update(words.folder_words(self.looked.folder, Path.home(), width))
+
+    @property
+    def told(self) -> str:
+        """The sentence in the last line; empty: none."""
+        return self._told[0]
+
+    async def tried(self, act: Awaitable[T]) -> T | None:
+        """What `act` gives; None when it fails. That is told: a disk or a store that fails must not end the app."""
+        try:
+            return await act
+        except Exception as error:
+            if not isinstance(error, ChatError):
+                log.info("the memory screen", exc_info=True)
+            self.tell(str(error) or type(error).__name__, bad=True)
+            return None
 
     @on(RowList.Moved)
     def tell_row(self) -> None:

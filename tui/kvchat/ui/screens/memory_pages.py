@@ -13,7 +13,6 @@ from textual import on, work
 from textual.timer import Timer
 from textual.widgets import Input
 
-from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
 from kvchat.display import one_line
 from kvchat.ui.screens import memory_rows as words
@@ -21,7 +20,7 @@ from kvchat.ui.screens import memory_work as work_words
 from kvchat.ui.screens.memory_frame import MemoryFrame
 from kvchat.ui.screens.memory_keys import View
 from kvchat.ui.screens.memory_list import Texts, kinds_in, listed
-from kvchat.ui.screens.memory_source import found, look, queue_lines
+from kvchat.ui.screens.memory_source import QueueLine, found, look, queue_lines
 
 PATIENCE = 0.3
 """Seconds between two looks while the memory changes."""
@@ -68,23 +67,24 @@ class MemoryPages(MemoryFrame):
     async def look_again(self) -> None:
         """Everything as it is now."""
         query = self.filter.query
-        try:
-            taken = await self.service.with_memories(lambda book: look(book, query))
-            queue = queue_lines(await self.service.memory_queue(), self.service.jobs())
-        except ChatError as error:
-            self.rows.empty = one_line(str(error), 400)
+        taken = await self.tried(self.service.with_memories(lambda book: look(book, query)))
+        if taken is None:
+            self.rows.empty = one_line(self.told, 400)
             self.rows.refresh()
-            self.tell(str(error), bad=True)
             return
+        queue = await self.tried(self._queue())
         if self.looked is None:
             self.opened_at = taken.newest_seq
-        self.looked, self.queue = taken, queue
+        self.looked, self.queue = taken, self.queue if queue is None else queue
         self.filter = replace(self.filter, found=taken.found if query == self.filter.query else self.filter.found)
         self._texts = Texts((*taken.proposals, *taken.entries))
         self.by_id = {entry.id: entry.text for entry in (*taken.proposals, *taken.entries)}
         titles = {known.id: known.title for known in self.service.conversations()}
         self.telling = replace(self.telling, now=self.service.now(), titles=titles, why=taken.asked_because())
         self.show_rows(keep=True)
+
+    async def _queue(self) -> list[QueueLine]:
+        return queue_lines(await self.service.memory_queue(), self.service.jobs())
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
@@ -97,13 +97,9 @@ class MemoryPages(MemoryFrame):
     @work(exclusive=True, group="search")
     async def _search(self) -> None:
         query = self.filter.query
-        try:
-            ids = await self.service.with_memories(lambda book: found(book, query))
-        except ChatError as error:
-            self.tell(str(error), bad=True)
-            ids = []
+        ids = await self.tried(self.service.with_memories(lambda book: found(book, query)))
         if query == self.filter.query:
-            self.filter = replace(self.filter, found=ids)
+            self.filter = replace(self.filter, found=ids or ())
             self.show_rows()
 
     # -- showing

@@ -1,0 +1,137 @@
+"""Tidying starts when everything has rested, once, and never beside anything; it survives errors and ends at once."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import replace
+
+import pytest
+
+from kvchat.chat import background
+from kvchat.chat.consolidating import CONSOLIDATION
+from kvchat.chat.service import ChatService
+from kvchat.config import MemorySettings, Settings, changed
+from kvchat.memory.book import Memories
+from kvchat.store import Store
+from toyserver import ToyServer, tokens
+
+IDLE = 0.4
+"""Stands for the 60 seconds of the settings."""
+
+
+class Counting(ChatService):
+    """Notes when tidying began, and what ran then."""
+
+    def _fresh_pages(self, memories):
+        self.runs.append(time.time())
+        self.beside.append(bool(self.streaming()))
+        if self.trouble:
+            raise self.trouble.pop()
+        return super()._fresh_pages(memories)
+
+
+@pytest.fixture
+async def resting(tmp_path):
+    async with ToyServer(slots=2) as server:
+        store = Store.open(tmp_path / "data")
+        settings = replace(changed(Settings(), "server.base_url", server.url),
+                           memory=MemorySettings(rest_seconds=0, idle_seconds=IDLE))  # type: ignore[arg-type]
+        service = Counting(store, settings, lanes=tmp_path / "lanes", memories=lambda: Memories.open(
+            store, tmp_path / "memory", tmp_path / "index.db", session=service.session))
+        service.runs, service.beside, service.trouble = [], [], []
+        service.works_in_background = service.connects_ahead = True
+        id = (await service.create()).id
+        await service.connect()
+        service._store.jobs.put("extraction", id, time.time() + 600)  # not what is looked at here
+        try:
+            yield service, server, id
+        finally:
+            await service.aclose()
+
+
+async def until(service, holds):
+    told = asyncio.Event()
+    stop = service.subscribe(lambda _: told.set())
+    try:
+        async with asyncio.timeout(20):
+            while not holds():
+                told.clear()
+                await told.wait()
+    finally:
+        stop()
+
+
+def put(service):
+    service._store.jobs.put(CONSOLIDATION, "", 0.0)
+
+
+def waits(service):
+    return [job for job in service.jobs() if job.kind == CONSOLIDATION]
+
+
+async def test_a_long_answer_starts_none_and_rest_starts_exactly_one(resting):
+    service, server, id = resting
+    put(service)
+    server.on_chat(tokens("long", hang_after=1))
+    service.begin_background()
+    await service.send(id, "Tell me at length.")
+    await server.until(lambda: server.posts == 1)
+    await asyncio.sleep(IDLE * 1.5)
+    assert service.runs == [], "it ran beside an answer"
+    await service.stop(id)
+    ended = time.time()
+    await until(service, lambda: not waits(service) and not service.at_work())
+    assert len(service.runs) == 1 and service.beside == [False]
+    assert service.runs[0] >= ended + IDLE * 0.9, "the time was counted from the beginning of the answer"
+    await asyncio.sleep(IDLE * 1.5)
+    assert len(service.runs) == 1
+
+
+async def test_typing_and_another_answer_put_it_off(resting):
+    service, server, id = resting
+    server.on_chat(tokens("short"))
+    put(service)
+    service.begin_background()
+    for _ in range(4):
+        await asyncio.sleep(IDLE * 0.5)
+        await service.set_draft(id, "hm")
+    typed = time.time()
+    assert service.runs == []
+    await until(service, lambda: not waits(service))
+    assert service.runs[0] >= typed + IDLE * 0.9
+
+
+async def test_an_error_is_tried_again_and_the_app_lives(resting, monkeypatch):
+    service, server, id = resting
+    monkeypatch.setattr(background, "BACK_OFF_S", 0.0)
+    service.trouble[:] = [ValueError("a bug"), OSError("no disk")]
+    put(service)
+    service.begin_background()
+    await until(service, lambda: len(service.runs) == 3 and not waits(service))
+    server.on_chat(tokens("still", " here"))
+    await service.send(id, "Are you there?")
+    await service.wait(id)
+    assert service.get(id).path()[-1].text == "still here"
+
+
+async def test_it_ends_with_the_app_and_goes_on_with_the_next(resting, tmp_path):
+    service, _, _ = resting
+    put(service)
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def endless(job, lane):
+        began.set()
+        await go_on.wait()
+
+    service._work_on = endless
+    service.begin_background()
+    await asyncio.wait_for(began.wait(), 20)
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(background.STOP_S + 5):
+        await service.aclose()
+    left = {task for task in before & asyncio.all_tasks() if not task.done() and task is not asyncio.current_task()}
+    assert not [task for task in left if "background" in repr(task.get_coro())]
+    store = Store.open(tmp_path / "data")
+    assert [job.state.value for job in store.jobs.all() if job.kind == CONSOLIDATION] == ["waiting"]
+    store.close()

@@ -1,0 +1,73 @@
+"""Memories found by meaning: embedded in the background by a server of their own, and never waited for."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kvchat.chat.service import ChatService
+from kvchat.config import MemorySettings, Settings
+from kvchat.config.settings import EmbeddingSettings
+from kvchat.memory.book import Memories
+from kvchat.store import Store
+from standins.embeddings import EmbeddingsStandIn
+
+
+@pytest.fixture
+def start(tmp_path):
+    def start(url):
+        store = Store.open(tmp_path / "data")
+        settings = replace(Settings(), embeddings=EmbeddingSettings(base_url=url),
+                           memory=MemorySettings(rest_seconds=0))
+        service = ChatService(
+            store, settings, lanes=tmp_path / "lanes",
+            memories=lambda: Memories.open(store, tmp_path / "memory", tmp_path / "index.db", session=service.session))
+        service.works_in_background = True
+        return service
+
+    return start
+
+
+async def until_embedded(service):
+    told = asyncio.Event()
+    service.subscribe(lambda _: told.set())
+    async with asyncio.timeout(20):
+        while service.jobs() or service.at_work():
+            told.clear()
+            await told.wait()
+
+
+async def test_what_is_remembered_gets_vectors_and_a_question_one_of_its_own(start):
+    async with EmbeddingsStandIn() as server:
+        service = start(server.url)
+        try:
+            service.begin_background()
+            await service.remember("I prefer metric units.")
+            await service.remember("My sister Ida repairs clocks.")
+            await until_embedded(service)
+            model = (await service._vector_source()).model
+            assert await service.with_memories(lambda m: m.index.without_vector(model, 9, "memory/")) == []
+            id = (await service.create()).id
+            assert await service._vector_of("Who mends timepieces?")
+            asked = len(server.visits)
+            await service.recall(id, "Who mends timepieces?")
+            assert len(server.visits) == asked, "the same question was embedded twice"
+            async with service._embedding_lane.chat("a chat on the same server"):
+                assert await service._vector_of("Another question?") is None
+            assert len(server.visits) == asked, "a vector was asked for beside an answer"
+        finally:
+            await service.aclose()
+
+
+async def test_a_source_of_vectors_that_is_gone_keeps_no_memory_from_a_question(start):
+    service = start("http://127.0.0.1:9")
+    try:
+        service.begin_background()
+        await service.remember("I prefer metric units.")
+        id = (await service.create()).id
+        found = await service.recall(id, "How long is a mile in metric units?")
+        assert [entry.text for recalled in found for entry in recalled.entries] == ["I prefer metric units."]
+    finally:
+        await service.aclose()
