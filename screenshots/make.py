@@ -14,12 +14,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from textual.pilot import Pilot
 
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.memory.book import Memories
+from kvchat.memory.entry import PROFILE, Kind
+from kvchat.memory.opening import open_memories
 from kvchat.paths import find
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
@@ -39,9 +43,21 @@ QUESTIONS = (
 OTHERS = ("Rust lifetimes, in one paragraph", "A packing list for three rainy days", "Is a tomato a fruit?")
 
 
+MEMORIES = (
+    ("I run a small workshop in Bergen.", Kind.IDENTITY, PROFILE),
+    ("I prefer metric units and short answers.", Kind.PREFERENCE, "topics/preferences.md"),
+    ("My sister Ida repairs clocks and comes in on Fridays.", Kind.PERSON, "topics/people.md"),
+    ("We decided to paint the shelves white before winter.", Kind.DECISION, "topics/workshop.md"),
+    ("I am learning Rust to rewrite the stock list.", Kind.SKILL, "topics/stock-list.md"),
+)
+
+
 def service_in(folder: Path, theme: str) -> ChatService:
     settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
-    return ChatService(Store.open(folder), settings, snapshots=folder / "snapshots")
+    store, places = Store.open(folder), find(str(folder), str(folder / "config.toml"))
+    service = ChatService(store, settings, snapshots=folder / "snapshots",
+                          memories=lambda: open_memories(places, settings, store, service.session))
+    return service
 
 
 class Camera:
@@ -73,6 +89,10 @@ class Camera:
         chat.composer.replace_text(text)
         await self.pilot.press("enter")
         await self.until(lambda: chat.conversation.record.turns > turns and not chat.service.streaming())
+
+
+def remembered(text: str, kind: Kind, page: str, memories: Memories) -> None:
+    memories.add(text, kind, page)
 
 
 def drawn(svg: Path) -> None:
@@ -132,6 +152,18 @@ async def main_scenes(folder: Path) -> None:
         await pilot.pause(1)
         await camera.picture("servers")
         await pilot.press("escape")
+        for text, kind, page in MEMORIES:
+            await service.with_memories(partial(remembered, text, kind, page))
+        await pilot.press("ctrl+n")
+        app.chat.composer.replace_text("What does Ida do on Fridays, while I am learning Rust?")
+        await camera.until(lambda: bool(app.chat.composer.memories))
+        await camera.picture("recall")
+        app.chat.composer.replace_text("")
+        await pilot.press("f5")
+        await camera.picture("memory")
+        await pilot.press("escape")
+        await service.open(conversation.id)
+        await app.chat.open_conversation(conversation.id)
         await app.run_table_action(BY_ID["doctor"])
         await camera.until(lambda: isinstance(app.screen, DoctorScreen) and app.screen.is_done)
         await pilot.press("y")  # it asks, because the one slot holds a conversation

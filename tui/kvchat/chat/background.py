@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from kvchat.chat.compaction import Compaction
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
@@ -99,9 +100,16 @@ class Background(Compaction):
         """Kind and subject of the jobs that this kvchat is doing."""
         return frozenset(self._at_work)
 
+    async def _queued(self, work: Callable[[], T]) -> T:
+        """What a look at the queue gives, or a change of it that the person asked for. Raises ChatError."""
+        try:
+            return await self._keeper.call(work)
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+
     async def retry_job(self, kind: str, subject: str) -> None:
-        """Try a parked job again."""
-        await self._keeper.call(lambda: self._store.jobs.retry(kind, subject, time.time()))
+        """Try a parked job again. Raises ChatError."""
+        await self._queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
         self._jobs_changed()
 
     def typed(self) -> None:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from kvchat.backends import kinds
 from kvchat.cache.warmth import Heat
@@ -24,28 +25,20 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.remembering import Remembering
 from kvchat.memory.entry import Status
 from kvchat.memory.learning.capture import ASKED, IDLE, MAXIMUM, due
-from kvchat.memory.learning.extraction import (
-    ANSWER_TOKENS,
-    TEMPERATURE,
-    Findings,
-    Passage,
-    apart,
-    checked,
-    instruction,
-    passage,
-    schema,
-)
 from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store.jobs import Job
 
+if TYPE_CHECKING:
+    from kvchat.memory.learning.extraction import Findings, Passage
+
 EXTRACTION = "extraction"
 THINKING = 4
 """A model that reasons before it answers is given so many times the tokens."""
-INSTRUCTION_TOKENS = 300
-"""What the instruction takes, at most."""
+ROOM = 800
+"""Tokens that an instruction and its answer take, at most."""
 APART_BYTES = 16000
 """Of the messages that are gone through at once, where they are sent by themselves."""
 SEARCHED = 4000
@@ -97,13 +90,13 @@ class Extracting(Remembering):
             raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
         if not await self._pending(await self._opened(id)):
             raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
-        await self._keeper.call(lambda: self._store.jobs.put(EXTRACTION, id, time.time(), ASKED))
+        await self._queued(lambda: self._store.jobs.put(EXTRACTION, id, time.time(), ASKED))
         self._jobs_changed()
 
     async def memory_queue(self) -> list[QueueRow]:
-        """The conversations with messages that wait, those with a job first."""
-        behind = dict(await self._keeper.call(lambda: Ledger(self._store.database).behind()))
-        jobs = {job.subject: job for job in await self._keeper.call(self._store.jobs.all) if job.kind == EXTRACTION}
+        """The conversations with messages that wait, those with a job first. Raises ChatError."""
+        behind = dict(await self._queued(lambda: Ledger(self._store.database).behind()))
+        jobs = {job.subject: job for job in await self._queued(self._store.jobs.all) if job.kind == EXTRACTION}
         rows = []
         for id in {**jobs, **behind}:
             record = self._record(id)
@@ -187,6 +180,8 @@ class Extracting(Remembering):
     # -- doing it
 
     async def _work_on(self, job: Job, lane: Lane) -> Outcome:
+        from kvchat.memory.learning.extraction import Findings, checked  # after the first paint
+
         id = job.subject
         if not self._wanted(self._record(id)):
             return Outcome(How.DONE)
@@ -216,6 +211,8 @@ class Extracting(Remembering):
 
     async def _passage(self, conversation: OpenConversation, pending: Sequence[Node], by_itself: bool) -> Passage:
         """What is gone through now: all that waits, unless it is too much at once."""
+        from kvchat.memory.learning.extraction import passage
+
         wanted = list(pending[:self.settings.memory.most_messages])
         while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
@@ -226,6 +223,8 @@ class Extracting(Remembering):
     async def _answer_about(self, link: Link, conversation: OpenConversation, passage: Passage,
                             by_itself: bool) -> Node:
         """The one request. Runs in the lane."""
+        from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
+
         path, now = conversation.path(), self._clock().timestamp()
         thinks = any(known.message.reasoning for known in path)
         messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
@@ -255,7 +254,7 @@ class Extracting(Remembering):
     def _holds(self, conversation: OpenConversation) -> bool:
         """Whether the server still has the conversation, and room behind it."""
         used, window = self.context_used(conversation), self._window(conversation.id)
-        if used is not None and window and used + INSTRUCTION_TOKENS + ANSWER_TOKENS > window:
+        if used is not None and window and used + ROOM > window:
             return False
         heat = self.warmth(conversation.id).heat
         return heat in (Heat.WARM, Heat.PARKED) or (heat is Heat.UNKNOWN and self._looked_at == conversation.id)

@@ -84,7 +84,7 @@ class Remembering(Background):
     async def look_at_memories(self) -> None:
         """Take over what was changed in the files by hand; tell if anything was."""
         try:
-            if await self.with_memories(lambda m: m.sync()):
+            if await self.with_memories(_synced):
                 self._tell(MemoriesChanged())
         except ChatError as error:
             log.info("the memory could not be read: %s", error)
@@ -199,6 +199,12 @@ class Remembering(Background):
         await asyncio.to_thread(self._remembering.shutdown)
         if self._memories is not None:
             self._memories.close()
+
+
+def _synced(memories: Memories) -> bool:
+    """Whether the memories, or what is wrong with their files, have changed."""
+    before = memories.problems
+    return memories.sync() or memories.problems != before
 
 
 def _left_over(recalled: Recalled, without: frozenset[str]) -> ContextBlock:
