@@ -16,7 +16,7 @@ from enum import Enum, auto
 from functools import partial
 from typing import Any, TypeVar
 
-from kvchat.chat.compaction import Compaction
+from kvchat.chat.compaction import Compacted, Compaction
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged
 from kvchat.chat.lane import Lane
@@ -29,6 +29,10 @@ TRIES = 3
 BACK_OFF_S = 30.0
 """The first pause after a failure; each further one is twice as long."""
 LONGEST_PAUSE_S = 3600.0
+CALLED_OFF_S = 1.0
+"""The pause of a job that was ended by something that goes first."""
+ELSEWHERE_S = 30.0
+"""How long a job is left alone that another kvchat does."""
 STOP_S = 1.0
 
 log = logging.getLogger(__name__)
@@ -76,6 +80,8 @@ class Background(Compaction):
         self._runner: asyncio.Task[None] | None = None
         self._at_work: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
         self._awaited: dict[Lane, asyncio.Task[None]] = {}
+        self._elsewhere: dict[tuple[str, str], float] = {}
+        """Jobs that another kvchat does, until when they are left alone."""
         self._typed_at = 0.0
 
     def begin_background(self) -> None:
@@ -135,15 +141,16 @@ class Background(Compaction):
         pauses: list[float] = []
         jobs = await self._keeper.call(self._store.jobs.all)
         for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
-            if job.state is JobState.PARKED or (job.kind, job.subject) in self._at_work:
+            key = job.kind, job.subject
+            if job.state is JobState.PARKED or key in self._at_work:
                 continue
             place = await self._place_of(job)
             if place is None or self._occupied(place.lane):
                 continue
-            pause = max(job.due, place.ready) - time.time()
+            pause = max(job.due, place.ready, self._elsewhere.get(key, 0.0)) - time.time()
             if pause <= 0:
                 task = asyncio.create_task(self._do(job, place.lane))
-                self._at_work[job.kind, job.subject] = place.lane, task
+                self._at_work[key] = place.lane, task
             else:
                 pauses.append(pause)
         return min(pauses, default=None)
@@ -171,7 +178,9 @@ class Background(Compaction):
         key = job.kind, job.subject
         try:
             if await self._keeper.call(lambda: jobs.claim(*key)) is None:
+                self._elsewhere[key] = time.time() + ELSEWHERE_S
                 return
+            self._elsewhere.pop(key, None)
             self._tell(JobsChanged())
             outcome = Outcome(How.CALLED_OFF)
             try:
@@ -196,8 +205,11 @@ class Background(Compaction):
         match outcome.how:
             case How.DONE:
                 await self._keeper.call(lambda: jobs.done(*key))
-            case How.BUSY | How.CALLED_OFF:
+            case How.BUSY:
                 await self._keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
+            case How.CALLED_OFF:
+                await self._keeper.call(
+                    lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts))
             case How.USELESS if tries >= TRIES:
                 await self._keeper.call(lambda: jobs.park(*key, outcome.why))
             case _:
@@ -215,6 +227,21 @@ class Background(Compaction):
 
         done = await lane.in_background(ask())
         return (given if done else None), began
+
+    async def _drop_job(self, kind: str, subject: str) -> None:
+        """End a job for good, also while it is being done."""
+        running = self._at_work.get((kind, subject))
+        if running is not None:
+            running[1].cancel()
+            await asyncio.wait({running[1]}, timeout=STOP_S)
+        await self._keeper.call(lambda: self._store.jobs.done(kind, subject))
+        self._jobs_changed()
+
+    async def compact(self, id: str) -> Compacted | None:
+        try:
+            return await super().compact(id)
+        finally:
+            self._stir.set()
 
     def _jobs_changed(self) -> None:
         self._stir.set()

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
+from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, HostClass, StreamEvent, Trouble, Waiting
+from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
 from kvchat.chat.events import Noticed
-from kvchat.chat.following import FollowedTurn
+from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.link import Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.reporting import Reporting
@@ -26,6 +27,10 @@ from kvchat.store.side_requests import SideRequest
 
 SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""
+LONG_TOKEN = 16
+"""Characters that a token may have on average, before an answer counts as one without an end."""
+APART = "kvchat-memory"
+"""The session of prompts that are no conversation's own."""
 
 
 class Beside(Reporting):
@@ -34,49 +39,69 @@ class Beside(Reporting):
     silent_s = SILENT_S
 
     async def _asked_beside(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
-                            parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None], *,
-                            session: str = "") -> Ended:
-        """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out.
-        `session`: the id to send in place of the conversation's, for a prompt of its own."""
+                            parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
+        """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out."""
         record, info = conversation.record, backend.info
         following = await self._follow(backend)
         if not self._agreed_to(info, record.id):
             return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
                                       "Nothing was sent.")
-        turn = ChatTurn(wires_of(path), session or record.id, self._model(conversation, info), parameters,
+        turn = ChatTurn(wires_of(path), record.id, self._model(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
-        if following is not None:
-            followed = await following.before(turn, path, "side")
-            began(followed)
-            turn = replace(turn, slot=await self._planned(backend, following, followed))
-            following.sent(followed, turn.slot)
-        ended = await backend.chat(turn, emit)
+        ended = await self._sent_beside(backend, following, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
             await self._update(conversation, system_in_user=True)
             self._tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
+    async def _asked_apart(self, link: Link, backend: Backend, path: Sequence[Node], parameters: Parameters, emit: Emit,
+                           began: Callable[[FollowedTurn], None]) -> Ended:
+        """Send a prompt that is no conversation's, to the model that this server is for."""
+        if not self.settings.memory.on_cloud and backend.info.host_class is HostClass.CLOUD:
+            return Ended(State.ERROR, f"{backend.info.base_url} is on the internet, where memory.on_cloud lets no "
+                                      "background work be done.")
+        following = await self._follow(backend)
+        turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
+        ended = await self._sent_beside(backend, following, turn, path, emit, began)
+        if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
+            ended = await backend.chat(replace(turn, system_in_user=True), emit)
+        return ended
+
+    async def _sent_beside(self, backend: Backend, following: Following | None, turn: ChatTurn, path: Sequence[Node],
+                           emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
+        if following is not None:
+            followed = await following.before(turn, path, "side")
+            began(followed)
+            turn = replace(turn, slot=await self._planned(backend, following, followed))
+            following.sent(followed, turn.slot)
+        return await backend.chat(turn, emit)
+
 
     async def _answered_in_background(self, kind: str, link: Link, conversation: OpenConversation,
-                                      path: Sequence[Node], parameters: Parameters, *, session: str = "") -> Node:
+                                      path: Sequence[Node], parameters: Parameters, *, apart: bool = False) -> Node:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
-        put down in the ledger under `kind`. Whoever is cancelled while waiting has it closed first."""
+        put down in the ledger under `kind`. `apart`: it is a prompt of its own, not the conversation's. Whoever is
+        cancelled while waiting has it closed first."""
         answer, began = awaited(path[-1], self._clock()), time.monotonic()
         live, followed = LiveAnswer(answer.id, began), list[FollowedTurn]()
-        heard = began
+        heard, most, endless = began, (parameters.max_tokens or 0) * LONG_TOKEN, False
 
         async def chat(emit: Emit) -> Ended:
             def hearing(event: StreamEvent) -> None:
-                nonlocal heard
+                nonlocal heard, endless
                 if not isinstance(event, Waiting):
                     heard = time.monotonic()
                 emit(event)
+                if most and len(live.text) + len(live.reasoning) > most and not endless:
+                    endless = True
+                    answering.stop()
 
             backend = await link.connector.ready()
             live.sent_at = time.monotonic()
-            return await self._asked_beside(backend, conversation, path, parameters, hearing, followed.append,
-                                            session=session)
+            if apart:
+                return await self._asked_apart(link, backend, path, parameters, hearing, followed.append)
+            return await self._asked_beside(backend, conversation, path, parameters, hearing, followed.append)
 
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
@@ -95,7 +120,9 @@ class Beside(Reporting):
             settled = work.result()
             self._note_beside(link, conversation, followed, settled)
             self._count_beside(kind, link, conversation.id, settled, time.monotonic() - began)
-        if settled.state is State.CANCELLED:
+        if settled.state is State.CANCELLED and endless:
+            settled = replace(settled, state=State.LENGTH)  # a server that does not keep to max_tokens
+        elif settled.state is State.CANCELLED:
             settled = replace(settled, state=State.ERROR, note="The server has not answered for a while.")
         return settled
 
@@ -108,8 +135,8 @@ class Beside(Reporting):
             following.left(followed[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
 
     def _count_beside(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
-        info, figures = link.info, answer.figures
-        if info is None or figures is None:
+        info, figures = link.info, answer.figures or TurnFigures()
+        if info is None:
             return
         spent = SideRequest(
             kind, id, self._clock().timestamp(), info.place, answer.model or info.model, answer.state.value,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.background import How, Outcome, Place
 from kvchat.chat.events import MemoriesChanged
-from kvchat.chat.extracting import SESSION, Extracting
+from kvchat.chat.extracting import Extracting
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
@@ -119,9 +119,10 @@ class Consolidating(Extracting):
             response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
         answer, began = await self._in_lane(
             link.lane, lambda: self._answered_in_background(CONSOLIDATION, link, conversation, path, parameters,
-                                                            session=SESSION))
+                                                            apart=True))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
+        self._warm_soon(self._looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         await self.with_memories(partial(_apply, checked(answer.text, entries, now, self.session)))

@@ -46,8 +46,6 @@ SEARCHED = 4000
 KNOWN = 5
 """Known entries that an extraction may correct."""
 PATIENCE = 10
-SESSION = "kvchat-memory"
-"""The session of prompts that are no conversation's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +69,9 @@ class Extracting(Remembering):
 
     async def _capture(self, id: str, *, left: bool = False) -> None:
         """See whether messages of a conversation wait, and when they are due."""
-        conversation = self._open.get(id)
-        if conversation is None or not self.memory_on(id) or self.incognito:
+        if self._record(id) is None or not self.memory_on(id):
             return
+        conversation = await self._opened(id)
         pending = await self._pending(conversation)
         found = due(pending, self.settings.memory, time.time(), left=left)
         if found is not None:
@@ -132,22 +130,35 @@ class Extracting(Remembering):
 
     def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
         super()._left(conversation, followed, answer)
+        self._stir.set()
         if self.works_in_background:
             self._in_background(self._capture(conversation.id, left=self._looked_at != conversation.id))
 
     async def delete(self, id: str) -> None:
+        await self._drop_job(EXTRACTION, id)
         await super().delete(id)
-        await self._keeper.call(lambda: self._store.jobs.done(EXTRACTION, id))
+
+    async def restore(self, id: str) -> None:
+        await super().restore(id)
+        await self._capture(id)
+
+    async def set_memory(self, id: str, on: bool) -> None:
+        await super().set_memory(id, on)
+        if on:
+            await self._capture(id)
+        else:
+            await self._drop_job(EXTRACTION, id)
 
     # -- where
 
     def _workplace(self, id: str) -> Link | None:
         """The server that does the work for a conversation; None: it cannot be asked now."""
-        chosen = self.settings.memory.profile
-        if chosen in self.settings.profiles:
-            return self._links.at(chosen)
-        link = self._link(id)
-        return link if link.info is not None and link.connector.connection.phase == "ready" else None
+        own, chosen = self._link(id), self.settings.memory.profile
+        link = self._links.at(chosen) if chosen in self.settings.profiles else own
+        if link.lane is own.lane:
+            return own if own.info is not None and own.connector.connection.phase == "ready" else None
+        away = link.info is not None and self._is_on_the_internet(link)
+        return link if self.settings.memory.on_cloud or not away else None
 
     async def _place_of(self, job: Job) -> Place | None:
         id, settings = job.subject, self.settings.memory
@@ -158,8 +169,8 @@ class Extracting(Remembering):
         if job.why in (ASKED, MAXIMUM):
             return Place(link.lane, 0.0)
         conversation = self._open.get(id)
-        holds = link is self._link(id) and conversation is not None and self._holds(conversation)
-        rest = settings.rest_seconds if holds else settings.idle_seconds * self._patience(link)
+        extends = link is self._link(id) and conversation is not None and self._holds(conversation, in_slot=True)
+        rest = settings.rest_seconds if extends else settings.idle_seconds * self._patience(link)
         return Place(link.lane, max(link.lane.quiet_since, self._typed_at) + rest)
 
     def _patience(self, link: Link) -> int:
@@ -198,10 +209,10 @@ class Extracting(Remembering):
             return await self._noted(conversation, passage, Findings([], [], True))
         answer, began = await self._in_lane(
             lane, lambda: self._answer_about(link, conversation, passage, by_itself))
-        if by_itself and began and self._looked_at:
-            self._warm_soon(self._looked_at)  # it may have been pushed out
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
+        if self._looked_at and (by_itself or self._looked_at != id):
+            self._warm_soon(self._looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         findings = checked(answer.text, passage)
@@ -234,11 +245,13 @@ class Extracting(Remembering):
         parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
                                 response_format=schema(passage))
         return await self._answered_in_background(EXTRACTION, link, conversation, sent, parameters,
-                                                  session=SESSION if by_itself else "")
+                                                  apart=by_itself)
 
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
                      model: str = "") -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
+        if not self._wanted(self._record(conversation.id)):
+            return Outcome(How.DONE)
         nodes = [node.id for _, node in passage.turns]
         refused = json.dumps([list(one) for one in findings.refused], ensure_ascii=False)
         cell = Cell(new_id(), conversation.id, self._clock().timestamp(), FACTS if findings.facts else EMPTY, model,
@@ -251,10 +264,15 @@ class Extracting(Remembering):
         self._in_background(self._capture(conversation.id, left=self._looked_at != conversation.id))
         return Outcome(How.DONE)
 
-    def _holds(self, conversation: OpenConversation) -> bool:
-        """Whether the server still has the conversation, and room behind it."""
+    def _holds(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
+        """Whether the server still has most of the conversation, and room behind it. `in_slot`: where going on with it
+        pushes no other one out."""
         used, window = self.context_used(conversation), self._window(conversation.id)
         if used is not None and window and used + ROOM > window:
             return False
-        heat = self.warmth(conversation.id).heat
-        return heat in (Heat.WARM, Heat.PARKED) or (heat is Heat.UNKNOWN and self._looked_at == conversation.id)
+        found = self.warmth(conversation.id)
+        if found.heat is Heat.UNKNOWN:
+            return self._looked_at == conversation.id
+        if found.heat is Heat.PARKED and not in_slot:
+            return (found.reread or 0) <= (found.held or 0) // 4
+        return found.heat is Heat.WARM

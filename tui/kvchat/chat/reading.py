@@ -119,7 +119,12 @@ class Reading(Restoring):
         await following.settled()
         if await self._is_strange(link, following):
             await link.lane.in_spare_time(self._probe(link, following))
-        if any(count.busy for count in (await following.look()).counts):
+        busy = any(count.busy for count in (await following.look()).counts)
+        if busy and link.lane.works_in_background and self.warmth(id).heat is not Heat.WARM:
+            await link.lane.stop_background()
+            await following.settled()
+            busy = any(count.busy for count in (await following.look()).counts)
+        if busy:
             return  # somebody else is being answered
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvchat.backends.dialect import BackendError, HostClass
+from kvchat.backends.dialect import HostClass
 from kvchat.chat.background import Background
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
+from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, new_id
@@ -104,21 +106,21 @@ class Remembering(Background):
         link = self._link(id)
         if link.info is not None:
             return self.destination(link.info, id).host_class is HostClass.CLOUD
+        return self._is_on_the_internet(link)
+
+    def _is_on_the_internet(self, link: Link) -> bool:
+        """Whether what is sent to a server leaves the person's own machines, or may."""
+        if link.info is not None:
+            return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
         if not link.connector.base_url:
             return False
-        from kvchat.backends.hosts import is_loopback_name, parse_base_url
+        from kvchat.chat.link import normal
 
-        try:
-            return not is_loopback_name(parse_base_url(link.connector.base_url).host)
-        except BackendError:
-            return True
+        return not re.match(r"https?://(?:127\.|\[::1\])", normal(link.connector.base_url))
 
     async def set_memory(self, id: str, on: bool) -> None:
         """Have a conversation gone through for memories and given them, or not."""
         await self._update(await self._opened(id), memory=on)
-        if not on:
-            await self._keeper.call(lambda: self._store.jobs.done("extraction", id))
-        self._jobs_changed()
 
     # -- in front of a question
 

@@ -22,6 +22,8 @@ PATIENCE_S = 3.0
 """A chat goes on without its seat when background work of another kvchat has not left it for so long."""
 LOOK_S = 0.05
 """How often a lock is tried again where the system has none that waits."""
+GIVEN_UP_S = 60.0
+"""How long nobody waits any more for one that has not left in time."""
 _PLACES = 64
 """Chats that can share a seat where a lock has no shared form."""
 
@@ -63,6 +65,8 @@ class Seat:
         self._fd: int | None = None
         self._bell: int | None = None
         self._alone = self._stamped = False
+        self._given_up = 0.0
+        """Until when, in monotonic seconds, it is not waited for others."""
 
     @property
     def quiet_since(self) -> float:
@@ -85,7 +89,11 @@ class Seat:
             return True
         if not _lock(fd, shared=True, wait=False):
             self._ring()
+            if time.monotonic() < self._given_up:
+                os.close(fd)
+                return False
             if not await self._locked_later(fd):
+                self._given_up = time.monotonic() + GIVEN_UP_S
                 return False
         if self._fd is not None:  # two have asked at the same time
             os.close(fd)
