@@ -32,6 +32,11 @@ class Recorded:
         return "json_schema" in json.dumps(self.body.get("response_format") or {})
 
     @property
+    def is_whole(self) -> bool:
+        """Whether the answer came to its end."""
+        return b"data: [DONE]" in self.answer
+
+    @property
     def figures(self) -> dict[str, Any]:
         """The server's last word about the prompt: `prompt_n`, `cache_n`."""
         found: dict[str, Any] = {}

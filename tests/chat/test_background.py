@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from memory_kit import until
 
 from kvchat.chat import background
 from kvchat.chat.background import How, Outcome, Place
@@ -59,19 +60,6 @@ def working(tmp_path):
 def put(service, *subjects, due=0.0):
     for subject in subjects:
         service._store.jobs.put(KIND, subject, due)
-
-
-async def until(service, holds):
-    """Wait until `holds`, looking whenever the service tells something."""
-    told = asyncio.Event()
-    stop = service.subscribe(lambda _: told.set())
-    try:
-        async with asyncio.timeout(20):
-            while not holds():
-                told.clear()
-                await told.wait()
-    finally:
-        stop()
 
 
 async def test_a_job_that_hangs_holds_up_no_other_server(working):
@@ -185,3 +173,30 @@ async def test_two_kvchats_do_a_job_once(working):
         await until(one, lambda: one.jobs() == [])
         await until(other, lambda: not other.at_work() and not one.at_work())
     assert sorted(done) == list("abcdefgh")
+
+
+async def test_a_job_that_another_kvchat_does_is_left_alone_until_it_is_done(working):
+    hold, tried = asyncio.Event(), 0
+
+    async def act(job):
+        await hold.wait()
+        return Outcome(How.DONE)
+
+    async with working(act) as one, working(act) as other:
+        claim = other._store.jobs.claim
+
+        def counted(*key):
+            nonlocal tried
+            tried += 1
+            return claim(*key)
+
+        other._store.jobs.claim = counted
+        put(one, "a")
+        one.begin_background()
+        await until(one, one.at_work)
+        other.begin_background()
+        for _ in range(20):
+            other._stir.set()
+            await asyncio.sleep(0.02)
+        hold.set()
+    assert 1 <= tried <= 3, f"the store was written to {tried} times for a job that another kvchat does"

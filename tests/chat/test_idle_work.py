@@ -7,6 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from memory_kit import until
 
 from kvchat.chat import background
 from kvchat.chat.consolidating import CONSOLIDATION
@@ -48,18 +49,6 @@ async def resting(tmp_path):
             yield service, server, id
         finally:
             await service.aclose()
-
-
-async def until(service, holds):
-    told = asyncio.Event()
-    stop = service.subscribe(lambda _: told.set())
-    try:
-        async with asyncio.timeout(20):
-            while not holds():
-                told.clear()
-                await told.wait()
-    finally:
-        stop()
 
 
 def put(service):

@@ -4,79 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from collections.abc import AsyncIterator
 
 import pytest
 
 pytest.importorskip("xllamacpp")
 
+from memory_kit import pending, remembering, said, until
+
 from engine_fixture import running_server
 from kvchat.chat.events import MemoriesNoted
-from kvchat.chat.service import ChatService
-from kvchat.config import MemorySettings, Settings, changed
-from kvchat.memory.book import Memories
 from kvchat.memory.entry import Status
 from kvchat.memory.ledger import Ledger
 from kvchat.prompt.message import Role
-from kvchat.prompt.request import Parameters
-from kvchat.store import Store
 from recorder import Recorder, recording
 
 pytestmark = pytest.mark.engine
-QUICK: dict[str, Any] = {"rest_seconds": 0, "idle_seconds": 600, "consolidate": False}
 SAID = (
     "My name is Tove and I live in Bergen.", "I keep the log of a lighthouse.", "The lamp turns every twelve seconds.",
     "I prefer short answers.", "My sister Ida repairs clocks.", "We decided to paint the tower white.",
     "I am learning Rust this winter.", "What is a good name for a boat?",
 )
-
-
-@asynccontextmanager
-async def remembering(url: str, folder: Path, **memory: Any) -> AsyncIterator[ChatService]:
-    """A service with memory on a server; background work begins as soon as an answer has ended."""
-    settings = changed(Settings(), "server.base_url", url)
-    settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=16),
-                       memory=MemorySettings(**{**QUICK, **memory}))
-    store = Store.open(folder)
-    service: ChatService
-
-    def memories() -> Memories:
-        return Memories.open(store, folder / "memory", folder / "index.db", session=service.session)
-
-    service = ChatService(store, settings, memories=memories, lanes=folder / "lanes")
-    service.works_in_background = service.connects_ahead = True
-    service.begin_background()
-    try:
-        await service.connect()
-        yield service
-    finally:
-        await service.aclose()
-
-
-async def until(service: ChatService, holds: Callable[[], bool]) -> None:
-    """Wait until `holds`, looking whenever the service tells something."""
-    told = asyncio.Event()
-    stop = service.subscribe(lambda _: told.set())
-    try:
-        async with asyncio.timeout(120):
-            while not holds():
-                told.clear()
-                await told.wait()
-    finally:
-        stop()
-
-
-def pending(service: ChatService, id: str) -> int:
-    return len(Ledger(service._store.database).pending(service.get(id).path()))
-
-
-async def said(service: ChatService, id: str, text: str) -> None:
-    await service.send(id, text)
-    await service.wait(id)
 
 
 @pytest.fixture
@@ -98,8 +46,7 @@ async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside
         await service.remember_now(id)
         await until(service, lambda: not pending(service, id) and not service.at_work())
         cells = Ledger(service._store.database).cells(id)
-    called_off = [request for request in recorder.background
-                  if any(chat.began > request.began for chat in recorder.chats) and not request.figures]
+    called_off = [request for request in recorder.background if not request.is_whole]
     assert len(recorder.chats) == 30 and cells
     assert called_off, "no question came while an extraction ran: the test shows nothing"
     assert [request for request in recorder.requests if request.beside] == []

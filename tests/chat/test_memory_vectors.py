@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
+from memory_kit import until
 
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings
@@ -30,15 +30,6 @@ def start(tmp_path):
     return start
 
 
-async def until_embedded(service):
-    told = asyncio.Event()
-    service.subscribe(lambda _: told.set())
-    async with asyncio.timeout(20):
-        while service.jobs() or service.at_work():
-            told.clear()
-            await told.wait()
-
-
 async def test_what_is_remembered_gets_vectors_and_a_question_one_of_its_own(start):
     async with EmbeddingsStandIn() as server:
         service = start(server.url)
@@ -46,7 +37,7 @@ async def test_what_is_remembered_gets_vectors_and_a_question_one_of_its_own(sta
             service.begin_background()
             await service.remember("I prefer metric units.")
             await service.remember("My sister Ida repairs clocks.")
-            await until_embedded(service)
+            await until(service, lambda: not service.jobs() and not service.at_work())
             model = (await service._vector_source()).model
             assert await service.with_memories(lambda m: m.index.without_vector(model, 9, "memory/")) == []
             id = (await service.create()).id

@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
+from kvchat.chat.lane import Lane
 from kvchat.store import seats
-from kvchat.store.seats import Seats
+from kvchat.store.seats import Seat, Seats
 
 ADDRESS = "http://127.0.0.1:8080"
 
@@ -158,3 +160,18 @@ def test_another_server_has_another_seat_and_without_a_folder_there_is_none(tmp_
     assert Seats(tmp_path).at("http://127.0.0.1:1")._path != seat(tmp_path)._path
     assert Seats(None).at(ADDRESS) is None
     assert Seats(tmp_path).at("") is None
+
+
+async def test_a_kvchat_that_is_stopped_while_it_works_holds_an_answer_up_once_at_most(tmp_path):
+    """Ctrl+Z in another terminal: its process holds the seat and never answers the bell."""
+    path = tmp_path / "s.lane"
+    stopped = Seat(path)
+    assert stopped.take(lambda: None)  # and never leaves
+    lane = Lane(Seat(path))
+    took = []
+    for _ in range(2):
+        began = time.monotonic()
+        async with lane.chat("a"):
+            await lane.sit()  # as `Talking._chat` does when the server is ready
+        took.append(time.monotonic() - began)
+    assert took[0] < 4 and took[1] < 1, f"two answers waited {took[0]:.1f} and {took[1]:.1f} s for a lock"

@@ -118,6 +118,13 @@ class Background(Compaction):
         await self._queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
         self._jobs_changed()
 
+    def refresh(self) -> None:
+        before = self._seen_version
+        super().refresh()
+        if self._seen_version != before:  # another kvchat may have put something into the queue, or given it back
+            self._elsewhere.clear()
+            self._stir.set()
+
     def typed(self) -> None:
         """The person types: what has not begun waits."""
         self._typed_at = time.time()

@@ -7,6 +7,7 @@ turn after it costs nothing more; it is played on the model of the cache like an
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -16,7 +17,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
 from kvchat.chat.events import Noticed
 from kvchat.chat.following import FollowedTurn, Following
-from kvchat.chat.link import Link
+from kvchat.chat.link import DEFAULT, Link, normal
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.reporting import Reporting
 from kvchat.chat.talking import SYSTEM_MOVED
@@ -55,12 +56,24 @@ class Beside(Reporting):
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    async def _asked_apart(self, link: Link, backend: Backend, path: Sequence[Node], parameters: Parameters, emit: Emit,
-                           began: Callable[[FollowedTurn], None]) -> Ended:
-        """Send a prompt that is no conversation's, to the model that this server is for."""
-        if not self.settings.memory.on_cloud and backend.info.host_class is HostClass.CLOUD:
-            return Ended(State.ERROR, f"{backend.info.base_url} is on the internet, where memory.on_cloud lets no "
-                                      "background work be done.")
+    def _is_on_the_internet(self, link: Link) -> bool:
+        """Whether what is sent to a server leaves the person's own machines, or may."""
+        if link.info is not None:
+            return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
+        if not link.connector.base_url:
+            return False
+        return not re.match(r"https?://(?:127\.|\[::1\])", normal(link.connector.base_url))
+
+    async def _asked_apart(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
+                           emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
+        """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
+        chosen = link.name != DEFAULT and link.name == self.settings.memory.profile
+        if not self.settings.memory.on_cloud and self._is_on_the_internet(link):
+            return Ended(State.ERROR, f"{backend.info.base_url} sends what it gets to the internet, where "
+                                      "memory.on_cloud lets no background work be done.")
+        if not self._agreed_to(backend.info, "" if chosen else id):
+            return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
+                                      "send to it. Nothing was sent; send a message there once to be asked.")
         following = await self._follow(backend)
         turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
         ended = await self._sent_beside(backend, following, turn, path, emit, began)
@@ -75,6 +88,8 @@ class Beside(Reporting):
             began(followed)
             turn = replace(turn, slot=await self._planned(backend, following, followed))
             following.sent(followed, turn.slot)
+        elif (shared := self._links.of(backend).shared) is not None:
+            shared.sent(path, turn.session_id, self._clock().timestamp())
         return await backend.chat(turn, emit)
 
 
@@ -100,7 +115,8 @@ class Beside(Reporting):
             backend = await link.connector.ready()
             live.sent_at = time.monotonic()
             if apart:
-                return await self._asked_apart(link, backend, path, parameters, hearing, followed.append)
+                return await self._asked_apart(link, backend, conversation.id, path, parameters, hearing,
+                                               followed.append)
             return await self._asked_beside(backend, conversation, path, parameters, hearing, followed.append)
 
         async def checkpoint(text: str, reasoning: str) -> None:

@@ -17,7 +17,7 @@ from kvchat.chat.events import (
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.talking import Talking
 from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
-from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.context import MEMORY, TIME, ContextBlock
 from kvchat.prompt.message import Node, Role, State, new_id, system_message, tag_of
 
 BYTES_PER_TOKEN = 4.0
@@ -35,7 +35,9 @@ class Branches(Talking):
         """Ask a question differently: a sibling of it, answered anew. The old branch stays."""
         conversation = await self._free(id)
         question, _ = conversation.tree.turn_of(node_id)
-        branch = self._asked(conversation, question.parent, text, _kept(question, text))
+        before = conversation.tree.path(question.parent)
+        blocks = await self._with_memories(conversation, before, text, _kept(question, text))
+        branch = self._asked(conversation, question.parent, text, blocks)
         self._did(conversation, "edit", question.id)
         self._remember(conversation)
         await self._grow(conversation, branch)
@@ -238,7 +240,7 @@ class Branches(Talking):
 def _kept(question: Node, text: str) -> list[ContextBlock]:
     """The blocks of a question that stay when its text becomes `text`."""
     return [block for block in question.message.blocks
-            if block.kind != TIME and (block.kind != "paste" or _chip(block) in text)]
+            if block.kind not in (TIME, MEMORY) and (block.kind != "paste" or _chip(block) in text)]
 
 
 def _chip(block: ContextBlock) -> str:

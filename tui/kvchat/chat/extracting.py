@@ -24,11 +24,12 @@ from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.remembering import Remembering
 from kvchat.memory.entry import Status
-from kvchat.memory.learning.capture import ASKED, IDLE, MAXIMUM, due
+from kvchat.memory.learning.capture import ASKED, IDLE, LEFT, MAXIMUM, due
 from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
+from kvchat.store import StoreError
 from kvchat.store.jobs import Job
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Extracting(Remembering):
         if not await self._pending(await self._opened(id)):
             raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
         await self._queued(lambda: self._store.jobs.put(EXTRACTION, id, time.time(), ASKED))
+        self._elsewhere.clear()
         self._jobs_changed()
 
     async def memory_queue(self) -> list[QueueRow]:
@@ -123,6 +125,7 @@ class Extracting(Remembering):
 
     async def open(self, id: str) -> OpenConversation:
         before = self._looked_at
+        self.typed()  # somebody is there
         conversation = await super().open(id)
         if before and before != conversation.id and before not in self._answering:
             self._in_background(self._capture(before, left=True))
@@ -170,6 +173,8 @@ class Extracting(Remembering):
             return Place(link.lane, 0.0)
         conversation = self._open.get(id)
         extends = link is self._link(id) and conversation is not None and self._holds(conversation, in_slot=True)
+        if job.why == LEFT and extends:
+            return Place(link.lane, link.lane.quiet_since)
         rest = settings.rest_seconds if extends else settings.idle_seconds * self._patience(link)
         return Place(link.lane, max(link.lane.quiet_since, self._typed_at) + rest)
 
@@ -180,13 +185,15 @@ class Extracting(Remembering):
             return 1
         following, info = link.following, link.info
         if following is not None:
-            roomy = len(following.twin.best.slots) > 1 or following.twin.best.shape.ram_bytes != 0
+            twin = following.twin
+            known = twin.settled or link.connector.cache_shape() is not None
+            roomy = len(twin.best.slots) > 1 or (known and twin.best.shape.ram_bytes != 0)
         else:
             roomy = info is not None and (info.replicas or info.kind in (kinds.VLLM.name, kinds.SGLANG.name))
         return 1 if roomy else PATIENCE
 
     def _wanted(self, record: Conversation | None) -> bool:
-        return record is not None and record.trashed is None and self.memory_on(record.id)
+        return record is not None and record.trashed is None and record.memory and self.memory_on(record.id)
 
     # -- doing it
 
@@ -250,7 +257,11 @@ class Extracting(Remembering):
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
                      model: str = "") -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
-        if not self._wanted(self._record(conversation.id)):
+        try:  # another kvchat may have switched it off, or deleted the conversation
+            stored = await self._keeper.call(lambda: self._store.conversation(conversation.id))
+        except StoreError:
+            return Outcome(How.DONE)
+        if not self._wanted(stored):
             return Outcome(How.DONE)
         nodes = [node.id for _, node in passage.turns]
         refused = json.dumps([list(one) for one in findings.refused], ensure_ascii=False)

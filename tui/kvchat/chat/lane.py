@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
-from kvchat.store.seats import Seat
+from kvchat.store.seats import Seat, Seats
 
 
 class Lane:
@@ -21,6 +21,7 @@ class Lane:
     def __init__(self, seat: Seat | None = None) -> None:
         self.seat = seat
         """The seat that is shared with other kvchats; None: there are none, or the server is not known yet."""
+        self._address = ""
         self._taken = False
         self._holder = ""
         self._queue: deque[asyncio.Future[None]] = deque()
@@ -28,6 +29,13 @@ class Lane:
         self._background: asyncio.Task[None] | None = None
         self._waiting: set[asyncio.Future[None]] = set()
         self._quiet_since = 0.0
+
+    def stands_at(self, address: str, seats: Seats) -> None:
+        """The server is at this address: its seat is the one that other kvchats know it by."""
+        if address != self._address:
+            if self.seat is not None:
+                self.seat.leave()
+            self._address, self.seat = address, seats.at(address)
 
     @property
     def holder(self) -> str:

@@ -59,8 +59,7 @@ class Link:
         if not address:
             return self.own_lane
         lane = self.lanes.setdefault(address, self.own_lane)
-        if lane.seat is None:
-            lane.seat = self.seats.at(address)
+        lane.stands_at(address, self.seats)
         return lane
 
     def changed(self) -> None:
@@ -104,8 +103,7 @@ class Links:
         """The lane of the server at this address, whatever it is used for."""
         address = normal(base_url)
         lane = self._lanes.setdefault(address, Lane())
-        if lane.seat is None:
-            lane.seat = self._seats.at(address)
+        lane.stands_at(address, self._seats)
         return lane
 
     def of(self, backend: Backend) -> Link:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,8 +17,8 @@ from kvchat.backends.dialect import HostClass
 from kvchat.chat.background import Background
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
-from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.worker import Worker
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, new_id
 from kvchat.prompt.request import Parameters
@@ -29,8 +28,10 @@ if TYPE_CHECKING:
     from kvchat.memory.book import Memories
     from kvchat.memory.recalling.recall import Recalled
 
-RECALL_S = 0.5
-"""A question waits no longer than this for its memories."""
+RECALL_S, FIRST_RECALL_S = 0.5, 3.0
+"""A question waits no longer than this for its memories; the first of a run, for which they are read, no longer than
+that."""
+QUIT_S = 1.0
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -47,7 +48,7 @@ class Remembering(Background):
         self._open_memories = memories if not self.incognito else None
         self._memories: Memories | None = None
         self._looking = False
-        self._remembering = ThreadPoolExecutor(1, thread_name_prefix="kvchat-memory")
+        self._remembering = Worker("kvchat-memory")
 
     @property
     def has_memory(self) -> bool:
@@ -67,7 +68,7 @@ class Remembering(Background):
             except (MemoryTrouble, StoreError) as error:
                 raise ChatError(str(error)) from None
 
-        return await asyncio.get_running_loop().run_in_executor(self._remembering, do)
+        return await self._remembering.do(do)
 
     def _opened_memories(self) -> Memories:
         if self._memories is None:
@@ -108,29 +109,19 @@ class Remembering(Background):
             return self.destination(link.info, id).host_class is HostClass.CLOUD
         return self._is_on_the_internet(link)
 
-    def _is_on_the_internet(self, link: Link) -> bool:
-        """Whether what is sent to a server leaves the person's own machines, or may."""
-        if link.info is not None:
-            return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
-        if not link.connector.base_url:
-            return False
-        from kvchat.chat.link import normal
-
-        return not re.match(r"https?://(?:127\.|\[::1\])", normal(link.connector.base_url))
-
     async def set_memory(self, id: str, on: bool) -> None:
         """Have a conversation gone through for memories and given them, or not."""
         await self._update(await self._opened(id), memory=on)
 
     # -- in front of a question
 
-    async def recall(self, id: str, text: str) -> tuple[Recalled, ...]:
+    async def recall(self, id: str, text: str, after: Sequence[Node] | None = None) -> tuple[Recalled, ...]:
         """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
-        is nothing, or it cannot be had."""
+        is nothing, or it cannot be had. `after`: the branch it goes on from; None: the one in use."""
         settings, conversation = self.settings.memory, self._open.get(id)
         if conversation is None or not settings.recall or not self.memory_on(id):
             return ()
-        path = self._branch(conversation)
+        path = conversation.path() if after is None else after
         vector: list[float] | None = None
 
         def find(memories: Memories) -> tuple[Recalled, ...]:
@@ -141,7 +132,7 @@ class Remembering(Background):
                             profile_tokens=settings.profile_tokens, vector=vector)
 
         try:
-            async with asyncio.timeout(RECALL_S):
+            async with asyncio.timeout(FIRST_RECALL_S if self._memories is None else RECALL_S):
                 vector = await self._vector_of(text)
                 return await self.with_memories(find)
         except (ChatError, TimeoutError) as error:
@@ -152,12 +143,8 @@ class Remembering(Background):
         """The vector of a question; None where there is no source of vectors."""
         return None
 
-    def _branch(self, conversation: OpenConversation) -> Sequence[Node]:
-        """The branch that the next question goes on from."""
-        return conversation.path()
-
     async def _stands_first(self, conversation: OpenConversation) -> tuple[ContextBlock, ...]:
-        path, tokens = self._branch(conversation), self.settings.memory.profile_tokens
+        path, tokens = conversation.path(), self.settings.memory.profile_tokens
         if len(path) > 1 or not self.settings.memory.recall or not self.memory_on(conversation.id):
             return ()
 
@@ -178,13 +165,13 @@ class Remembering(Background):
         """Store the question with what is remembered in front of it, then let the answer stream in its own task.
         `without`: ids of entries that are not to be put there; `recalls` False: none is. Raises ChatError."""
         await self._free(id)
-        from kvchat.memory.recalling.recall import PROFILE_SOURCE
+        if recalls:
+            blocks = _joined(blocks, [_left_over(recalled, without) for recalled in await self.recall(id, text)])
+        await super().send(id, text, blocks, parameters=parameters)
 
-        found = [_left_over(recalled, without) for recalled in (await self.recall(id, text) if recalls else ())]
-        first = [block for block in found if block.text and block.source == PROFILE_SOURCE]
-        rest = [block for block in found if block.text and block.source != PROFILE_SOURCE]
-        # What is read ahead stands before what only the whole question brings up.
-        await super().send(id, text, (*first, *blocks, *rest), parameters=parameters)
+    async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
+                             blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+        return _joined(blocks, [recalled.block for recalled in await self.recall(conversation.id, text, path)])
 
     # -- by the person
 
@@ -198,15 +185,26 @@ class Remembering(Background):
         await super().set_draft(id, text)
 
     async def _end_memory(self) -> None:
-        await asyncio.to_thread(self._remembering.shutdown)
         if self._memories is not None:
-            self._memories.close()
+            with suppress(TimeoutError):  # another kvchat may hang with the lock
+                async with asyncio.timeout(QUIT_S):
+                    await self._remembering.do(self._memories.close)
+        self._remembering.end()
 
 
 def _synced(memories: Memories) -> bool:
     """Whether the memories, or what is wrong with their files, have changed."""
     before = memories.problems
     return memories.sync() or memories.problems != before
+
+
+def _joined(blocks: Sequence[ContextBlock], memories: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+    """The blocks of a question with its memories: the profile first, and what only the whole question brings up last,
+    behind what is read ahead."""
+    from kvchat.memory.recalling.recall import PROFILE_SOURCE
+
+    first = [block for block in memories if block.text and block.source == PROFILE_SOURCE]
+    return (*first, *blocks, *(block for block in memories if block.text and block.source != PROFILE_SOURCE))
 
 
 def _left_over(recalled: Recalled, without: frozenset[str]) -> ContextBlock:

@@ -62,6 +62,11 @@ class Talking(Reading):
         conversation = await self._free(id)
         await self._grow(conversation, self._asked(conversation, conversation.record.head, text, blocks), parameters)
 
+    async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
+                             blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+        """The blocks of a question after `path`, with what is remembered that belongs to it."""
+        return blocks
+
     def _asked(self, conversation: OpenConversation, head: str | None, text: str,
                blocks: Sequence[ContextBlock]) -> Branch:
         every = timedelta(minutes=self.settings.time_stamp_minutes) if self.settings.time_stamp else None

@@ -22,8 +22,9 @@ PATIENCE_S = 3.0
 """A chat goes on without its seat when background work of another kvchat has not left it for so long."""
 LOOK_S = 0.05
 """How often a lock is tried again where the system has none that waits."""
+BRIEF_S = 0.3
 GIVEN_UP_S = 60.0
-"""How long nobody waits any more for one that has not left in time."""
+"""For so long after one has not left in time, it is waited for BRIEF_S only."""
 _PLACES = 64
 """Chats that can share a seat where a lock has no shared form."""
 
@@ -65,6 +66,8 @@ class Seat:
         self._fd: int | None = None
         self._bell: int | None = None
         self._alone = self._stamped = False
+        self._wants = False
+        """Whether the seat is still wanted that did not become free in time."""
         self._given_up = 0.0
         """Until when, in monotonic seconds, it is not waited for others."""
 
@@ -89,11 +92,10 @@ class Seat:
             return True
         if not _lock(fd, shared=True, wait=False):
             self._ring()
-            if time.monotonic() < self._given_up:
-                os.close(fd)
-                return False
-            if not await self._locked_later(fd):
-                self._given_up = time.monotonic() + GIVEN_UP_S
+            hangs = time.monotonic() < self._given_up
+            if not await self._locked_later(fd, min(BRIEF_S, PATIENCE_S) if hangs else PATIENCE_S):
+                self._given_up, self._wants = time.monotonic() + GIVEN_UP_S, True
+                self._stamp(stamp)
                 return False
         if self._fd is not None:  # two have asked at the same time
             os.close(fd)
@@ -120,7 +122,7 @@ class Seat:
     def leave(self) -> None:
         """Get up. Nothing happens to one who does not sit."""
         self._unlisten()
-        fd, self._fd, self._alone = self._fd, None, False
+        fd, self._fd, self._alone, self._wants = self._fd, None, False, False
         if self._stamped:
             self._touch()
             self._stamped = False
@@ -160,14 +162,22 @@ class Seat:
         with contextlib.suppress(OSError):
             os.utime(self._path)
 
-    async def _locked_later(self, fd: int) -> bool:
+    async def _locked_later(self, fd: int, patience: float) -> bool:
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        _in_thread(fd, True, done)
+        _in_thread(fd, True, done, self._came_late)
         try:
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(patience):
                 return await done
         except TimeoutError:
             return False
+
+    def _came_late(self, fd: int) -> None:
+        """The seat became free after nobody had waited any longer."""
+        self._given_up = 0.0
+        if self._wants and self._fd is None:
+            self._fd, self._wants = fd, False
+        else:
+            os.close(fd)
 
     # -- the bell: a named pipe that whoever has the seat alone listens to
 
@@ -207,17 +217,18 @@ class Seat:
             self._bell = None
 
 
-def _in_thread(fd: int, keep: bool, done: asyncio.Future[bool]) -> None:
-    """Wait for the lock in a thread that never holds up the end of the program. `keep`: shared, and held on if it is
-    still wanted; else the seat is only waited for, alone, and left at once."""
+def _in_thread(fd: int, keep: bool, done: asyncio.Future[bool], late: Callable[[int], None] = os.close) -> None:
+    """Wait for the lock in a thread that never holds up the end of the program. `keep`: shared, and held on; `late`
+    gets it when nobody waits any more. Else the seat is only waited for, alone, and left at once."""
     loop = asyncio.get_running_loop()
 
     def settle(locked: bool) -> None:
-        wanted = not done.done()
-        if not (keep and locked and wanted):
+        if done.done():
+            late(fd) if locked else os.close(fd)
+            return
+        if not keep or not locked:
             os.close(fd)
-        if wanted:
-            done.set_result(locked)
+        done.set_result(locked)
 
     def wait() -> None:
         locked = _lock(fd, shared=keep, wait=True)

@@ -1,0 +1,72 @@
+"""A service with memory whose background work begins as soon as it may, and what is asked of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from kvchat.chat.service import ChatService
+from kvchat.config import MemorySettings, Settings, changed
+from kvchat.memory.book import Memories
+from kvchat.memory.ledger import Ledger
+from kvchat.prompt.request import Parameters
+from kvchat.store import Store
+
+QUICK: dict[str, Any] = {"rest_seconds": 0, "idle_seconds": 600, "consolidate": False}
+
+
+@asynccontextmanager
+async def remembering(url: str, folder: Path, *, settings: Settings | None = None, begin: bool = True,
+                      reads_ahead: bool = False, max_tokens: int = 16, **memory: Any) -> AsyncIterator[ChatService]:
+    settings = changed(settings or Settings(), "server.base_url", url)
+    settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=max_tokens),
+                       memory=MemorySettings(**{**QUICK, **memory}))
+    store = Store.open(folder)
+    service: ChatService
+
+    def memories() -> Memories:
+        return Memories.open(store, folder / "memory", folder / "index.db", session=service.session)
+
+    service = ChatService(store, settings, memories=memories, lanes=folder / "lanes")
+    service.works_in_background = service.connects_ahead = True
+    service.reads_ahead = reads_ahead
+    if begin:
+        service.begin_background()
+        service._typed_at = 0.0
+    try:
+        await service.connect()
+        yield service
+    finally:
+        await service.aclose()
+
+
+async def until(service: ChatService, holds: Callable[[], bool], seconds: float = 60) -> None:
+    told = asyncio.Event()
+    stop = service.subscribe(lambda _: told.set())
+    try:
+        async with asyncio.timeout(seconds):
+            while not holds():
+                told.clear()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(0.2):  # what is looked at may change without a word
+                        await told.wait()
+    finally:
+        stop()
+
+
+def pending(service: ChatService, id: str) -> int:
+    return len(Ledger(service._store.database).pending(service.get(id).path()))
+
+
+async def said(service: ChatService, id: str, text: str) -> None:
+    await service.send(id, text)
+    await service.wait(id)
+
+
+def is_extraction(visit: Any) -> bool:
+    return b"json_schema" in visit.body

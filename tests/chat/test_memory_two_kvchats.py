@@ -1,0 +1,108 @@
+"""Two kvchats on one store, while one of them works in the background."""
+
+from __future__ import annotations
+
+import asyncio
+
+from memory_kit import is_extraction, remembering, said, until
+from test_memory_while_it_runs import Held, noted
+
+from kvchat.chat.lane import Lane
+from kvchat.store import seats
+from kvchat.store.seats import Seat
+from toyserver import ToyServer
+
+
+async def begun(one, server):
+    id = (await one.create("Be brief.")).id
+    await one.open(id)
+    await said(one, id, "I keep bees in Bergen.")
+    await one.remember_now(id)
+    await until(one, lambda: any(map(is_extraction, server.visits)))
+    return id
+
+
+async def test_memory_is_switched_off_in_the_other_one(tmp_path):
+    held = Held()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as one, \
+            remembering(server.url, tmp_path, begin=False) as other:
+        server.on_chat(held)
+        id = await begun(one, server)
+        other.refresh()
+        await other.set_memory(id, False)
+        held.go.set()
+        await until(one, lambda: not one.at_work())
+        assert await noted(one) == [], "noted though memory is off for it in the store"
+
+
+async def test_the_conversation_is_deleted_in_the_other_one(tmp_path):
+    held = Held()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as one, \
+            remembering(server.url, tmp_path, begin=False) as other:
+        server.on_chat(held)
+        id = await begun(one, server)
+        other.refresh()
+        await other.delete(id)
+        held.go.set()
+        await until(one, lambda: not one.at_work())
+        assert await noted(one) == [], "noted though the conversation lies in the trash"
+
+
+async def test_a_chat_that_did_not_get_its_seat_in_time_has_it_as_soon_as_it_is_free(tmp_path, monkeypatch):
+    """The other kvchat was stopped (Ctrl+Z) and goes on (fg) while an answer streams here."""
+    monkeypatch.setattr(seats, "PATIENCE_S", 0.2)
+    path = tmp_path / "s.lane"
+    stopped, mine, beside = Seat(path), Lane(Seat(path)), False
+    assert stopped.take(lambda: None)
+    async with mine.chat("a"):
+        stopped.leave()  # it goes on, hears the bell and ends what it did ...
+        await asyncio.sleep(0.2)
+        beside = stopped.take(lambda: None)  # ... and looks for the next job
+        stopped.leave()
+    assert not beside, "background work began in the other kvchat beside the answer here"
+
+
+async def test_after_one_that_hung_the_next_ones_are_waited_for(tmp_path, monkeypatch):
+    """For 60 s after one chat had waited in vain, no chat waits: it goes out before the other's request is closed."""
+    monkeypatch.setattr(seats, "PATIENCE_S", 0.2)
+    path = tmp_path / "s.lane"
+    stopped, mine = Seat(path), Lane(Seat(path))
+    assert stopped.take(lambda: None)
+    async with mine.chat("a"):
+        pass
+    stopped.leave()
+    theirs, closed = Lane(Seat(path)), False
+
+    async def work():
+        nonlocal closed
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed = True
+
+    running = asyncio.create_task(theirs.in_background(work()))
+    await asyncio.sleep(0.05)
+    async with mine.chat("b"):
+        assert closed, "the chat goes out while the other kvchat's request is in flight"
+    await asyncio.wait({running}, timeout=2)
+
+
+async def test_a_job_that_another_kvchat_gave_back_is_done_when_the_person_asks_for_it(tmp_path):
+    """It is left alone for 30 s after a claim in vain, whatever becomes of it."""
+    held = Held('{"facts":[]}')
+    async with ToyServer(slots=2) as server:
+        server.on_chat(held)
+        async with remembering(server.url, tmp_path) as other:
+            async with remembering(server.url, tmp_path) as one:
+                id = await begun(one, server)
+                other.refresh()
+                await other.open(id)
+                other._stir.set()
+                await asyncio.sleep(0.3)
+            held.go.set()  # the first kvchat has ended, its job is back in the queue
+            await other.remember_now(id)
+            try:
+                await until(other, lambda: not other.jobs() and not other.at_work(), 8)
+            except TimeoutError:
+                pass
+            assert not other.jobs(), f"8 s after it was asked for: {other.jobs()}"

@@ -1,0 +1,160 @@
+"""What the person does while an extraction runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from memory_kit import is_extraction, pending, remembering, said, until
+
+from kvchat.memory.entry import Status
+from toyserver import SSE_HEAD, ToyServer, chunked, event, tokens
+
+FACT = json.dumps({"facts": [{"turns": [1], "text": "I keep bees in Bergen.", "kind": "fact", "topic": "",
+                              "confidence": 0.9}]})
+
+
+class Held:
+    """Answers of extractions wait for `go`."""
+
+    def __init__(self, text: str = FACT) -> None:
+        self.go, self.text, self.closed = asyncio.Event(), text, 0
+
+    async def __call__(self, visit):
+        if not is_extraction(visit):
+            await tokens("Yes.")(visit)
+            return
+        gone, go = asyncio.create_task(visit.gone.wait()), asyncio.create_task(self.go.wait())
+        await asyncio.wait({gone, go}, return_when=asyncio.FIRST_COMPLETED)
+        self.closed += visit.gone.is_set()
+        gone.cancel()
+        go.cancel()
+        if not visit.gone.is_set():
+            await tokens(self.text)(visit)
+
+
+async def noted(service):
+    return [entry.text for status in (Status.LIVE, Status.PROPOSED)
+            for entry in await service.with_memories(lambda m, status=status: m.entries(status))]
+
+
+async def asked(service, server, held):
+    id = (await service.create("Be brief.")).id
+    await service.open(id)
+    await said(service, id, "I keep bees in Bergen.")
+    await service.remember_now(id)
+    await until(service, lambda: any(map(is_extraction, server.visits)))
+    return id
+
+
+async def ended(service, held):
+    await asyncio.sleep(0.3)
+    held.go.set()
+    await until(service, lambda: not service.at_work())
+
+
+async def test_it_works_when_nothing_comes_between(tmp_path):
+    held = Held()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
+        server.on_chat(held)
+        await asked(service, server, held)
+        await ended(service, held)
+        assert await noted(service) == ["I keep bees in Bergen."]
+
+
+async def test_memory_switched_off_while_it_runs(tmp_path):
+    held = Held()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
+        server.on_chat(held)
+        id = await asked(service, server, held)
+        await service.set_memory(id, False)
+        await ended(service, held)
+        assert await noted(service) == [], "it was noted after the person had switched memory off"
+        assert held.closed, "the conversation went on being sent"
+
+
+async def test_the_conversation_is_deleted_while_it_runs(tmp_path):
+    held = Held()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
+        server.on_chat(held)
+        id = await asked(service, server, held)
+        await service.delete(id)
+        await ended(service, held)
+        assert await noted(service) == [], "it was noted after the conversation was deleted"
+
+
+async def test_a_conversation_that_is_restored_is_gone_through(tmp_path):
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, idle_seconds=0.3) as service:
+        server.on_chat(tokens(FACT))
+        id = (await service.create("Be brief.")).id
+        await service.open(id)
+        await service.set_memory(id, False)
+        await said(service, id, "I keep bees in Bergen.")
+        await service.delete(id)
+        await service.restore(id)
+        await service.set_memory(id, True)
+        await asyncio.sleep(1.5)
+        assert pending(service, id) == 0 or service.jobs(), "its messages wait, and nothing is going to look at them"
+
+
+async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_path):
+    summary = asyncio.Event()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
+        async def answer(visit):
+            if is_extraction(visit):
+                return await tokens('{"facts":[]}')(visit)
+            if b"ummar" in visit.body.rpartition(b'"role":"user"')[2]:
+                await summary.wait()
+                return await tokens("They spoke of bees.")(visit)
+            return await tokens("Yes. " * 60)(visit)
+
+        server.on_chat(answer)
+        id = (await service.create("Be brief.")).id
+        await service.open(id)
+        for turn in range(3):
+            await said(service, id, f"I keep bees in Bergen. ({turn}) " + "So it is. " * 40)
+        for job in service.jobs():
+            service._store.jobs.done(job.kind, job.subject)
+        before = len(server.visits)
+        compacting = asyncio.create_task(service.compact(id))
+        await server.until(lambda: len(server.visits) > before)
+        await service.remember_now(id)
+        await asyncio.sleep(0.2)
+        summary.set()
+        await asyncio.wait({compacting})
+        assert compacting.exception() is None, compacting.exception()
+        await asyncio.sleep(2)
+        assert any(map(is_extraction, server.visits)), f"nothing happened: {service.jobs()}"
+
+
+async def test_an_extraction_that_is_ended_early_has_its_row_in_the_ledger(tmp_path):
+    held = Held()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
+        server.on_chat(held)
+        id = await asked(service, server, held)
+        await said(service, id, "And wasps?")
+        await asyncio.sleep(0.3)
+        rows = service._store.side_requests.all(kind="extraction")
+        assert held.closed == 1 and [row.outcome for row in rows][:1] == ["cancelled"], rows
+
+
+async def test_an_answer_without_an_end_is_given_up(tmp_path):
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
+        sent = 0
+
+        async def answer(visit):
+            nonlocal sent
+            if not is_extraction(visit):
+                await tokens("Yes.")(visit)
+                return
+            await visit.send(SSE_HEAD)
+            while not visit.gone.is_set():
+                await visit.send(chunked(event({"choices": [{"index": 0, "delta": {"content": "word " * 200},
+                                                              "finish_reason": None}]})))
+                sent += 200
+                await asyncio.sleep(0.005)
+
+        server.on_chat(answer)
+        await asked(service, server, None)
+        await until(service, lambda: not service.at_work() or sent >= 50_000)
+        assert sent < 50_000, f"{sent} words of an answer that was to have 480 tokens at most, and it goes on"
