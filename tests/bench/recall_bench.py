@@ -1,5 +1,5 @@
-"""CPU time that recall takes for one question, by the number of memories: at the first turn, which has the profile, and
-later. Nothing is asserted.
+"""CPU time that recall takes for one question, by the number of memories: at the first turn, which has the profile,
+later, for questions of 24 words, and after a long talk. Nothing is asserted.
 
     python tests/bench/recall_bench.py [MEMORIES ...]
 
@@ -25,6 +25,9 @@ from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.store import Store
 
 PAGES = 40
+SHORT = [question for question, _ in asked_of.BELONGS] + asked_of.NONE + ["word " * 5000 + "kiln glaze"]
+LONG = [" ".join(random.Random(seed).sample(" ".join(asked_of.MEMORIES.values()).replace(".", "").split(), 24))
+        for seed in range(40)]
 
 
 def written(count: int, folder: Path) -> None:
@@ -48,15 +51,16 @@ def measured(count: int) -> str:
         memories = Memories.open(store, Path(folder, "memory"), Path(folder, "index.db"), session="bench")
         recalled(memories, "first kiln use", [root], tokens=200, profile_tokens=400)
         first = time.process_time() - began
-        told = [f"{name} {_times(memories, path)}" for name, path in (
-            ("first turn", [root]), ("later", [root, question]))]
+        said = node(question, Message(Role.USER, " ".join(asked_of.MEMORIES.values()).replace("e", "o") * 8), 1.7e9)
+        told = [f"{name} {_times(memories, path, asked)}" for name, path, asked in (
+            ("first turn", [root], SHORT), ("later", [root, question], SHORT), ("24 words", [root, question], LONG),
+            ("long talk", [root, question, said], SHORT))]
         memories.close()
         store.close()
     return f"{count:>7,} memories: {'; '.join(told)}; first use of all {first:.1f} s"
 
 
-def _times(memories: Memories, path: Sequence[Node]) -> str:
-    questions = [question for question, _ in asked_of.BELONGS] + asked_of.NONE + ["word " * 5000 + "kiln glaze"]
+def _times(memories: Memories, path: Sequence[Node], questions: Sequence[str]) -> str:
     took = []
     for question in questions:
         began = time.process_time()

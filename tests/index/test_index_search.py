@@ -155,3 +155,18 @@ def test_a_hit_says_where_it_is_and_how_it_was_found(index: Index) -> None:
     [hit] = index.search("lighthouse")
     assert (hit.doc, hit.chunk, hit.why, hit.matched, hit.similarity) == ("docs/work/guide.md", chunk, "words", 1, None)
     assert keys([hit]) == ["12-40"]
+
+
+def test_frequencies_count_the_chunks_of_a_scope_that_hold_a_word_and_stop_at_the_most(index: Index) -> None:
+    index.replace("memory/a.md", lines("lighthouse", "two lighthouses", "harbour", "the"))
+    assert index.frequencies(["Lighthouse", "harbour", "cat", "the", ""], 9) == [2, 1, 0, 0, 0]
+    index.replace("docs/a.md", lines("lighthouse", "lighthouse"))
+    assert index.frequencies(["lighthouse"], 9, scope="memory/") == [2]
+    assert index.frequencies(["lighthouse"], 9, scope="mem") == [2]
+    assert index.frequencies(["lighthouse"], 9) == [4]
+    assert index.frequencies(["lighthouse"], 3) == [3]
+
+
+def test_matched_is_right_for_a_word_that_stands_in_very_many(index: Index) -> None:
+    index.replace("memory/a.md", lines(*(f"lighthouse {number}" for number in range(300)), both="lighthouse harbour"))
+    assert [(hit.chunk.key, hit.matched) for hit in index.search("lighthouse harbour", 2)] == [("both", 2), ("0", 1)]

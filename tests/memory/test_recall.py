@@ -12,6 +12,7 @@ import recall_questions as asked_of
 
 from kvchat.index.index import Chunk, Hit, Index
 from kvchat.memory.entry import PROFILE, Entry, Kind, Status
+from kvchat.memory.recalling import recall
 from kvchat.memory.recalling.recall import MEMORY_SOURCE, PROFILE_SOURCE, Recalled, Searched, recalled
 from kvchat.prompt.context import MEMORY, ContextBlock
 from kvchat.prompt.message import Message, Node, Role, node, system_message
@@ -248,6 +249,26 @@ def test_a_book_of_text_as_a_question_is_looked_at_at_its_ends() -> None:
     assert ask(shelf("The kiln trips the breaker."), filling) == ()
     assert ask(shelf("The kiln trips the breaker."), f"About my kiln and its breaker. {filling}")
     assert ask(shelf("The kiln trips the breaker."), f"{filling} That was about my kiln and its breaker.")
+
+
+# What it costs.
+
+
+def test_one_search_is_made_for_a_question_however_long() -> None:
+    memories, searched = shelf(*(f"The kiln {number} trips the breaker." for number in range(50))), []
+    search = memories.search
+    memories.search = lambda *given: searched.append(given) or search(*given)  # type: ignore[method-assign,func-returns-value]
+    assert ask(memories, "Why does my kiln with the breaker hum, glow, glitter, smoke and whistle near the stove?")
+    assert len(searched) == 1
+
+
+def test_the_words_of_a_message_are_taken_once() -> None:
+    texts = ["The kiln trips the breaker.", "The kiln hums.", "The kiln glows."]
+    path = branch(("A long story about clay", []), ("Another story about glazes", []))
+    ask(shelf(*texts), "My kiln?", path)
+    before = recall._said.cache_info().misses
+    assert ask(shelf(*texts), "My kiln?", path)
+    assert recall._said.cache_info().misses == before
 
 
 # With vectors.

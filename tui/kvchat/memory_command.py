@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 import uuid
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ from kvchat.memory_words import (
     topic,
 )
 from kvchat.numbers import counted
-from kvchat.paths import Paths
+from kvchat.paths import Paths, reason
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreError
 from kvchat.store.errors import UnknownConversation
@@ -66,10 +67,25 @@ class Desk:
 
     def told(self, found: object, words: Callable[[], None]) -> None:
         """Print `found` as JSON where that is asked for, else say it in words."""
-        if self.args.json:
-            print(json.dumps(found, indent=1, default=_fields))
-        else:
-            words()
+        with _printing():
+            if self.args.json:
+                print(json.dumps(found, indent=1, default=_fields))
+            else:
+                words()
+
+
+@contextmanager
+def _printing() -> Iterator[None]:
+    """Raises MemoryTrouble where standard output cannot be written, as on a full disk."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left is written once more at the exit: nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise MemoryTrouble(f"The output cannot be written: {reason(error)}.") from None
 
 
 def _fields(value: Any) -> dict[str, Any]:
@@ -96,8 +112,9 @@ def memory(places: Paths, settings: Settings, args: argparse.Namespace) -> int:
 
 def _path(places: Paths, settings: Settings, args: argparse.Namespace) -> int:
     folder, index = memory_folder(places, settings), index_path(places)
-    print(json.dumps({"folder": str(folder), "exists": folder.is_dir(), "index": str(index)}, indent=1) if args.json
-          else clean(whole_characters(str(folder))))
+    with _printing():
+        print(json.dumps({"folder": str(folder), "exists": folder.is_dir(), "index": str(index)}, indent=1)
+              if args.json else clean(whole_characters(str(folder))))
     return 0
 
 

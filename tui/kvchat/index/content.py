@@ -48,6 +48,12 @@ def within(scope: str) -> tuple[str, tuple[str, ...]]:
     return ("doc.name >= ? AND doc.name < ?", (scope, scope + "\U0010ffff")) if scope else ("1", ())
 
 
+def is_all(connection: sqlite3.Connection, scope: str) -> bool:
+    """Whether there is no document outside of the scope."""
+    where, values = within(scope)
+    return not connection.execute(f"SELECT EXISTS (SELECT 1 FROM doc WHERE NOT ({where}))", values).fetchone()[0]
+
+
 def replace(connection: sqlite3.Connection, fts: bool, doc: str, chunks: Iterable[Chunk], stamp: str) -> None:
     """Make `chunks` what there is of `doc`. Those that are equal stay as they are, with their vectors."""
     doc, stamp = whole_characters(doc), whole_characters(stamp)

@@ -106,6 +106,11 @@ class Index:
 
         return self._done(work)
 
+    def frequencies(self, words: Sequence[str], most: int, *, scope: str = "") -> list[int]:
+        """In how many chunks each of these texts is found by its words, counted up to `most`."""
+        sought = [content_words(word) for word in words]
+        return self._read(lambda at, connection: ranking.frequencies(connection, at.fts, sought, scope, most))
+
     def replace(self, doc: str, chunks: Sequence[Chunk], stamp: str = "") -> None:
         """Make `chunks` what there is of a document, in one transaction. What is equal stays, with its vector. Of
         chunks with the same key the last one counts."""

@@ -20,8 +20,10 @@ HEAD_WEIGHT = 3.0
 _K1, _B = 1.2, 0.75
 """The constants of BM25, as FTS5 has them."""
 
+_READ = 64
+"""Chunks with a word that are read, rather than one looked up, for each that is asked for."""
+
 _BM25 = f"bm25(words, 0.0, {HEAD_WEIGHT}, 1.0)"
-_RANKED = f"SELECT words.rowid, {_BM25} AS score FROM words"
 _NAMED = " CROSS JOIN chunk ON chunk.id = words.rowid CROSS JOIN doc ON doc.id = chunk.doc"
 
 
@@ -64,16 +66,38 @@ def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], s
 
 
 def _indexed(connection: sqlite3.Connection, words: Sequence[Word], scope: str, limit: int) -> list[tuple[int, float]]:
-    match = " OR ".join(word.match for word in words)
-    sql, where = _RANKED, ""
-    values: tuple[str, ...] = ()
-    if scope.endswith("/"):
-        match = f'(place : "{content.place(scope)}") AND ({match})'
-    elif scope:
-        where, values = content.within(scope)
-        sql, where = sql + _NAMED, f" AND {where}"
-    rows = connection.execute(f"{sql} WHERE words MATCH ?{where} ORDER BY score LIMIT ?", (match, *values, limit))
+    tables, condition, values = _holding(words, scope, everywhere=content.is_all(connection, scope))
+    rows = connection.execute(f"SELECT words.rowid, {_BM25} AS score {tables} WHERE {condition} ORDER BY score LIMIT ?",
+                              (*values, limit))
     return [(id, -score) for id, score in rows]
+
+
+def frequencies(connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], scope: str,
+                most: int) -> list[int]:
+    """How many chunks hold one of the words, for each lot of words; counted up to `most`, so that a word that stands
+    everywhere costs no more than another."""
+    if not fts:
+        texts = [Counter(stems(readable(f"{head} {text}"))) for _, head, text in content.texts(connection, scope)]
+        return [min(most, sum(any(_times(word, there) for word in words) for there in texts)) for words in sought]
+    everywhere = content.is_all(connection, scope)
+    counts = []
+    for words in sought:
+        tables, condition, values = _holding(words, scope, everywhere=everywhere)
+        counts.append(connection.execute(f"SELECT count(*) FROM (SELECT 1 {tables} WHERE {condition} LIMIT ?)",
+                                         (*values, most)).fetchone()[0] if words else 0)
+    return counts
+
+
+def _holding(words: Sequence[Word], scope: str, *, everywhere: bool) -> tuple[str, str, tuple[str, ...]]:
+    """FROM, the condition that a chunk of the scope holds one of the words, and its values. `everywhere`: all chunks
+    are in the scope."""
+    match = " OR ".join(word.match for word in words)
+    if everywhere:
+        return "FROM words", "words MATCH ?", (match,)
+    if scope.endswith("/"):
+        return "FROM words", "words MATCH ?", (f'(place : "{content.place(scope)}") AND ({match})',)
+    where, values = content.within(scope)
+    return f"FROM words{_NAMED}", f"words MATCH ? AND {where}", (match, *values)
 
 
 def matched(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], ids: Sequence[int]) -> Counter[int]:
@@ -84,10 +108,16 @@ def matched(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], id
             there = Counter(stems(readable(f"{chunk.head} {chunk.text}")))
             counts[id] = sum(1 for word in words if _times(word, there))
         return counts
+    asked = set(ids)
     for word in words:
-        for id in ids:
-            counts[id] += connection.execute("SELECT count(*) FROM words WHERE words MATCH ? AND rowid = ?",
-                                             (word.match, id)).fetchone()[0]
+        found = connection.execute("SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ? LIMIT ?",
+                                   (word.match, min(ids, default=0), max(ids, default=0), _READ * len(ids))).fetchall()
+        counts.update(id for id, in found if id in asked)
+        if len(found) == _READ * len(ids):  # a word that stands in very many: the rest of those asked for, one by one
+            for id in asked:
+                if id > found[-1][0]:
+                    counts[id] += connection.execute("SELECT count(*) FROM words WHERE words MATCH ? AND rowid = ?",
+                                                     (word.match, id)).fetchone()[0]
     return counts
 
 

@@ -21,6 +21,7 @@ from kvchat.memory.entry import PROFILE, Act, Change, Entry, Fact, Kind, Status
 from kvchat.memory.errors import MemoryTrouble as MemoryTrouble
 from kvchat.memory.indexing import SCOPE, emptied
 from kvchat.memory.ledger import Cell, Ledger
+from kvchat.memory.pages.files import is_portable
 from kvchat.memory.pages.folder import Folder, FolderError
 from kvchat.memory.state import StaleChange, State
 from kvchat.memory.syncing import Syncing
@@ -140,7 +141,7 @@ class Memories:
 
     def edit(self, id: str, text: str) -> Entry:
         """Give an entry another text."""
-        return self._changed(lambda known: changing.edited(self._one(id), text, self._moment()))
+        return self._changed(lambda known: changing.edited(known, self._one(id), text, self._moment()))
 
     def delete(self, id: str) -> Change:
         """Take an entry out, or refuse a proposed one; its text is not noted again."""
@@ -225,11 +226,13 @@ class Memories:
             if not (session or conversation or since):
                 session = self._state.last_session()
             changes = self._state.changes(history.ALL, session=session, conversation=conversation, since=since)
-            taken, left = history.by_itself(changes, history.by_entry(self._state.changes(history.ALL)))
+            everything = self._state.changes(history.ALL)
+            taken, left = history.by_itself(changes, history.by_entry(everything))
+            moments = history.by_moment(everything)
             undoing, told = self._undoing(), [history.left_alone(change) for change in left]
             for change in taken:
                 try:
-                    undoing.undo(change, history.main_of(change, taken), ())
+                    undoing.undo(change, history.main_of(change, moments[change.at]), ())
                 except MemoryTrouble as trouble:
                     told.append(trouble.sentence)
             self.left = tuple(dict.fromkeys(told))
@@ -282,7 +285,9 @@ class Memories:
         return changing.Moment(self._clock(), self._session)
 
     def _undoing(self) -> history.Undoing:
-        return history.Undoing(dict(self._syncing.known()), self._clock(), self._session)
+        def can_hold(page: str) -> bool:
+            return is_portable(page) or (self.folder / page).exists()
+        return history.Undoing(dict(self._syncing.known()), self._clock(), self._session, can_hold)
 
     def _live(self) -> list[Entry]:
         return [entry for entry in self._syncing.known().values() if entry.status is Status.LIVE]

@@ -61,12 +61,16 @@ def added(known: Mapping[str, Entry], text: str, kind: Kind, page: str, conversa
     return [moment.change(Act.ADDED, None, entry)]
 
 
-def edited(entry: Entry, text: str, moment: Moment) -> list[Change]:
-    """Another text, from now on the person's own words."""
+def edited(known: Mapping[str, Entry], entry: Entry, text: str, moment: Moment) -> list[Change]:
+    """Another text, from now on the person's own words. One that another entry says already is refused."""
     _must_be_there(entry)
     text = _checked(text)
     if text == entry.text:
         return [moment.change(Act.EDITED, entry, entry)]
+    others = (other for other in known.values() if other.status is Status.LIVE and other.id != entry.id)
+    if (same := first_that_says(text, others)) is not None:
+        raise MemoryTrouble(f"This is remembered already, as {same.id}. Delete {entry.id} if it is not needed beside "
+                            "it.")
     return [moment.change(Act.EDITED, entry, replace(entry, text=text, by=BY_YOU, confidence=None))]
 
 

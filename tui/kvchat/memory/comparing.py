@@ -7,12 +7,12 @@ only where the page could be read.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from kvchat.memory.entry import BY_HAND, Act, Change, Entry, Status
 from kvchat.memory.sameness import first_that_says
-from kvchat.memory.words import likeness, normalised
+from kvchat.memory.words import content_words, normalised
 
 HAND = "by hand, in the file"
 RETYPED = 0.5
@@ -54,6 +54,8 @@ class Plan:
 
     changes: list[Change] = field(default_factory=list)
     """What the person did in the files."""
+    missing: list[Entry] = field(default_factory=list)
+    """Entries whose lines are gone: deleted, or held."""
     puts: list[Put] = field(default_factory=list)
     drops: list[Drop] = field(default_factory=list)
     settled: list[int] = field(default_factory=list)
@@ -63,15 +65,18 @@ class Plan:
 
 
 def planned(outbox: Sequence[Change], stored: Mapping[str, Entry], found: Sequence[Place], *,
-            unreadable: Callable[[str], bool], now: float, session: str) -> Plan:
-    """The plan. `unreadable`: whether a page may be there, but says nothing now."""
-    return _Comparison(outbox, stored, found, unreadable, now, session).plan()
+            unreadable: Callable[[str], bool], now: float, session: str,
+            held: Set[str] = frozenset()) -> Plan:
+    """The plan. `unreadable`: whether a page may be there, but says nothing now; `held`: pages on which nothing is
+    deleted or written, though they are not there."""
+    return _Comparison(outbox, stored, found, unreadable, now, session, held).plan()
 
 
 class _Comparison:
     def __init__(self, outbox: Sequence[Change], stored: Mapping[str, Entry], found: Sequence[Place],
-                 unreadable: Callable[[str], bool], now: float, session: str) -> None:
+                 unreadable: Callable[[str], bool], now: float, session: str, held: Set[str]) -> None:
         self._stored = stored
+        self._held = held
         self._unreadable = unreadable
         self._now = now
         self._session = session
@@ -105,7 +110,7 @@ class _Comparison:
         live = [version for version in versions if version.status is Status.LIVE]
         seqs = [change.seq for change in changes]
         pages = {version.page for version in live}
-        if any(self._unreadable(page) for page in pages):
+        if any(page in self._held or self._unreadable(page) for page in pages):
             return  # nobody knows what stands there now: it waits
         places = self._places.get(id, [])
         if not places:
@@ -178,7 +183,8 @@ class _Comparison:
             if asked and (said := first_that_says(new.text, asked)) is not None:
                 asked.remove(said)
                 self._note(Act.ACCEPTED, said, replace(said, status=Status.SUPERSEDED, superseded_by=new.id))
-        for old in gone.left():
+        self._plan.missing = gone.left()
+        for old in (entry for entry in self._plan.missing if entry.page not in self._held):
             self._note(Act.DELETED, old, replace(old, status=Status.DELETED))
 
     def _note(self, act: Act, before: Entry | None, after: Entry) -> None:
@@ -199,28 +205,44 @@ def _texts(versions: Sequence[Entry]) -> frozenset[str]:
     return frozenset(version.text for version in versions)
 
 
+def _likeness(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one or other else 1.0
+
+
 class _Gone:
     """Entries whose lines are gone, to be found again in new ones."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self._left = {entry.id: entry for entry in entries}
+        self._order = {id: number for number, id in enumerate(self._left)}
         self._same: dict[str, list[Entry]] = defaultdict(list)
-        self._pages: dict[str, list[Entry]] = defaultdict(list)
+        self._words = {entry.id: content_words(entry.text) for entry in entries}
+        self._with: dict[tuple[str, str], dict[str, Entry]] = defaultdict(dict)
+        """By page and content word; those without any have the empty one."""
         for entry in entries:
             self._same[normalised(entry.text)].append(entry)
-            self._pages[entry.page].append(entry)
+            for word in self._words[entry.id] or ("",):
+                self._with[entry.page, word][entry.id] = entry
 
     def before(self, new: Entry) -> Entry | None:
         """The entry that `new` was: one with these words on any page, best its own, or one with most of them on its
         own. It is gone no more."""
         same = [old for old in self._same.get(normalised(new.text), ()) if old.id in self._left]
-        here = [old for old in self._pages.get(new.page, ()) if old.id in self._left]
-        best = min(same, key=lambda old: old.page != new.page, default=None)
-        if best is None and here:
-            best = max(here, key=lambda old: likeness(old.text, new.text))
-            if likeness(best.text, new.text) < RETYPED:
-                return None
-        return self._left.pop(best.id) if best is not None else None
+        best = min(same, key=lambda old: old.page != new.page, default=None) or self._retyped(new)
+        if best is not None:
+            del self._left[best.id]
+            for word in self._words[best.id] or ("",):
+                del self._with[best.page, word][best.id]
+        return best
+
+    def _retyped(self, new: Entry) -> Entry | None:
+        """The entry of its page that is most like `new`. One that has half of its words has one of any half of them
+        and one more: only those with its rarest are looked at."""
+        words = content_words(new.text)
+        rare = sorted((self._with.get((new.page, word), {}) for word in words or ("",)), key=len)[:len(words) // 2 + 1]
+        near = {id: _likeness(self._words[id], words) for entries in rare for id in entries}
+        best = min(near, key=lambda id: (-near[id], self._order[id]), default=None)
+        return self._left[best] if best is not None and near[best] >= RETYPED else None
 
     def left(self) -> list[Entry]:
         return list(self._left.values())

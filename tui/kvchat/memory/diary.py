@@ -14,6 +14,7 @@ from kvchat.memory.entry import Act, Change
 from kvchat.memory.ledger import Cell, Ledger
 from kvchat.memory.pages.folder import Folder, FolderError
 
+EVERY = 1 << 30
 _WORDS = {
     Act.NOTED: "Noted", Act.PROPOSED: "Proposed, waits for your yes", Act.CORRECTED: "Corrected, no longer",
     Act.MERGED: "Merged", Act.SUMMARISED: "Summarised",
@@ -33,11 +34,8 @@ class Diary:
         moments = {change.at for change in changes if change.act in (Act.NOTED, Act.PROPOSED, Act.CORRECTED)}
         if not moments:
             return []
-        cells = {cell.id: cell for cell in self._ledger.cells(limit=50)}
-        for conversation in {change.after.conversation for change in changes} - {""}:
-            cells |= {cell.id: cell for cell in self._ledger.cells(conversation)}
         told = []
-        for cell in sorted(cells.values(), key=lambda cell: cell.created):
+        for cell in reversed(self._ledger.cells(limit=EVERY)):
             if cell.created in moments:
                 told += self.extraction(cell, [change for change in changes if change.at == cell.created])
         return told

@@ -1,12 +1,12 @@
 """Taking changes back. Pure.
 
 The rule: a change is taken back field by field, and only where the entry still has what the change gave it; what came
-later, by the person above all, is not lost by it.
+later, by the person above all, is not lost by it. Changes that were one act are taken back together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,6 +17,8 @@ BY_ITSELF = frozenset((Act.NOTED, Act.PROPOSED, Act.MERGED, Act.CORRECTED, Act.S
 """What kvchat does without being asked."""
 TOUCHED = frozenset((Act.ADDED, Act.ACCEPTED, Act.EDITED, Act.MOVED))
 """What makes an entry the person's own choice."""
+IN_PLACE = frozenset((Act.CORRECTED, Act.SUMMARISED, Act.EDITED, Act.MOVED))
+"""By these an entry gives way to a new one of the same moment: a line retyped or moved by hand, too."""
 FIELDS = ("kind", "text", "page", "status", "confidence", "conversation", "nodes", "by", "superseded_by", "edited")
 ALL = 1 << 30
 
@@ -29,6 +31,8 @@ class Undoing:
     """As they stand; changed as the plan grows."""
     at: float
     session: str
+    can_hold: Callable[[str], bool] = lambda page: True
+    """Whether there is, or can be, a page of that name."""
     changes: list[Change] = field(default_factory=list)
     undoes: list[int] = field(default_factory=list)
 
@@ -52,20 +56,35 @@ class Undoing:
     def undo(self, change: Change, main: Change, companions: Sequence[Change]) -> Change | None:
         """Take one change back as a part of `main`, with what `main` brought back. The change of the entry in question;
         None: it has no effect any more."""
-        begun = len(self.changes)
-        for one in companions:
-            self.take_back(one, together_with(main.after.id))
-        if self.take_back(main) is None and main is not change:
-            self.take_back(change)
-        elif main is not change:
-            self.undoes.append(change.seq)
+        begun, undone = len(self.changes), len(self.undoes)
+        try:
+            for one in companions:
+                self.take_back(one, together_with(main.after.id))
+            if self.take_back(main) is None and main is not change:
+                if self.take_back(change) is None and main.seq in self.undoes:
+                    self.undoes.append(change.seq)
+            elif main is not change:
+                self.undoes.append(change.seq)
+        except MemoryTrouble:
+            self._forget(begun, undone)
+            raise
         return next((done for done in self.changes[begun:] if done.after.id == change.after.id), None)
 
     def _note(self, before: Entry, after: Entry, why: str) -> Change:
+        if after.status is Status.LIVE and not self.can_hold(after.page):
+            raise MemoryTrouble(f"{after.page}, where {after.id} stood, is not there any more, and no page of that "
+                                "name can be made on every system. Add the memory to another page.")
         change = Change(Act.RESTORED, before, after, self.at, self.session, why)
         self.entries[after.id] = after
         self.changes.append(change)
         return change
+
+    def _forget(self, changes: int, undoes: int) -> None:
+        """Plan no more than so many of the first changes."""
+        for change in reversed(self.changes[changes:]):
+            if change.before is not None:
+                self.entries[change.after.id] = change.before
+        del self.changes[changes:], self.undoes[undoes:]
 
     def _no_double(self, entry: Entry) -> None:
         for other in self.entries.values():
@@ -90,14 +109,13 @@ def _before(change: Change, now: Entry) -> Entry | None:
 
 
 def main_of(change: Change, history: Iterable[Change]) -> Change:
-    """The change that this one is a part of: of a correction the one that made the newer entry live, as two that
-    contradict each other are not to be live together; of an undo the one that brought this back with it. `history`:
-    the changes of the same moment at least."""
+    """The change that this one is a part of: of what gave way to a new entry the one that made that live, as the two
+    are not to be live together; of an undo the one that brought this back with it. `history`: the changes of the same
+    moment at least."""
     for other in history:
         if other.at != change.at or other.after.id == change.after.id:
             continue
-        if change.act is Act.CORRECTED and other.after.id == change.after.superseded_by and (
-                other.after.status is Status.LIVE):
+        if change.act in IN_PLACE and other.after.id == change.after.superseded_by and _made_live(other):
             return other
         if change.act is other.act is Act.RESTORED and change.why == together_with(other.after.id):
             return other
@@ -105,9 +123,16 @@ def main_of(change: Change, history: Iterable[Change]) -> Change:
 
 
 def companions_of(main: Change, history: Iterable[Change]) -> list[Change]:
-    """What an undo brought back together with the entry; it is to go again when the entry returns."""
-    return [other for other in history if main.act is other.act is Act.RESTORED and other.at == main.at
-            and other.why == together_with(main.after.id)]
+    """What goes back with the entry: what an undo brought back together with it, and a proposal that the person said
+    yes to by writing it."""
+    return [other for other in history if other.at == main.at and (
+        (main.act is other.act is Act.RESTORED and other.why == together_with(main.after.id))
+        or (main.before is None and other.act is Act.ACCEPTED and other.after.superseded_by == main.after.id))]
+
+
+def _made_live(change: Change) -> bool:
+    """Whether the entry was not live before."""
+    return change.after.status is Status.LIVE and (change.before is None or change.before.status is not Status.LIVE)
 
 
 def by_itself(history: Sequence[Change], since: Mapping[str, Sequence[Change]]) -> tuple[list[Change], list[Change]]:
@@ -116,12 +141,18 @@ def by_itself(history: Sequence[Change], since: Mapping[str, Sequence[Change]]) 
     taken: list[Change] = []
     left: list[Change] = []
     for change in history:
-        if change.act not in BY_ITSELF:
-            continue
-        later = (other for other in since.get(change.after.id, ()) if other.seq > change.seq)
-        touched = any(other.act in TOUCHED and not other.undone for other in later)
-        (left if touched else taken).append(change)
+        if change.act in BY_ITSELF:
+            (left if _touched_since(change, since) else taken).append(change)
     return taken, left
+
+
+def _touched_since(change: Change, since: Mapping[str, Sequence[Change]]) -> bool:
+    """Whether the person has chosen or changed the entry, or the one that took its place."""
+    later = [other for other in since.get(change.after.id, ()) if other.seq > change.seq]
+    if change.after.superseded_by:
+        later += [other for other in since.get(change.after.superseded_by, ())
+                  if other.seq > change.seq or other.at == change.at]
+    return any(other.act in TOUCHED and not other.undone for other in later)
 
 
 def by_entry(changes: Iterable[Change]) -> dict[str, list[Change]]:
@@ -132,9 +163,18 @@ def by_entry(changes: Iterable[Change]) -> dict[str, list[Change]]:
     return found
 
 
+def by_moment(changes: Iterable[Change]) -> dict[float, list[Change]]:
+    """The changes of each moment, in their order."""
+    found: dict[float, list[Change]] = {}
+    for change in changes:
+        found.setdefault(change.at, []).append(change)
+    return found
+
+
 def left_alone(change: Change) -> str:
     """The sentence about a change that is not taken back."""
-    return f"{change.after.id} was left: you have accepted, edited or moved it since it was {change.act.value}."
+    what = f"it or {change.after.superseded_by}" if change.after.superseded_by else "it"
+    return f"{change.after.id} was left: you have accepted, edited or moved {what} since it was {change.act.value}."
 
 
 def together_with(id: str) -> str:

@@ -7,21 +7,24 @@ crash at any point leaves what the next run completes.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from kvchat.index.index import Index
+from kvchat.memory import vanishing
 from kvchat.memory.comparing import Drop, Place, Plan, Put, planned
 from kvchat.memory.diary import Diary
-from kvchat.memory.entry import Change, Entry, Status
+from kvchat.memory.entry import Act, Change, Entry, Status
 from kvchat.memory.indexing import SCOPE, brought_up_to_date
-from kvchat.memory.pages.files import Problem
-from kvchat.memory.pages.folder import Contents, Folder, FolderError
+from kvchat.memory.pages.files import TOPICS, Problem
+from kvchat.memory.pages.folder import Contents, Folder, FolderError, PageFull
 from kvchat.memory.pages.page import Line, Page
 from kvchat.memory.state import StaleChange, State
 
 ROUNDS = 8
 """How often the files are looked at again when somebody edits them meanwhile."""
+EVERY = 1 << 30
 FEW = 64
 """Changes after which what is known is brought up to date by them; after more it is read anew."""
 RETRY_SECONDS = 10.0
@@ -42,6 +45,10 @@ class Syncing:
         self._session = session
         self._clock = clock
         self._seen: object = None
+        self._pages: Mapping[str, Page] = {}
+        """As they were when everything agreed."""
+        self._held: frozenset[str] = frozenset()
+        """Pages that are gone, with memories that are not taken for deleted."""
         self._known: tuple[int, dict[str, Entry]] = (-FEW - 1, {})
         """The newest change that was looked at, and the entries as they were after it."""
         self._indexed: dict[str, str] | None = None
@@ -88,11 +95,11 @@ class Syncing:
     def run(self) -> bool:
         """Make everything agree; whether the state, a file or the index was changed."""
         changed = False
-        diary: list[str] = []
+        once: list[str] = []
         for _ in range(ROUNDS):
             before = self._folder.fingerprint()
             told: list[str] = []
-            if not self._once(told, diary):
+            if not self._once(told, once):
                 self._seen = before
                 break
             changed = True
@@ -100,12 +107,12 @@ class Syncing:
         if self._indexed is None or self._indexed_at != self._known[0] or self._index.docs(SCOPE) != self._indexed:
             changed |= brought_up_to_date(self._index, known.values())
             self._indexed, self._indexed_at = self._index.docs(SCOPE), self._known[0]
-        self.problems = (*told, *diary)
+        self.problems = (*told, *once)
         return changed
 
-    def _once(self, told: list[str], diary: list[str]) -> bool:
-        """One look at the files; whether something was changed. What is wrong goes into `told`, of the log into
-        `diary`."""
+    def _once(self, told: list[str], once: list[str]) -> bool:
+        """One look at the files; whether something was changed. What is wrong goes into `told`, what is to be told
+        once into `once`."""
         outbox = self._state.unwritten()
         stored = self.known()
         contents = self._folder.read()
@@ -113,22 +120,61 @@ class Syncing:
         if (lost := self._lost(contents, stored, outbox)) is not None:
             told.append(lost)
             return False
-        places = [Place(line.entry, line.changed) for page in contents.pages.values() for line in page.entries]
-        plan = planned(outbox, stored, places, unreadable=_unreadable(contents), now=self._clock(),
-                       session=self._session)
+        plan = self._planned(outbox, stored, contents, told)
+        if plan is None:
+            return False
         told += self._copies(contents, stored)
+        put_back = self._put_back(plan, contents, once)
         if plan.changes:
             self._apply(plan.changes)
         written = {*plan.settled, *self._carry_out(plan, told)}
         if written:
-            diary += self._diary.written([change for change in outbox if change.seq in written])
+            once += self._diary.written([change for change in outbox if change.seq in written])
             self._state.written(sorted(written))
         self._tried = (outbox[-1].seq, time.monotonic()) if len(written) < len(outbox) else None
-        return bool(plan.changes or written)
+        if not (plan.changes or written or put_back):
+            self._pages = contents.pages
+            return False
+        return True
 
-    def _apply(self, changes: Sequence[Change]) -> None:
+    def _planned(self, outbox: Sequence[Change], stored: dict[str, Entry], contents: Contents,
+                 told: list[str]) -> Plan | None:
+        """The plan, in which whole pages that are gone at once are not deleted; None for a folder that is another."""
+        places = [Place(line.entry, line.changed) for page in contents.pages.values() for line in page.entries]
+        plan_with = partial(planned, outbox, stored, places, unreadable=_unreadable(contents), now=self._clock(),
+                            session=self._session)
+        plan = plan_with()
+        unread = {problem.path for problem in contents.problems}
+        if vanishing.is_another(plan.missing, stored, contents.pages, unread):
+            told.append(vanishing.told_of_another(self._root, plan.missing))
+            return None
+        waiting = [change.before for change in outbox if change.before is not None
+                   and change.before.status is Status.LIVE and change.after.status is not Status.LIVE]
+        self._held = vanishing.held(plan.missing, waiting, contents.pages, self._held,
+                                    topics=(self._root / TOPICS).exists())
+        if self._held:
+            told.append(vanishing.told(self._root, [entry for entry in plan.missing if entry.page in self._held]))
+            plan = plan_with(held=self._held)
+        return plan
+
+    def _put_back(self, plan: Plan, contents: Contents, once: list[str]) -> bool:
+        """Take the deletions out of the plan that an editor made without knowing; whether there are any."""
+        if not any(change.act is Act.DELETED for change in plan.changes):
+            return False
+        recent = self._state.changes(EVERY, since=self._clock() - vanishing.RECENT_SECONDS)
+        ids = vanishing.unknown_to_the_editor(plan.changes, recent, contents.pages, self._pages)
+        deletions = [change for change in plan.changes if change.after.id in ids]
+        if not deletions:
+            return False
+        plan.changes = [change for change in plan.changes if change.after.id not in ids]
+        self._apply([change for deleted in deletions for change in vanishing.put_back(deleted)], written=False)
+        once += [f"{one.after.page}: “{one.after.text}” was noted while the page was open in an editor, and is put "
+                  "back. Delete it again if that was meant." for one in deletions]
+        return True
+
+    def _apply(self, changes: Sequence[Change], *, written: bool = True) -> None:
         try:
-            self._state.apply(changes, written=True)
+            self._state.apply(changes, written=written)
         except StaleChange:
             pass  # it was changed meanwhile: the next look at the files sees what is left of it
 
@@ -183,6 +229,12 @@ class Syncing:
             try:
                 self._folder.change(name, edit)
                 failed |= edit.refused
+            except PageFull as error:
+                told.append(f"{error} What is new waits until then.")
+                failed |= {_id(one) for one in edits if isinstance(one, Put)}
+                drops: list[Put | Drop] = [one for one in edits if isinstance(one, Drop)]
+                if drops:
+                    self._write({name: drops}, failed, told)
             except FolderError as error:
                 failed |= {_id(one) for one in edits}
                 told.append(f"{error} What is new waits until it can be written there.")
@@ -199,15 +251,14 @@ class _Edit:
     def __call__(self, page: Page) -> Page:
         self.refused = set()
         texts = {line.entry.id: line.entry.text for line in page.entries}
+        edits: dict[str, Entry | None] = {}
         for edit in self._edits:
             text = texts.get(_id(edit))
             if text is not None and text not in edit.known:
                 self.refused.add(_id(edit))
-            elif isinstance(edit, Drop):
-                page = page if text is None else page.without(edit.id)
             else:
-                page = page.with_entry(edit.entry) if text is None else page.replaced(edit.entry)
-        return page
+                edits[_id(edit)] = None if isinstance(edit, Drop) else edit.entry
+        return page.edited(edits)
 
 
 def _unreadable(contents: Contents) -> Callable[[str], bool]:

@@ -68,6 +68,11 @@ def _spaced(text: str) -> list[str]:
     return [word for word in found if word]
 
 
+def as_digits(word: str) -> str:
+    """A number that is written out, in digits; any other word as it is."""
+    return _COUNTED.get(folded(word), word)
+
+
 def normalised(text: str) -> str:
     """The form in which two texts that say the same in the same words are equal: folded, words only. A text without
     any words is taken as it is."""

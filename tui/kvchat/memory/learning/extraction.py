@@ -16,6 +16,7 @@ from kvchat.memory.learning.checking import LONGEST, caution, kind_of, objection
 from kvchat.memory.learning.grounding import ENOUGH, Grounding, grounding
 from kvchat.memory.learning.phrases import CHANGED
 from kvchat.memory.learning.said import Said, meanings, own_words, said
+from kvchat.memory.sameness import says_the_same
 from kvchat.memory.words import folded, normalised
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.prompt.message import Message, Node, Role, system_message
@@ -185,7 +186,7 @@ def checked(answer: str, passage: Passage) -> Findings:
         if isinstance(fact, str):
             refused.append((_harmless(text), fact))
             continue
-        key = normalised(text)
+        key = next((known for known in facts if says_the_same(known, text)), text)
         facts[key] = _united(facts[key], fact) if key in facts else fact
     return Findings(list(facts.values()), refused, True)
 
@@ -270,7 +271,7 @@ def _correcting(fact: Fact, short: Any, passage: Passage, said_there: str) -> Fa
     """The fact with the memory that it takes the place of, if it has something in common with it and says something
     else. One is replaced unasked only where the person spoke of a change or of the old value, and never their own."""
     known = passage.shown.get(short) if isinstance(short, str) else None
-    if known is None or normalised(known.text) == normalised(fact.text):
+    if known is None or says_the_same(known.text, fact.text):
         return fact
     old, new = set(meanings(known.text)), set(meanings(fact.text))
     if not old & new:

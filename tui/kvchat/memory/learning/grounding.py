@@ -12,6 +12,7 @@ from itertools import pairwise
 
 from kvchat.memory.learning.phrases import GLUE, PASSING, RELATION, STANDING, UNSURE, WISH, meaning
 from kvchat.memory.learning.said import Clause, Said, Sentence, clauses_of, meanings
+from kvchat.memory.sameness import signs
 from kvchat.memory.words import folded, numbers, words
 
 WINDOW = 3
@@ -133,6 +134,14 @@ def _otherwise(text: str, used: list[Sentence]) -> str:
     return f"a name that you did not say there: {unknown[0]}" if unknown else ""
 
 
+def _other_signs(text: str, used: list[Sentence]) -> bool:
+    """Whether a fact has code, a path or a signed number otherwise than the sentences: `-x` for `+x`."""
+    source = " ".join(sentence.text for sentence in used)
+    known = signs(source)
+    return any(sign not in known and sign not in source and not (sign[0].isupper() and sign.lower() in source.lower())
+               for sign in signs(text))
+
+
 def _counted(text: str) -> dict[str, set[str]]:
     """What stands right behind numbers, and the numbers: `2 cats`."""
     found: dict[str, set[str]] = {}
@@ -162,6 +171,7 @@ def _caution(text: str, best: list[Clause], used: list[Sentence]) -> str:
         (any(clause.asked for clause in best), "asked, not said"),
         (any(clause.request for clause in best), "said as a request"),
         (any(clause.of_others for clause in best) and not RELATION.search(folded(text)), "may be about somebody else"),
+        (_other_signs(text, used), "not quite your signs"),
         (bool(PASSING.search(plain)), "may hold only for now"),
         (bool(UNSURE.search(plain)), "you were not sure"),
         (bool(WISH.search(plain)), "may be a wish of the moment"),

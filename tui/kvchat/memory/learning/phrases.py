@@ -97,18 +97,27 @@ RELATION = _any(
 
 _NOT = _any(
     r"not|no|never|none|nobody|nothing|neither|nor|without|cannot|cant|dont|doesnt|didnt|isnt|wasnt|arent|wont|havent|hasnt"
-    r"|non|hardly|rarely|seldom|barely|former|formerly|ex|except|used to|nicht|nichts|kein\w*|nie|niemals|ohne|kaum|pas"
-    r"|jamais|aucune?|sans|ne|nunca|jamas|nada|sin|tampoco", r"n['’]t\b", r"\bn['’](?=[a-z])",
-    "不|没|沒|未|無|无|非(?!常)|ない|ません|なかった|ずに|않|못|없")
+    r"|non|hardly|rarely|seldom|barely|former|formerly|ex|except|used to|nicht|nichts|kein\w*|nie|niemals|niemand\w*"
+    r"|nirgends|weder|ohne|kaum|pas|jamais|aucune?|sans|rien|guere|ne|nunca|jamas|nada|nadie|ni|sin|tampoco|ningun\w*"
+    r"|senza|nessun\w*|niente|neppure|neanche|nao|nem|sem|nenhum\w*|ninguem|niet|niets|niks|geen|nooit|zonder|niemand"
+    r"|nergens",
+    r"n['’]t\b", r"\bn['’](?=[a-z])", "不|没|沒|未|無|无|非(?!常)|ない|なく|なけれ|ません|なかった|ずに|않|못|없")
 _AGAINST = _any(
     r"hat(?:e|es|ed|ing)|dislik\w+|detest\w*|loath\w+|avoid\w*|refus\w+|despis\w+|stopped|quit|gave up|given up|lacks?"
-    r"|unable|against|hasse|hasst|vermeide\w*|deteste\w*|evite\w*|odi[oa]|evito", "讨厌|嫌い|恨")
+    r"|unable|against|hasse|hasst|vermeide\w*|meide[nt]?|evite\w*|odi[oa]|evit[oa]|odei[oa]|aborrece|haat|vermijdt?"
+    r"|hekel", "讨厌|討厭|嫌い|苦手|恨|憎")
 
 WEAKENING = _any(
     "only|except|unless|sometimes|rarely|seldom|hardly|almost|nearly|former|formerly|ex|used to|half|instead|without"
-    "|non|not|no|never|before|after|until|since|maybe|nur|ausser|manchmal|selten|seulement|sauf|parfois|solo|excepto"
-    "|a veces", "只|除了|有时|だけ|以外|時々")
+    "|non|not|no|never|before|after|until|since|maybe|nur|ausser|manchmal|selten|fast|seulement|sauf|parfois|presque"
+    "|solo|excepto|a veces|casi|apenas|soltanto|tranne|quasi|a volte|somente|exceto|as vezes|quase|alleen|behalve|soms"
+    "|bijna", "只|除了|有时|だけ|以外|時々")
 """Words that make of a memory another one."""
+TURNING = _any(
+    "from|to|into|over|than|instead|rather|before|after|above|below|under|until|since|against|on|off|up|down|by|his|her"
+    "|their|he|she|they|nach|aus|von|vor|uber|unter|gegen|statt|avant|apres|contre|vers|depuis|desde|hacia|hasta"
+    "|antes|despues|contra|sobre|prima|dopo|verso|contro|depois|naar|voor|na|tegen")
+"""Small words in which two memories differ: `from Rome to Paris`."""
 
 _GROUPS = {stem(word): group for group, names in {
     "<likes>": "like love enjoy prefer preferred preference favourite favorite fan fond keen adore rather hate dislike "
@@ -140,6 +149,11 @@ def meaning(word: str) -> str:
     """A folded word as it is compared with what was said: its stem, or the name that it shares with its synonyms. What
     somebody hates has the same name as what they like; `denies` tells them apart."""
     return _GROUPS.get(stem(word), stem(word))
+
+
+def denials(text: str) -> tuple[int, int]:
+    """How often a text says that something is not so, and that it is disliked."""
+    return len(_NOT.findall(text)), len(_AGAINST.findall(text))
 
 
 def denies(text: str) -> bool:

@@ -1,7 +1,8 @@
 """Which memories say the same as another, by their words alone.
 
-The rule: two that differ in a number, a negation, a name or the order of their words are two. Of those that say the
-same the person's own stays, then the one of the profile, then the newer; where both are the person's, both stay.
+The rule: two that differ in a number, a sign, a negation, a name or the order of their words are two. Of those that
+say the same the own one of the person stays, then the one of the profile, then the newer; where both are the
+person's, both stay.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Status
-from kvchat.memory.learning.phrases import WEAKENING, denies
+from kvchat.memory.learning.phrases import TURNING, WEAKENING, denials
 from kvchat.memory.learning.said import meanings
-from kvchat.memory.words import folded, normalised, numbers, words
+from kvchat.memory.sameness import accented, signs
+from kvchat.memory.sameness import says_the_same as equal
+from kvchat.memory.words import folded, numbers, words
 
 LIKENESS = 0.8
 """Shared words over all of them, from which on one word more or less makes no other memory."""
@@ -75,7 +78,7 @@ def _rank(entry: Entry) -> tuple[bool, bool, float, str]:
 
 def says_the_same(one: str, other: str) -> bool:
     """Whether two texts say the same: in the same words, or but for one that changes nothing."""
-    if normalised(one) == normalised(other):
+    if equal(one, other):
         return True
     a, b = meanings(one), meanings(other)
     if not a or not b or differ(one, other):
@@ -96,10 +99,12 @@ def _surplus(long: str, short: str) -> str:
 
 
 def differ(one: str, other: str) -> bool:
-    """Whether two texts differ in a number, a negation or a name."""
-    return (numbers(one) != numbers(other) or denies(folded(one)) != denies(folded(other))
-            or bool(WEAKENING.search(folded(one))) != bool(WEAKENING.search(folded(other)))
-            or bool(capitals(one) ^ capitals(other)))
+    """Whether two texts differ in a number, a sign, an accent, a negation, a name, or a small word that turns what is
+    said around."""
+    a, b = folded(one), folded(other)
+    return (numbers(one) != numbers(other) or signs(one) != signs(other) or accented(one) != accented(other)
+            or denials(a) != denials(b) or TURNING.findall(a) != TURNING.findall(b)
+            or bool(WEAKENING.search(a)) != bool(WEAKENING.search(b)) or bool(capitals(one) ^ capitals(other)))
 
 
 def capitals(text: str) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from kvchat.memory.learning.carried import OTHERS, QUOTATION, carries
 from kvchat.memory.learning.phrases import (
     ASKING,
     FIRST_PERSON,
@@ -31,8 +32,6 @@ READ = 20_000
 
 _FENCED = re.compile(r"(```|~~~).*?(?:\1|\Z)|<context\b.*?(?:</context>|\Z)", re.DOTALL | re.IGNORECASE)
 _QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
-_QUOTATION = re.compile(
-    "\"[^\"\n]{1,2000}\"|“[^”]{1,2000}”|„[^“”]{1,2000}[“”]|«[^»]{1,2000}»|「[^」]{1,2000}」|『[^』]{1,2000}』")
 _SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
 _CLAUSE = re.compile(
     r"[,;:—–()|，；、：（）]\s*|\s-+\s|\b(?:and|but|because|so|while|although|though|however|or|whereas|which|who|und|aber"
@@ -91,7 +90,7 @@ class Said:
 def own_words(text: str) -> str:
     """A message without what is fenced, quoted, or handed over to be worked on."""
     text = _QUOTED_LINE.sub("", _FENCED.sub("\n", text[:READ]))
-    text = _QUOTATION.sub(lambda found: " " if len(found[0].split()) > 3 or len(found[0]) > 30 else found[0], text)
+    text = QUOTATION.sub(lambda found: " " if len(found[0].split()) > 3 or len(found[0]) > 30 else found[0], text)
     handed = HANDED_OVER.search(text)
     return text[:handed.end()] if handed else text
 
@@ -118,7 +117,9 @@ def _doubt(text: str) -> str:
         return "said in a game or as an example"
     if WORKED_ON.search(plain):
         return "may be a text to work on"
-    return "may be pasted" if len(text) > LONG else ""
+    if len(text) > LONG:
+        return "may be pasted"
+    return OTHERS if carries(_FENCED.sub("\n", text)) else ""
 
 
 def clauses_of(sentence: str, number: int = 0) -> list[Clause]:

@@ -19,7 +19,7 @@ _ITEM = re.compile(r"([ \t]*)([-*+]|[0-9]{1,9}[.)])(?:([ \t]+)(\[[^\]]\](?:[ \t]
 _RULE = re.compile(r"[ \t]*([-*_])(?:[ \t]*\1){2,}\Z")
 _NO_TEXT = re.compile(r"[ \t]*(?:#{1,6}(?:[ \t]|\Z)|>|<!--|`{3}|~{3})")
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*\Z)|~{3,})")
-_HEADING = re.compile(r" {0,3}#[ \t]+(.*?)(?:[ \t]+#+)?\Z")
+_HEADING = re.compile(r" {0,3}#[ \t]+(.*)")
 _CONFLICT = re.compile(r"<{7}(?: |\Z)|>{7}(?: |\Z)")
 
 
@@ -125,7 +125,7 @@ class _Reader:
         elif self._open:
             self._own(self._open[-1], at, line)
         elif not self.title and (heading := _HEADING.match(line.rstrip(" \t"))):
-            self.title = heading[1]
+            self.title = _unclosed(heading[1])
         if self._open and goes_on(self._open[-1].contents[-1] if item is not None else line):
             self._paragraph = self._open[-1]
         self._opens_verbatim(at, line, columns, item is not None)
@@ -167,6 +167,12 @@ class _Reader:
             self._verbatim = _Verbatim(at, owner, fence[1])
         elif not is_item and text.lstrip(" \t").startswith("<!--") and "-->" not in text:
             self._verbatim = _Verbatim(at, owner, "")
+
+
+def _unclosed(heading: str) -> str:
+    """A heading without the signs that may close it."""
+    opened = heading.rstrip("#")
+    return opened.rstrip(" \t") if opened.endswith((" ", "\t")) else heading
 
 
 def _columns(line: str) -> int:

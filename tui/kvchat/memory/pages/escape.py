@@ -14,8 +14,8 @@ _HIDDEN = ("\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u202
            "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f")
 """Control characters, and those that turn the reading direction or cannot be seen."""
 
-_TO_ENCODE = re.compile(rf"(\\*)([{_SPECIAL}]|[\n{_HIDDEN}]|\A[ \t]|[ \t]\Z)")
-_TO_DECODE = re.compile(rf"(\\*)(?:&#x([0-9A-Fa-f]{{1,6}});|([{_SPECIAL}]))")
+_TO_ENCODE = re.compile(rf"(?<!\\)(\\*+)([{_SPECIAL}]|[\n{_HIDDEN}]|\A[ \t]|[ \t]\Z)")
+_TO_DECODE = re.compile(rf"(?<!\\)(\\*+)(?:&#x([0-9A-Fa-f]{{1,6}});|([{_SPECIAL}]))")
 _AS_NUMBER = re.compile(rf"[ \t\n{_HIDDEN}]")
 _ENTITY = re.compile(r"&#x[0-9A-Fa-f]{1,6};")
 _TAG = re.compile(r"<[A-Za-z/!?]")

@@ -25,6 +25,7 @@ from kvchat.memory.pages import diary_page, files
 from kvchat.memory.pages.files import Found, Stamp, Unusable
 from kvchat.memory.pages.files import Problem as Problem
 from kvchat.memory.pages.page import Page, PageProblem
+from kvchat.memory.pages.turns import turn
 from kvchat.store.errors import StoreUnavailable
 from kvchat.store.locks import WriteLock
 
@@ -40,6 +41,10 @@ _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 
 class FolderError(Exception):
     """Why a page cannot be changed; a sentence for the person."""
+
+
+class PageFull(FolderError):  # noqa: N818
+    """With the change, a page would have more than a page may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +226,13 @@ class Folder:
             if after == before:
                 return
             if len(after) > files.LARGEST:
-                raise FolderError(f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another "
+                raise PageFull(f"{path} would have more than {files.LARGEST >> 20} MB. Move some of it to another "
                                   "page.")
             paths.folder(path.parent)
             self._is_there()
-            if files.replace(path, after, partial(_is_still, path, stamp)):
-                return
+            with turn(self._root):
+                if files.replace(path, after, partial(_is_still, path, stamp)):
+                    return
         raise FolderError(f"{path} is being saved by another program all the time. Close it there.")
 
     def _no_links(self, folder: Path) -> None:
@@ -240,8 +246,8 @@ class Folder:
     def _check(self, name: str) -> None:
         """Raises FolderError for a name that is no page's."""
         parts = name.split("/")
-        is_page = name == PROFILE or (parts[0] == files.TOPICS and len(parts) > 1 and name.endswith(files.ENDING))
-        if not is_page or any(part.startswith(".") or not part for part in parts) or "\0" in name:
+        is_topic = parts[0] == files.TOPICS and len(parts) > 1 and name.lower().endswith(files.ENDING)
+        if not (name == PROFILE or is_topic) or any(part.startswith(".") or not part for part in parts) or "\0" in name:
             raise FolderError(f"{name!r} is not a page. Pages are {PROFILE} and {files.TOPICS}/….md.")
         if not files.is_portable(name) and (sys.platform == "win32" or files.stamp(self._root / name) is None):
             raise FolderError(f"{name!r} cannot be a file on every system. Choose another name, of letters and digits.")

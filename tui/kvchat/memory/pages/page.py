@@ -10,10 +10,11 @@ comes from page and text, and nothing is written into it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from kvchat.memory.entry import PROFILE, Entry
-from kvchat.memory.pages.lines import Block, Reading, read
+from kvchat.memory.pages.lines import Reading, read
 from kvchat.memory.pages.problem import PageProblem as PageProblem
 from kvchat.memory.pages.writing import Writing
 
@@ -61,45 +62,47 @@ class Page:
 
     def with_entry(self, entry: Entry) -> Page:
         """With the entry as one more line, below those that kvchat wrote; the same page when it is there already."""
-        if self.line(entry.id) is not None:
-            return self
-        text = self.text
-        if not text.strip("\ufeff \t\r\n"):
-            text = text.rstrip(" \t\r\n") + beginning(self.name)
-        writing = Writing(read(self.name, text, self.when))
-        writing.insert(replace(entry, page=self.name))
-        return self._as(writing)
+        return self if self.line(entry.id) is not None else self._with([entry])
 
     def without(self, id: str) -> Page:
         """Without that entry; the same page when it is not there."""
-        mine = self._blocks(id)
-        if not mine:
-            return self
-        writing = self._writing(id)
-        for block in mine:
-            writing.take_out(block)
-        return self._as(writing)
+        return self._changed({id: None})
 
     def replaced(self, entry: Entry) -> Page:
         """With the entry in the place of the one with its id; the same page when there is none."""
-        mine = self._blocks(entry.id)
-        if not mine:
-            return self
-        writing = self._writing(entry.id)
-        for block in mine:
-            writing.rewrite(block, replace(entry, page=self.name))
+        return self._changed({entry.id: entry})
+
+    def edited(self, edits: Mapping[str, Entry | None]) -> Page:
+        """With all these entries, by their ids, as lines; without those that are None."""
+        there = {line.entry.id for line in self.entries}
+        new = [entry for id, entry in edits.items() if entry is not None and id not in there]
+        page = self._changed({id: entry for id, entry in edits.items() if id in there})
+        return page._with(new) if new else page
+
+    def _with(self, entries: Sequence[Entry]) -> Page:
+        """With entries that are not there."""
+        text = self.text
+        if not text.strip("\ufeff \t\r\n"):
+            text = text.rstrip(" \t\r\n") + beginning(self.name)
+        writing = Writing(read(self.name, text, self.when) if text != self.text else self._reading)
+        writing.insert([replace(entry, page=self.name) for entry in entries])
         return self._as(writing)
 
-    def _blocks(self, id: str) -> list[Block]:
-        return [block for block in self._reading.blocks if block.entry.id == id]
-
-    def _writing(self, id: str) -> Writing:
-        """A change of that entry: lines that only it keeps from having its id get a comment with the id they have."""
+    def _changed(self, edits: Mapping[str, Entry | None]) -> Page:
+        """With these in the place of those that have their ids. A line that only one of them keeps from having its id
+        gets a comment with the id it has."""
+        if not any(block.entry.id in edits for block in self._reading.blocks):
+            return self
         writing = Writing(self._reading)
         for block in self._reading.blocks:
-            if id in block.barred:
-                writing.rewrite(block, block.entry)
-        return writing
+            if block.entry.id not in edits:
+                if not edits.keys().isdisjoint(block.barred):
+                    writing.rewrite(block, block.entry)
+            elif (entry := edits[block.entry.id]) is None:
+                writing.take_out(block)
+            else:
+                writing.rewrite(block, replace(entry, page=self.name))
+        return self._as(writing)
 
     def _as(self, writing: Writing) -> Page:
         return Page.parse(self.name, writing.text(), self.when)

@@ -6,13 +6,19 @@ the person wrote it, with its indentation, its bullet and its check box.
 
 from __future__ import annotations
 
-from kvchat.memory.entry import Entry
+import re
+from collections.abc import Sequence
+
+from kvchat.memory.entry import BY_HAND, Entry
 from kvchat.memory.pages.blocks import Item, blank, ending, goes_on
 from kvchat.memory.pages.comment import comments, rendered
-from kvchat.memory.pages.escape import encoded
+from kvchat.memory.pages.escape import decoded, encoded
 from kvchat.memory.pages.lines import Block, Reading
 
 BULLETS = ("-", "*", "+")
+
+_LINK = re.compile(r"(?<!\\)\\\[(?:(\\\[)|(?=[^\[\]\\\n]+\]\([^()\s]*\)))")
+"""An escaped bracket that begins a link: of two brackets, or with its address behind it."""
 
 
 class Writing:
@@ -26,8 +32,8 @@ class Writing:
         self._made: set[int] = set()
         """Where the lines are others than before."""
 
-    def insert(self, entry: Entry) -> None:
-        """Put an entry below the last list that kvchat wrote into, else below the last, else at the end."""
+    def insert(self, entries: Sequence[Entry]) -> None:
+        """Put entries below the last list that kvchat wrote into, else below the last, else at the end."""
         page, lines = self._page, self._lines
         commented = [block.item for block in page.blocks if block.commented]
         below = _root((commented or page.items)[-1]) if page.items else None
@@ -38,7 +44,8 @@ class Writing:
         before += "" if ending(before) else self._end
         before += self._end if below is None and not blank(before) else ""
         indent, marker = (below.indent, below.marker) if below is not None else ("", "-")
-        written = _item(entry, indent, marker if marker in BULLETS else "-", "")
+        marker = marker if marker in BULLETS else "-"
+        written = [line for entry in entries for line in _item(entry, indent, marker, "")]
         lines[last] = before + "".join(line + self._end for line in written)
         self._made.add(last)
 
@@ -89,10 +96,17 @@ class Writing:
 
 def _item(entry: Entry, indent: str, marker: str, box: str) -> list[str]:
     """The lines of an entry without their ends: the comment closes the first one."""
-    first, *more = encoded(entry.text)
+    first, *more = _markdown(entry.text) if entry.by == BY_HAND or entry.edited else encoded(entry.text)
     box = f"{box.rstrip()} " if box else ""
     margin = indent + " " * (len(marker) + 1)
     return [f"{indent}{marker} {box}{first} {rendered(entry)}", *(margin + line for line in more)]
+
+
+def _markdown(text: str) -> list[str]:
+    """The lines of a text that the person wrote in a file: links in it are links."""
+    lines = encoded(text)
+    linked = [_LINK.sub(lambda found: "[[" if found[1] else "[", line) for line in lines]
+    return linked if "\n".join(map(decoded, linked)) == text else lines
 
 
 def _root(item: Item) -> Item:

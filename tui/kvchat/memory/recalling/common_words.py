@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from kvchat.memory.recalling.common_nouns import DUTCH, ENGLISH_ONLY, GERMAN, GERMAN_ONLY, ROMANCE
 from kvchat.memory.words import content_words, folded
 
 _ENGLISH = """
@@ -80,12 +81,26 @@ european finnish flemish french german god greek hebrew hindi hungarian i'd i'll
 italian japanese korean latin mexican norwegian ok persian polish portuguese romanian russian scottish serbian slovak
 spanish swedish swiss syrian thai turkish ukrainian vietnamese welsh
 """
+_CHINESE = """用户 推荐 知道 时候 时间 问题 东西 如何 可以 需要 使用 今天 明天 昨天 告诉 帮忙 介绍 建议 解释 翻译 文章
+工作 中国 方法 天气 现在 最近 觉得 应该 朋友 生活 世界 公司 学习 名字 电脑 手机 意思 区别 例子 写作 内容 回答 总结"""
+FILLING = frozenset("的了吗呢吧啊么是在有和与或不没这那哪个什怎给请把被就都也很会能要想我你您他她它们对一些为户喜")
+"""Chinese characters of which no word is made that tells anything."""
 _MINE = """my our mine ours mijn onze mein meine meinem meinen meiner unser unsere mon ma mes notre nos mi mis nuestro
 nuestra meu minha meus mio mia miei nostro"""
 
-COMMON = frozenset().union(*(content_words(word) for word in re.findall(r"[\w'-]+", _ENGLISH + _OTHER)))
+_ALL = _ENGLISH + _OTHER + GERMAN + ROMANCE + DUTCH + _CHINESE
+COMMON = frozenset().union(*(content_words(word) for word in re.findall(r"[\w'-]+", _ALL)))
 """Their stems, as `content_words` gives them."""
 NO_NAMES = COMMON.union(*(content_words(word) for word in _TONGUES.split()))
 """Stems of words that are written with a capital letter and yet name no one thing."""
 MINE = frozenset(folded(word) for word in _MINE.split())
 """What stands before a thing of the person's own: `my kiln`."""
+
+
+def is_german(text: str) -> bool:
+    """Whether a normalised text is German, where every noun is written with a capital letter."""
+    tokens = text.split()
+    return sum(token in _GERMAN for token in tokens) > sum(token in _NOT_GERMAN for token in tokens)
+
+
+_GERMAN, _NOT_GERMAN = frozenset(GERMAN_ONLY.split()), frozenset(ENGLISH_ONLY.split())

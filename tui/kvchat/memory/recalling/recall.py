@@ -7,21 +7,23 @@ made once and frozen with its question.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
 from kvchat.memory.entry import Entry, Status
-from kvchat.memory.recalling.relevance import Asked, Remembered, asked_for, relevance, remembered
+from kvchat.memory.indexing import SCOPE
+from kvchat.memory.recalling.relevance import asked_for, relevance, remembered
 from kvchat.memory.words import content_words, normalised
 from kvchat.prompt.context import MEMORY, ContextBlock
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import whole_characters
 
 if TYPE_CHECKING:
-    from kvchat.index.index import Hit
+    from kvchat.index.index import Hit, Index
 
 PROFILE_SOURCE = "profile of the user"
 """Named so that the model knows whose profile it is; the person reads it too."""
@@ -32,6 +34,8 @@ POOL = 30
 """Entries looked at for one question."""
 FREQUENT = 6
 """A word that stands in more entries than this does not tell one from another."""
+USUAL = 300
+"""A word that stands in more entries than this is not searched for where there are rarer ones."""
 ENOUGH_VECTORS = 12
 """Vectors from which on it can be told what is usual among them."""
 LONGEST = 400
@@ -43,7 +47,7 @@ _DATE = re.compile(r"\s*\(\d{4}-\d\d\)$")
 
 
 class Searched(Protocol):
-    """What recall needs of the memories."""
+    """What recall needs of the memories; where they have an `index`, it is asked how many of them hold a word."""
 
     def profile(self) -> list[Entry]: ...
 
@@ -70,7 +74,7 @@ def recalled(
     profile = profile_of(memories, path, profile_tokens)
     shown = _shown(path) | {_key(line) for line in (profile.block.text.splitlines() if profile else ())}
     blocks = [profile]
-    found = _unsaid(_belonging(memories, question, vector), question, path)
+    found = _unsaid(_belonging(memories, question, vector), path, question)
     blocks.append(_block(MEMORY_SOURCE, found, shown, tokens, dated=True))
     return tuple(block for block in blocks if block is not None)
 
@@ -136,16 +140,27 @@ def _shown(path: Sequence[Node]) -> set[str]:
 def _belonging(memories: Searched, question: str, vector: Sequence[float] | None) -> list[Entry]:
     """The entries that belong to the question, best first."""
     asked = asked_for(question)
-    if not asked.words:
+    sought = asked.sought
+    if not sought and not vector:
         return []
-    pool = [(e, hit) for e, hit in memories.search(asked.query, POOL, vector) if e.status is Status.LIVE]
+    counts = _counts(memories, sought)
+    query = [word for stem, word in sought.items() if counts[stem] <= USUAL] or sought.values()
+    pool = [(e, hit) for e, hit in memories.search(" ".join(query), POOL, vector) if e.status is Status.LIVE]
     words = [remembered(entry.text, hit.chunk.head) for entry, hit in pool]
-    frequent = _frequent(memories, asked, words)
+    frequent = frozenset(stem for stem, count in counts.items() if count > FREQUENT)
     near = _nearness([hit for _, hit in pool])
     scores = [relevance(asked, *each) for each in zip(words, repeat(frequent), near, strict=False)]
     best = max(scores, default=0.0)
     ranked = [(-score, place) for place, score in enumerate(scores) if score and score >= MARGIN * best]
     return [pool[place][0] for _, place in sorted(ranked)]
+
+
+def _counts(memories: Searched, sought: Mapping[str, str]) -> dict[str, int]:
+    """In how many memories each word stands, up to more than is usual; none where there is no index to tell."""
+    index: Index | None = getattr(memories, "index", None)
+    if index is None:
+        return dict.fromkeys(sought, 0)
+    return dict(zip(sought, index.frequencies(list(sought.values()), USUAL + 1, scope=SCOPE), strict=True))
 
 
 def _nearness(hits: Sequence[Hit]) -> list[float]:
@@ -157,33 +172,23 @@ def _nearness(hits: Sequence[Hit]) -> list[float]:
             for hit in hits]
 
 
-def _frequent(memories: Searched, asked: Asked, pool: Sequence[Remembered]) -> frozenset[str]:
-    """The words of the question that stand in many entries. The pool tells it for all words where it holds every entry
-    that was found; else the index is asked for the words that few of the pool have."""
-    counts = {word: sum(word in found.words for found in pool) for word in asked.telling}
-    many = {word for word, count in counts.items() if count > FREQUENT}
-    if len(pool) >= POOL:
-        for word, count in counts.items():
-            if 0 < count <= FREQUENT:
-                found = memories.search(asked.words[word], FREQUENT + 1)
-                if sum(word in remembered(e.text, hit.chunk.head).words for e, hit in found) > FREQUENT:
-                    many.add(word)
-    return frozenset(many)
-
-
 # What was said.
 
 
-def _unsaid(entries: Sequence[Entry], question: str, path: Sequence[Node]) -> list[Entry]:
+def _unsaid(entries: Sequence[Entry], path: Sequence[Node], question: str) -> list[Entry]:
     """Without those that came from messages of the branch, and those whose words all stand in the question or in one
     of the person's own messages on it: copies of messages have other ids."""
     ids = {node.id for node in path}
-    texts = [question.casefold(), *(node.text.casefold() for node in path if node.role is Role.USER)]
-    return [e for e in entries if ids.isdisjoint(e.nodes) and not _said(content_words(e.text), texts)]
+    unsaid = [(entry, content_words(entry.text)) for entry in entries if ids.isdisjoint(entry.nodes)]
+    for text in (question, *(node.text for node in path if node.role is Role.USER)):
+        if unsaid:
+            said = _said(text)
+            unsaid = [(entry, words) for entry, words in unsaid if len(words) < 2 or not words <= said]
+    return [entry for entry, _ in unsaid]
 
 
-def _said(words: frozenset[str], texts: Sequence[str]) -> bool:
-    # A stem without its last letter stands in every form of its word: a quick look before the careful one.
-    beginnings = sorted((word[:-1] or word for word in words), key=len, reverse=True)
-    return len(words) > 1 and any(
-        all(beginning in text for beginning in beginnings) and words <= content_words(text) for text in texts)
+@lru_cache(maxsize=1024)
+def _said(text: str) -> frozenset[str]:
+    """The words of a message, as those of a memory are taken: folded, numbers as digits. Kept, for the messages of a
+    branch are the same at each pause in the writing of a question."""
+    return content_words(text)
