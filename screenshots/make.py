@@ -189,9 +189,13 @@ def run() -> int:
     place = Path(tempfile.gettempdir()) / "kvchat"  # the folder that the export screen names
     place.mkdir(exist_ok=True)
     os.chdir(place)
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(main_scenes(Path(folder)))
-        asyncio.run(small_scene(Path(folder)))
+    folder = place / "data"  # the folder that the memory screen names
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        asyncio.run(main_scenes(folder))
+        asyncio.run(small_scene(folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from memory_kit import until
+from remembering_kit import until
 
 from kvchat.chat import background
 from kvchat.chat.background import How, Outcome, Place

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from memory_kit import until
+from remembering_kit import until
 
 from kvchat.chat import background
 from kvchat.chat.consolidating import CONSOLIDATION

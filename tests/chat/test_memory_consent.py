@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from memory_kit import is_extraction, remembering, said
+from remembering_kit import is_extraction, remembering, said
 
 from kvchat.backends.dialect import HostClass
 from kvchat.config import ServerSettings, Settings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from memory_kit import QUICK
+from remembering_kit import QUICK
 
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed

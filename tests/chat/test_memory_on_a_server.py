@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("xllamacpp")
 
-from memory_kit import pending, remembering, said, until
+from remembering_kit import pending, remembering, said, until
 
 from engine_fixture import running_server
 from kvchat.chat.events import MemoriesNoted

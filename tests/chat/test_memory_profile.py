@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from memory_kit import is_extraction, pending, remembering, said, until
+from remembering_kit import is_extraction, pending, remembering, said, until
 
 from kvchat.backends.dialect import HostClass
 from kvchat.config import ServerSettings, Settings

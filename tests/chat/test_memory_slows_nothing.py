@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 
-from memory_kit import remembering, said
+from remembering_kit import remembering, said
 
 from kvchat.memory.entry import Kind
 from toyserver import ToyServer, tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from memory_kit import is_extraction, remembering, said, until
+from remembering_kit import is_extraction, remembering, said, until
 from test_memory_while_it_runs import Held, noted
 
 from kvchat.chat.lane import Lane

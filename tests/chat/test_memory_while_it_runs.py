@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from memory_kit import is_extraction, pending, remembering, said, until
+from remembering_kit import is_extraction, pending, remembering, said, until
 
 from kvchat.memory.entry import Status
 from toyserver import SSE_HEAD, ToyServer, chunked, event, tokens
