@@ -137,6 +137,7 @@ class Row:
     job: Job | None = None
     at_work: bool = False
     on: bool = True
+    begins: float = 0.0
 
 
 QUEUE = (

@@ -20,6 +20,7 @@ from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.memory.entry import Act
+from kvchat.memory.learning.capture import ASKED
 from kvchat.prompt.message import Node, State, node
 from kvchat.prompt.request import Parameters
 from kvchat.store.jobs import Job
@@ -51,9 +52,17 @@ class Consolidating(Extracting):
         link = self._workplace(self._looked_at) if self._looked_at else None
         if link is None or self.streaming() or not self.memory_on(self._looked_at):
             return None
+        if job.why == ASKED:
+            return Place(link.lane, 0.0)
         rest = self.settings.memory.idle_seconds * self._patience(link)
         quiet = max(other.lane.quiet_since for other in self._links)
         return Place(link.lane, max(quiet, self._typed_at) + rest)
+
+    async def retry_job(self, kind: str, subject: str) -> None:
+        await super().retry_job(kind, subject)
+        if kind == CONSOLIDATION:
+            await self._queued(lambda: self._store.jobs.put(kind, subject, time.time(), ASKED))
+            self._jobs_changed()
 
     async def _work_on(self, job: Job, lane: Lane) -> Outcome:
         if job.kind != CONSOLIDATION:

@@ -160,6 +160,21 @@ class ConversationList:
         if version != self._seen_version:
             self._seen_version = version
             self._list_changed()
+            self._follow_others()
+
+    def _follow_others(self) -> None:
+        """Take over what another kvchat has said in a conversation that is open here too."""
+        for id, conversation in self._open.items():
+            record = self._listed(id)
+            newer = record is not None and record.updated > conversation.record.updated
+            if record is None or not newer or id in self.streaming():
+                continue
+            try:
+                conversation.tree = self._store.tree(id)
+            except StoreError:
+                continue
+            conversation.record = record
+            self._tell(ConversationChanged(id))
 
     def _list_changed(self) -> None:
         self._list = None

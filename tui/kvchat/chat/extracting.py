@@ -46,7 +46,11 @@ SEARCHED = 4000
 """Characters of what was said that known entries are looked up by."""
 KNOWN = 5
 """Known entries that an extraction may correct."""
-PATIENCE = 10
+PATIENCE = 5
+WAS_OFF = "memory.was_off"
+"""The setting that says that memory was off in the settings when kvchat ran last."""
+RESUME_S = 30.0
+"""How often it is looked for what other kvchats have left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +65,14 @@ class QueueRow:
     at_work: bool = False
     on: bool = True
     """Whether memory is on for it."""
+    begins: float = 0.0
+    """When its job can begin at the earliest, in seconds since the epoch, as far as it is known."""
 
 
 class Extracting(Remembering):
     """Jobs of the kind `extraction`; their subject is a conversation."""
+
+    _resumed = 0.0
 
     # -- when
 
@@ -101,8 +109,10 @@ class Extracting(Remembering):
         for id in {**jobs, **behind}:
             record = self._record(id)
             if record is not None:
-                at_work = (EXTRACTION, id) in self._at_work
-                rows.append(QueueRow(id, record.title, behind.get(id, 0), jobs.get(id), at_work, self.memory_on(id)))
+                job, at_work = jobs.get(id), (EXTRACTION, id) in self._at_work
+                place = await self._place_of(job) if job is not None else None
+                begins = max(job.due, place.ready) if job is not None and place is not None else 0.0
+                rows.append(QueueRow(id, record.title, behind.get(id, 0), job, at_work, self.memory_on(id), begins))
         return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
 
     async def retry_memory(self, id: str) -> None:
@@ -111,11 +121,26 @@ class Extracting(Remembering):
 
     def begin_background(self) -> None:
         super().begin_background()
-        if self.works_in_background and self.has_memory and self.settings.memory.enabled:
-            self._in_background(self._resume())
+        if self.works_in_background and self.has_memory:
+            self._in_background(self._resume() if self.settings.memory.enabled else self._note_off())
+
+    def refresh(self) -> None:
+        before = self._seen_version
+        super().refresh()
+        late = time.time() - self._resumed >= RESUME_S
+        if self._seen_version != before and late and self.works_in_background and self.settings.memory.enabled:
+            self._in_background(self._resume())  # another kvchat, or `kvchat ask`, may have left something
+
+    async def _note_off(self) -> None:
+        """Memory is off in the settings: what is said until it is on again is never gone through."""
+        await self._keeper.write(lambda: self._store.set_setting(WAS_OFF, "yes"))
 
     async def _resume(self) -> None:
         """What an earlier run has left is due when this one rests."""
+        self._resumed = time.time()
+        if self._setting(WAS_OFF):
+            await self._keeper.call(Ledger(self._store.database).begin_now)
+            await self._keeper.write(lambda: self._store.set_setting(WAS_OFF, None))
         waiting = {job.subject for job in await self._keeper.call(self._store.jobs.all)}
         for id, _ in await self._keeper.call(lambda: Ledger(self._store.database).behind()):
             if id not in waiting:
@@ -146,11 +171,29 @@ class Extracting(Remembering):
         await self._capture(id)
 
     async def set_memory(self, id: str, on: bool) -> None:
+        """Have a conversation gone through for memories and given them, or not. What is said while it is off never
+        is."""
+        key, conversation = f"memory.off {id}", await self._opened(id)
+        if not on:
+            head = conversation.record.head or ""
+            await self._keeper.write(lambda: self._store.set_setting(key, head))
+        elif (last := self._setting(key)) and not conversation.record.memory:
+            await self._pass_over(conversation, last)
+            await self._keeper.write(lambda: self._store.set_setting(key, None))
         await super().set_memory(id, on)
         if on:
             await self._capture(id)
         else:
             await self._drop_job(EXTRACTION, id)
+
+    async def _pass_over(self, conversation: OpenConversation, last: str) -> None:
+        """What came after the message `last` is covered without being gone through."""
+        ids = [node.id for node in conversation.path()]
+        after = set(ids[ids.index(last) + 1:] if last in ids else ids)
+        nodes = [node.id for node in await self._pending(conversation) if node.id in after]
+        if nodes:
+            cell = Cell(new_id(), conversation.id, self._clock().timestamp(), EMPTY, session=self.session)
+            await self._keeper.call(lambda: Ledger(self._store.database).cover(cell, nodes, ()))
 
     # -- where
 

@@ -110,6 +110,13 @@ class Ledger:
             put_changes(connection, changes, conversation=cell.conversation, cell=cell.id)
         return True
 
+    def begin_now(self) -> None:
+        """What was said until now and was not gone through never will be."""
+        with self._db.write(durable=True) as connection:
+            connection.execute(
+                "INSERT INTO setting SELECT ?, CAST(coalesce(max(seq), 0) AS TEXT) FROM node WHERE true"
+                " ON CONFLICT(key) DO UPDATE SET value = excluded.value", (MEMORY_SINCE,))
+
     def cells(self, conversation: str = "", limit: int = 50) -> list[Cell]:
         """The extractions, of one conversation if given, newest first."""
         rows = self._db.rows(f"SELECT {columns(_FIELDS)} FROM cell WHERE :it IN ('', conversation)"

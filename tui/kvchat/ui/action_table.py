@@ -147,7 +147,7 @@ ACTIONS: tuple[Action, ...] = (
            palette=False, reason="it depends on what is selected, written and running", run="key('interrupt')"),
     Action("composer.end", "ctrl+d", "Delete right, or quit", "Delete the character on the right; quit if there is no "
            "message.", "Writing", palette=False, reason=_TYPING, run="key('end')"),
-    Action("memories", "shift+f5,alt+m", "Message's memories", "Choose which memories go with the message; twice: "
+    Action("memories", "shift+f5", "Message's memories", "Choose which memories go with the message; twice: "
            "none.", "Writing", reason="a command would take the place of the message", run="choose_memories"),
     Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "Writing", "editor"),
 

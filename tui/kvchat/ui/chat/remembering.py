@@ -14,6 +14,7 @@ from textual import work
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesNoted
 from kvchat.display import one_line
+from kvchat.memory.entry import Status
 from kvchat.ui.chat.base import ChatBase
 
 if TYPE_CHECKING:
@@ -59,8 +60,18 @@ class RememberingActs(ChatBase):
         chosen = await self.ask(MemoryScreen(
             self.service, self.conversation.id, query=query, fresh=fresh, add=add,
             editor=self.service.settings.editor))
+        await self._count_proposals()
         if chosen is not None:
             await self.open_conversation(chosen.conversation, chosen.node)
+
+    async def _count_proposals(self) -> None:
+        """What still waits for the person's yes stays at the edge of the screen."""
+        try:
+            waiting = await self.service.with_memories(lambda book: [one.id for one in book.entries(Status.PROPOSED)])
+        except ChatError:
+            return
+        self._proposed = tuple(waiting)
+        self.status.set_memory(noted_words(len(self._noted), len(waiting)), self.app.key_of("memory"))
 
     async def action_remember(self, text: str = "") -> None:
         """Add what is given; without words, ask for them."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kvchat.memory.entry import Entry, Kind
+from kvchat.memory.entry import Entry, Kind, Status
 from kvchat.numbers import counted
 from kvchat.ui.screens.memory_source import Look
 
@@ -50,11 +50,19 @@ class Listing:
 
     def place_like(self, old: Listing, place: int, wanted: str) -> int:
         """Where the memory `wanted` is now, that was at `place` of an older list; where it is gone, the next one of
-        those that came after it there, else before it."""
+        those that came after it there, else before it. One that was taken is followed by the next proposal."""
         places = {row.id: i for i, row in enumerate(self.rows) if isinstance(row, Entry)}
-        around = (*old.rows[place:], *reversed(old.rows[:place]))
-        ids = (wanted, *(row.id for row in around if isinstance(row, Entry)))
-        return next((places[id] for id in ids if id in places), 0)
+        around = [row for row in (*old.rows[place:], *reversed(old.rows[:place])) if isinstance(row, Entry)]
+        waited = {row.id for row in around if row.status is Status.PROPOSED}
+        waits = [id for id in (row.id for row in around) if id in waited and self._waits(places.get(id))]
+        if wanted in waited and wanted in places and wanted not in waits and waits:
+            return places[waits[0]]
+        return next((places[id] for id in (wanted, *(row.id for row in around)) if id in places), 0)
+
+    def _waits(self, place: int | None) -> bool:
+        """Whether the row there is a proposal."""
+        row = self.rows[place] if place is not None else None
+        return isinstance(row, Entry) and row.status is Status.PROPOSED
 
 
 class Texts:

@@ -86,6 +86,8 @@ class QueueRow(Protocol):
     def at_work(self) -> bool: ...
     @property
     def on(self) -> bool: ...
+    @property
+    def begins(self) -> float: ...
 
 
 class MemoryService(Protocol):
@@ -186,14 +188,15 @@ class QueueLine:
 def queue_lines(rows: Sequence[QueueRow], jobs: Sequence[Job]) -> list[QueueLine]:
     """The conversations, and above them the work on the memory itself."""
     lines = [_line("", 0, job, False, True) for job in jobs if job.kind != EXTRACTION]
-    return lines + [_line(row.conversation, row.pending, row.job, row.at_work, row.on) for row in rows]
+    return lines + [_line(row.conversation, row.pending, row.job, row.at_work, row.on, row.begins) for row in rows]
 
 
-def _line(conversation: str, pending: int, job: Job | None, at_work: bool, on: bool) -> QueueLine:
+def _line(conversation: str, pending: int, job: Job | None, at_work: bool, on: bool, begins: float = 0.0) -> QueueLine:
     if job is None:
         return QueueLine(conversation, pending, subject=conversation, on=on)
     state = "running" if at_work else str(job.state)
-    return QueueLine(conversation, pending, job.kind, job.subject, state, job.attempts, job.due, job.why, on)
+    return QueueLine(conversation, pending, job.kind, job.subject, state, job.attempts,
+                     max(begins, job.due), job.why, on)
 
 
 def why_off(service: MemoryService, conversation: str) -> str:

@@ -1,0 +1,71 @@
+"""What is said while memory is off is never gone through; and what another kvchat says is followed."""
+
+from __future__ import annotations
+
+from remembering_kit import pending, remembering, said, until
+
+from kvchat.chat.extracting import WAS_OFF
+from kvchat.memory.ledger import Ledger
+from toyserver import ToyServer, tokens
+
+
+def waits(service, id):
+    return [node.text for node in Ledger(service._store.database).pending(service.get(id).path())]
+
+
+async def test_what_is_said_while_it_is_off_in_a_conversation_is_passed_over(tmp_path):
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, rest_seconds=600) as service:
+        server.on_chat(tokens("Yes."))
+        id = (await service.create("Be brief.")).id
+        await said(service, id, "I keep bees.")
+        await service.set_memory(id, False)
+        await said(service, id, "I have a secret.")
+        await service.set_memory(id, True)
+        assert waits(service, id) == ["I keep bees.", "Yes."]
+        await said(service, id, "I keep wasps.")
+        await service.set_memory(id, False)
+        await service.set_memory(id, True)
+        assert waits(service, id) == ["I keep bees.", "Yes.", "I keep wasps.", "Yes."]
+
+
+async def test_what_was_said_while_it_was_off_in_the_settings_is_passed_over(tmp_path):
+    async with ToyServer(slots=2) as server:
+        server.on_chat(tokens("Yes."))
+        async with remembering(server.url, tmp_path, enabled=False) as service:
+            id = (await service.create("Be brief.")).id
+            await said(service, id, "I have a secret.")
+        async with remembering(server.url, tmp_path, rest_seconds=600) as service:
+            await service.open(id)
+            await until(service, lambda: not service._setting(WAS_OFF))
+            assert pending(service, id) == 0
+            await said(service, id, "I keep bees.")
+            assert pending(service, id) == 2
+
+
+async def test_a_conversation_that_another_kvchat_goes_on_with_is_followed(tmp_path):
+    async with ToyServer(slots=2) as server:
+        server.on_chat(tokens("Yes."))
+        async with remembering(server.url, tmp_path) as one, remembering(server.url, tmp_path) as other:
+            id = (await one.create("Be brief.")).id
+            other.refresh()
+            assert (await other.create("Be brief.")).id == id, "they share the empty conversation"
+            await said(one, id, "I drink oolong.")
+            other.refresh()
+            await said(other, id, "Hello to you.")
+            texts = [node.text for node in other.get(id).path()[1:]]
+            assert texts == ["I drink oolong.", "Yes.", "Hello to you.", "Yes."]
+            one.refresh()
+            assert [node.text for node in one.get(id).path()[1:]] == texts
+
+
+async def test_what_is_asked_beside_the_app_is_put_into_its_queue(tmp_path):
+    async with ToyServer(slots=2) as server:
+        server.on_chat(tokens("Yes."))
+        async with remembering(server.url, tmp_path) as app:
+            async with remembering(server.url, tmp_path, begin=False) as asked:
+                asked.works_in_background = False
+                id = (await asked.create("Be brief.", reuse=False)).id
+                await said(asked, id, "I keep bees in Bergen.")
+            app._resumed = 0.0
+            app.refresh()
+            await until(app, lambda: id in {job.subject for job in app.jobs()})
