@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from kvchat.chat.compaction import Compacted, Compaction
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import JobsChanged
+from kvchat.chat.events import JobsChanged, ServiceEvent, WarmthChanged
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
 from kvchat.store import StoreError
@@ -253,6 +253,11 @@ class Background(Compaction):
     def _jobs_changed(self) -> None:
         self._stir.set()
         self._tell(JobsChanged())
+
+    def _tell(self, event: ServiceEvent) -> None:
+        if isinstance(event, WarmthChanged):
+            self._stir.set()  # when a job may begin depends on what the server holds
+        super()._tell(event)
 
     def _link_changed(self, link: Link) -> None:
         super()._link_changed(link)
