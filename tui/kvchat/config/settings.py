@@ -64,7 +64,8 @@ class MemorySettings:
     idle_seconds: int = whole(60, "Seconds without an answer after which what is left is done.", 5, 86400)
     profile: str = text("", "The profile whose server does the background work. Empty: the conversation's own server, "
                             "which has most of it in its cache.", example="small")
-    on_cloud: bool = flag(False, "Do background work on services on the internet too, which costs money.")
+    on_cloud: bool = flag(False, "Send memories to services on the internet too, and do background work there, which "
+                                 "costs money.")
     recall: bool = flag(True, "Put memories that belong to a question in front of it.")
     recall_tokens: int = whole(200, "Tokens that the memories of one question may have, about.", 20, 4096)
     profile_tokens: int = whole(400, "Tokens of the profile that the first question carries, about. 0: none.", 0, 4096)
