@@ -73,6 +73,18 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class DocumentSettings:
+    """Which files are indexed, and how much of them a question carries."""
+
+    passages: int = whole(6, "Passages that a question carries at most.", 1, 50)
+    budget_percent: int = whole(10, "Percent of the window that the passages of a question may take.", 1, 50)
+    attach_percent: int = whole(25, "Percent of the window that a file attached as a whole may take.", 1, 90)
+    largest_file_mb: int = whole(20, "Larger files are not indexed.", 1, 1000)
+    hidden: bool = flag(False, "Index files and folders whose names begin with a dot too.")
+    watch: bool = flag(True, "Look for changed files while kvchat runs, and index them.")
+
+
+@dataclass(frozen=True, slots=True)
 class EmbeddingSettings:
     """Where vectors for the search come from. Without them it finds by words alone."""
 
@@ -112,6 +124,7 @@ class Settings:
     engine: EngineSettings = field(default_factory=EngineSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    documents: DocumentSettings = field(default_factory=DocumentSettings)
     embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     parameters: Parameters = field(default_factory=Parameters)
     """Sampling parameters of new conversations."""
@@ -125,6 +138,7 @@ SECTIONS = {
     "engine": "The built-in engine, used when no server answers.",
     "cache": "How the server's cache is looked after.",
     "memory": "What is remembered over conversations, and when kvchat works on it.",
+    "documents": "Which files are indexed, and how much of them a question carries.",
     "embeddings": "Where vectors for the search come from. Without them it finds by words alone.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
     "parameters.extra": "Further fields to send with each request, as they are.",
@@ -168,7 +182,8 @@ def server_options(holder: Key) -> list[Option]:
 def _options() -> tuple[Option, ...]:
     return (*_declared((), Settings()), *_declared(("server",), ServerSettings()),
             *_declared(("engine",), EngineSettings()), *_declared(("cache",), CacheSettings()),
-            *_declared(("memory",), MemorySettings()), *_declared(("embeddings",), EmbeddingSettings()),
+            *_declared(("memory",), MemorySettings()),
+            *_declared(("documents",), DocumentSettings()), *_declared(("embeddings",), EmbeddingSettings()),
             *_sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
 
 
@@ -180,7 +195,7 @@ _OF_PROFILE = {option.key: option for option in server_options(())}
 
 
 _SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("memory",),
-             ("embeddings",), ("parameters",))
+             ("documents",), ("embeddings",), ("parameters",))
 
 
 def opens(key: Key) -> bool:

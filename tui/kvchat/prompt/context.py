@@ -23,6 +23,12 @@ SUMMARY = "summary"
 """The `kind` of the block that stands for earlier turns."""
 MEMORY = "memory"
 """The `kind` of the blocks with what is remembered: one memory per line, each at most once on a branch."""
+FILE = "file"
+"""The `kind` of a file that is attached as a whole, or of what has changed in it since."""
+PASSAGE = "passage"
+"""The `kind` of a passage found in a document; it is numbered, so that an answer can cite it."""
+NOTE = "note"
+"""The `kind` of a line of kvchat's own that says what the blocks after it are."""
 
 # Tags that chat templates of the common model families turn into control tokens.
 _CONTROL = re.compile(
@@ -42,11 +48,13 @@ class ContextBlock:
     """One block of context in a user message."""
 
     kind: str
-    """What it is: `time`, `paste`, `file`, `memory`, `passage`, `summary`."""
+    """What it is: `time`, `note`, `paste`, `file`, `memory`, `passage`, `summary`."""
     source: str
     """Where it comes from, in words for the person: a path, a title; for `time` the instant in ISO 8601."""
     text: str
     """The text as it was captured."""
+    ref: str = ""
+    """Where a file or a passage comes from, for kvchat itself (see `prompt.citing`); never sent."""
 
 
 def guarded(text: str) -> str:
@@ -64,7 +72,7 @@ def rendered(blocks: Sequence[ContextBlock], text: str) -> str:
     """The content of a user message: the blocks, then the person's own words unchanged."""
     parts = []
     for block in blocks:
-        if block.kind == TIME:
+        if block.kind in (TIME, NOTE):
             parts.append(f"[{block.text}]\n")
         else:
             body = guarded(block.text).strip("\n")

@@ -1,0 +1,198 @@
+"""The words of documents: collections, the files in them, and where a chunk stands.
+
+The rule: a document's name in the index says where it is from, and its stamp says of what state of the file its chunks
+are. So the index alone knows what is left to do, and nothing can be out of step with it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from kvchat.prompt.context import PASSAGE, ContextBlock
+
+PREFIX = "docs/"
+"""How the names of all documents in the index begin."""
+READER = 1
+"""Raised when reading or chunking changes what comes of a file: files read by an older one are read again."""
+
+_NAME = re.compile(r"[\w.-]{1,40}")
+_REF = re.compile(r"(?P<doc>.*)#(?P<where>[^#]*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Collection:
+    """A folder, or a single file, that is indexed under a name."""
+
+    name: str
+    """Letters, digits, `-`, `_` and `.`; unique: `@name` in a message means it."""
+    root: str
+    """The absolute path of the folder or file."""
+    created: float
+    indexed: float | None = None
+    """When it was last gone through to the end; None: never."""
+
+    @property
+    def scope(self) -> str:
+        """How the names of its documents begin."""
+        return f"{PREFIX}{self.name}/"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a chunk stands: what a reference says."""
+
+    collection: str
+    """Empty for a file that is in no collection; `path` is absolute then."""
+    path: str
+    """Below the collection's root, with `/`."""
+    where: str = ""
+    """`12-40`: lines; `p3`: a page; `¶4-9`: paragraphs; empty: the whole file."""
+
+    @property
+    def title(self) -> str:
+        """As the person and the model read it: `handbook/guide/setup.md:12-40`, `handbook/paper.pdf p. 3`."""
+        name = f"{self.collection}/{self.path}" if self.collection else self.path
+        where = self.where.partition("~")[0]
+        if where.startswith("p"):
+            return f"{name} p. {where[1:]}"
+        return f"{name}:{where}" if where else name
+
+    @property
+    def line(self) -> int:
+        """The first line it stands at, from 1; 1 where it has no lines."""
+        found = re.match(r"\d+", self.where)
+        return int(found[0]) if found else 1
+
+
+def is_name(text: str) -> bool:
+    """Whether a collection may be called that."""
+    return bool(_NAME.fullmatch(text)) and text.strip(".") != ""
+
+
+def doc_of(collection: str, path: str) -> str:
+    """The name of a document in the index."""
+    return f"{PREFIX}{collection}/{path}"
+
+
+def ref_of(doc: str, where: str) -> str:
+    """The reference to a chunk: its document and its key there."""
+    return f"{doc}#{where}"
+
+
+def place_of(ref: str) -> Place:
+    """What a reference says. Any text gives a place."""
+    found = _REF.fullmatch(ref)
+    doc, where = (found["doc"], found["where"]) if found else (ref, "")
+    if not doc.startswith(PREFIX):
+        return Place("", doc, where)
+    collection, _, path = doc.removeprefix(PREFIX).partition("/")
+    return Place(collection, path, where)
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that is not indexed, and why."""
+
+    path: str
+    """Below the collection's root; safe to show only after `display.one_line`."""
+    reason: str
+    """As it follows the name: `is a symbolic link`, `is larger than 20 MB`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far indexing has come."""
+
+    collection: str
+    files: int
+    """Files that are done, also those that had not changed."""
+    all_files: int
+    bytes: int
+    all_bytes: int
+    chunks: int
+    """Chunks in the collection by now."""
+    seconds: float
+    path: str = ""
+    """What is being read."""
+    counting: bool = False
+    """Whether the files are still being looked for: `all_files` grows."""
+    bytes_skipped: int = 0
+    """Of `bytes`, those of files that had not changed: they took no time."""
+
+    @property
+    def share(self) -> float:
+        """How much is done, from 0 to 1."""
+        return min(1.0, self.bytes / self.all_bytes) if self.all_bytes else float(self.files >= self.all_files)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """None: it cannot be told yet."""
+        read = self.bytes - self.bytes_skipped
+        if self.counting or self.seconds < 1 or read <= 0:
+            return None
+        return self.seconds * (self.all_bytes - self.bytes) / read
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What going through a collection gave."""
+
+    collection: str
+    added: int = 0
+    changed: int = 0
+    unchanged: int = 0
+    removed: int = 0
+    """Files that are gone."""
+    chunks: int = 0
+    """In the collection now."""
+    bytes: int = 0
+    """Of the files that are indexed."""
+    seconds: float = 0.0
+    skipped: tuple[Skipped, ...] = ()
+    trouble: str = ""
+    """Why it could not be gone through to the end; empty: it was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is in the index of a collection."""
+
+    collection: Collection
+    files: int
+    chunks: int
+    bytes: int
+    skipped: tuple[Skipped, ...] = field(default=())
+    trouble: str = ""
+    """A sentence where its folder is missing or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A chunk that was found for a question."""
+
+    ref: str
+    head: str
+    """The headings above it; may be empty."""
+    text: str
+    score: float
+    matched: int
+    """How many of the question's words stand in it."""
+
+    @property
+    def place(self) -> Place:
+        return place_of(self.ref)
+
+    @property
+    def title(self) -> str:
+        return self.place.title
+
+    @property
+    def block(self) -> ContextBlock:
+        """As a question carries it, before it gets its number (see `prompt.citing`)."""
+        return ContextBlock(PASSAGE, f"{self.title}, {self.head}" if self.head else self.title, self.text, self.ref)
+
+    @property
+    def tokens(self) -> int:
+        """About how many tokens it has in a question, at four bytes a token."""
+        return (len(self.text.encode(errors="replace")) + len(self.title.encode(errors="replace")) + 40) // 4

@@ -1,0 +1,1 @@
+"""Reading: what a file of each format says, and where in it."""
