@@ -15,7 +15,7 @@ from transfer_samples import CORPUS, chat
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.conversation import SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained, node
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
@@ -33,7 +33,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3), max_leaves=5,
 )
 FIGURES = st.builds(TurnFigures, COUNTS, COUNTS, COUNTS, COUNTS, MILLISECONDS, MILLISECONDS, MILLISECONDS, COUNTS)
-BLOCKS = st.lists(st.builds(ContextBlock, TEXTS, TEXTS, TEXTS), max_size=2).map(tuple)
+BLOCKS = st.lists(st.builds(ContextBlock, TEXTS, TEXTS, TEXTS, TEXTS), max_size=2).map(tuple)
 NUMBERS = st.none() | st.floats(-10, 10)
 WHOLE = st.none() | st.integers(-1, 2**31)
 PARAMETERS = st.builds(Parameters, NUMBERS, NUMBERS, WHOLE, NUMBERS, NUMBERS, NUMBERS, NUMBERS, WHOLE, WHOLE,
@@ -66,7 +66,8 @@ def sources(draw: st.DrawFn) -> Source:
     record = draw(st.builds(
         Conversation, IDS, st.none() | st.sampled_from(ids), TIMES, TIMES, TEXTS, st.integers(0, 9), TEXTS, PARAMETERS,
         st.dictionaries(st.text(max_size=8), JSON, max_size=2), st.none() | IDS, st.booleans(), st.none() | TIMES,
-        COUNTS,
+        COUNTS, collections=st.lists(st.from_regex(r"[\w.-]{1,40}", fullmatch=True), max_size=3).map(tuple),
+        searching=st.sampled_from(SEARCHING),
     ))
     return Source(record, Tree(draw(st.permutations(nodes))))
 
@@ -113,6 +114,17 @@ def set_node(index: int, **fields: object) -> Callable[[dict[str, Any]], None]:
 
 def set_conversation(**fields: object) -> Callable[[dict[str, Any]], None]:
     return lambda document: document["conversations"][0]["conversation"].update(fields)
+
+
+def test_an_export_of_an_older_kvchat_that_knew_no_documents_is_read(branched: Source) -> None:
+    document = json.loads(render("json", [branched]))
+    for name in ("collections", "searching"):
+        del document["conversations"][0]["conversation"][name]
+    for made in document["conversations"][0]["nodes"]:
+        for block in made["blocks"]:
+            del block["ref"]
+    [read] = read_lossless(json.dumps(document))
+    assert read.conversation == branched.conversation and nodes_of(read) == nodes_of(branched)
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
@@ -165,6 +177,11 @@ def test_words_hidden_in_the_wire_beside_the_text_are_reported() -> None:
     (set_node(2, figures=[]), "figures is not a JSON object"),
     (set_node(2, figures={"prompt_tokens": 1.5}), "prompt_tokens is not a whole number"),
     (set_node(2, blocks=[{"kind": "file"}]), "context 1: the field source is not text"),
+    (set_node(2, blocks=[{"kind": "file", "source": "a", "text": "b", "ref": 1}]), "ref is not text"),
+    (set_conversation(collections="handbook"), "collections is not a list"),
+    (set_conversation(collections=["hand/book"]), "collections is not a list of names"),
+    (set_conversation(collections=[""]), "collections is not a list of names"),
+    (set_conversation(searching="sometimes"), "searching is not off, ask or always"),
     (set_conversation(head="0" * 32), "its branch ends at a message that is not in the file"),
     (set_conversation(unread=1), "unread is not true or false"),
     (set_conversation(template_options=[]), "template_options is not a JSON object"),

@@ -7,16 +7,27 @@ stands on the branch already is not sent again.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
+from kvchat.prompt.context import FILE, NOTE, PASSAGE, SUMMARY, ContextBlock
 from kvchat.prompt.message import Node
 
 CITE = "The texts below are numbered; name the numbers you rely on, as in [1]."
 """Said once on a branch, in front of its first passages."""
 
-_NUMBER = re.compile(r"\[(\d{1,4})\] ")
-_CITED = re.compile(r"(?<![\]\w])\[(\d{1,4}(?:\s*[,;–-]\s*\d{1,4})*)\](?![\[(:])")
+_NUMBER = re.compile(r"\A\[([0-9]{1,6})\] ")
+_ONE = r"\[\s?(\d{1,6}(?:\s*[,;–-]\s*\d{1,6}){0,50})\s?\]"
+_BRACKET = re.compile(_ONE)
+_CITED = re.compile(rf"(?<![\]\w])((?:{_ONE.replace('(', '(?:', 1)})++)([(\[])?")
+"""Brackets in a row, and what would make a link's text of the last."""
+_DEFINED = re.compile(r"^ {0,3}\[\d{1,6}\]:", re.MULTILINE)
+_WIDEST = 50
+"""Numbers in a range: a wider one is none."""
+_LARGEST_TOLD = 999
+"""The highest number in a summary that is taken for a citation, and not for a year."""
+
+_FENCE = re.compile(r" {0,3}(?:[>*+-] *|\d{1,9}[.)] +)*+(`{3,}+|~{3,}+)([^\n]*)")
+_TICKS = re.compile("`+")
 
 
 def number_of(block: ContextBlock) -> int | None:
@@ -37,42 +48,127 @@ def sources(path: Iterable[Node]) -> dict[int, ContextBlock]:
 
 
 def numbered(blocks: Sequence[ContextBlock], path: Sequence[Node]) -> list[ContextBlock]:
-    """The blocks of a question after `path`: files and passages with the next numbers, and the note in front of the
-    first of them on this branch. What stands on the branch already is left out, whoever brought it."""
-    there = [block for node in path for block in node.message.blocks if block.kind in (FILE, PASSAGE)]
-    taken = [number for block in there if (number := number_of(block)) is not None]
-    number = max(taken, default=0)
+    """The blocks of a question after `path`: files and passages with the next numbers, whatever numbers they had, and
+    the note in front of the first of them on this branch. What stands on the branch already is left out, whoever
+    brought it."""
+    told = [block for node in path for block in node.message.blocks]
+    there = [block for block in told if block.kind in (FILE, PASSAGE)]
+    is_said = any(_is_note(block) for block in told)
+    number = max(_taken(told), default=0)
     found: list[ContextBlock] = []
     for block in blocks:
-        if block.kind not in (FILE, PASSAGE) or number_of(block) is not None:
+        if _is_note(block):
+            continue
+        if block.kind not in (FILE, PASSAGE):
             found.append(block)
             continue
         if any(holds(known, block) for known in there):
             continue
-        if not taken and not any(known.kind == NOTE for known in found):
+        if not is_said:
             found.append(ContextBlock(NOTE, "kvchat", CITE))
+            is_said = True
         number += 1
         there.append(block)
-        found.append(ContextBlock(block.kind, f"[{number}] {block.source}", block.text, block.ref))
+        found.append(ContextBlock(block.kind, f"[{number}] {name_of(block)}", block.text, block.ref))
     return found
 
 
+def _is_note(block: ContextBlock) -> bool:
+    return block.kind == NOTE and block.text == CITE
+
+
+def _taken(blocks: Iterable[ContextBlock]) -> Iterator[int]:
+    """The numbers that mean something on a branch, also those that only a summary of earlier turns still names."""
+    for block in blocks:
+        if block.kind == SUMMARY:
+            yield from (number for number in cited(block.text) if number <= _LARGEST_TOLD)
+        elif (number := number_of(block)) is not None:
+            yield number
+
+
 def holds(known: ContextBlock, block: ContextBlock) -> bool:
-    """Whether all that `block` says stands in `known`: the same document's same words."""
-    same = known.ref.rpartition("#")[0] == block.ref.rpartition("#")[0]
-    return same and block.text.strip() in known.text
+    """Whether all that `block` says stands in `known`: the same document's same words. Another state of an attached
+    file is not held by the one before, even if that only had more in it."""
+    if known.kind == block.kind == FILE and known.ref != block.ref:
+        return False
+    return _is_same(_document(known), _document(block)) and block.text.strip() in known.text
+
+
+def _document(block: ContextBlock) -> str:
+    return block.ref.rpartition("#")[0]
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two names mean the same document: `docs/handbook/guide/setup.md` is the file `.../guide/setup.md`."""
+    if one == other:
+        return True
+    within, whole = sorted((one, other), key=lambda name: not name.startswith("docs/"))
+    parts = within.split("/", 2)
+    return len(parts) == 3 and parts[0] == "docs" and not whole.startswith("docs/") and whole.endswith(f"/{parts[2]}")
 
 
 def cited(text: str) -> list[int]:
-    """The numbers that an answer cites, in the order of their first mention: `[1]`, `[2, 3]`, `[4-6]`. Not the index
-    of `a[1]`, nor a link's text."""
-    found: dict[int, None] = {}
-    for match in _CITED.finditer(text):
-        for part in re.split(r"\s*[,;]\s*", match[1]):
-            first, _, last = (end.strip() for end in part.replace("–", "-").partition("-"))
-            numbers = range(int(first), int(last or first) + 1)
-            found |= dict.fromkeys(numbers if len(numbers) <= 50 else ())
-    return list(found)
+    """The numbers that an answer cites, in the order of their first mention: `[1]`, `[2, 3]`, `[4-6]`, `[1][2]`. Not
+    the index of `a[1]`, nor a link's text, nor what stands in code."""
+    if "[" not in text:
+        return []
+    return list(dict.fromkeys(number for _, _, numbers in citations(_without_code(text)) for number in numbers))
+
+
+def citations(text: str) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """The citations in a piece of prose: start and end of each bracket, and the numbers in it."""
+    defined = {match.end() - 1 for match in _DEFINED.finditer(text)}
+    for row in _CITED.finditer(text):
+        brackets = list(_BRACKET.finditer(text, row.start(1), row.end(1)))
+        if row[2] or row.end(1) in defined:
+            brackets.pop()  # the text of a link, or where one is defined
+        for bracket in brackets:
+            if numbers := tuple(_numbers(bracket[1])):
+                yield bracket.start(), bracket.end(), numbers
+
+
+def _numbers(listed: str) -> Iterator[int]:
+    for part in re.split(r"\s*[,;]\s*", listed):
+        ends = [int(end) for end in re.split(r"\s*[–-]\s*", part)]
+        if len(ends) < 3 and ends[-1] - ends[0] < _WIDEST:
+            yield from range(ends[0], ends[-1] + 1)
+
+
+def _without_code(text: str) -> str:
+    """The prose of a text in Markdown: its fences and inline code are blank."""
+    if "`" not in text and "~~~" not in text:
+        return text
+    prose: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        mark = _FENCE.match(line)
+        if fence:
+            if mark and mark[1].startswith(fence) and not mark[2].strip():
+                fence = ""
+            line = ""
+        elif mark and not (mark[1][0] == "`" and "`" in mark[2]):
+            fence, line = mark[1], ""
+        prose.append(line)
+    return "\n\n".join(_without_ticks(paragraph) for paragraph in re.split(r"\n[ \t]*\n", "\n".join(prose)))
+
+
+def _without_ticks(text: str) -> str:
+    """A paragraph without its inline code: what stands between two equally long runs of backticks."""
+    runs = [match.span() for match in _TICKS.finditer(text)]
+    following: dict[int, int] = {}
+    partner: list[int | None] = [None] * len(runs)
+    for at in range(len(runs) - 1, -1, -1):
+        length = runs[at][1] - runs[at][0]
+        partner[at] = following.get(length)
+        following[length] = at
+    parts, done, at = [], 0, 0
+    while at < len(runs):
+        other = partner[at]
+        if other is not None:
+            parts.append(text[done:runs[at][0]])
+            done, at = runs[other][1], other
+        at += 1
+    return "`".join([*parts, text[done:]])
 
 
 def resolved(text: str, known: Mapping[int, ContextBlock]) -> dict[int, ContextBlock]:

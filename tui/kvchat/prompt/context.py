@@ -7,8 +7,12 @@ with a named source, cannot close its fence, and cannot smuggle a chat template'
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from kvchat.prompt.control_tokens import is_control_mark, is_control_tag
+from kvchat.prompt.wire import whole_characters
 
 FENCE = "context"
 POLICY = (
@@ -30,17 +34,41 @@ PASSAGE = "passage"
 NOTE = "note"
 """The `kind` of a line of kvchat's own that says what the blocks after it are."""
 
-# Tags that chat templates of the common model families turn into control tokens.
+# The first character of whatever is broken; the name of a tag or mark is looked up. Each part looks ahead over
+# characters that begin no other match, or over few: the time grows with the text's length and no faster.
 _CONTROL = re.compile(
-    r"<(?=\|)"
-    r"|<(?=/?(?:s|bos|eos|pad|unk|think|start_of_turn|end_of_turn|tool_call|tool_response)>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
-    r"|<(?=</?SYS>>)|<(?=｜)",
-    re.IGNORECASE,
+    rf"(?P<fence><(?=\s*+(?:[/\\∕⁄⧸!?]\s*+)*+(?i:{FENCE})(?!\w)))"
+    r"|<(?=\|(?![\s>]))|<(?=[\w\"'/:.-]{1,64}\|>)"  # <|im_end|> <|turn> and <turn|>
+    r"|<(?=/?(?P<tag>[\w:-]{1,48})>)|<(?=</?(?i:SYS)>>)"
+    r"|\[(?=/?(?P<mark>\w{1,32})\])|\[(?=\|/?\w{1,48}\|\])"  # [INST] and [|system|]
+    r"|\](?=~!?b[][]|![pd]~\[)|\[(?=e~\[)"  # the role marks of MiniMax
+    r"|>(?=>[A-Z_]{3,32}<<)|\|(?=DSML\|)|/(?=no_?think)"  # of Falcon, DeepSeek; GLM and Qwen
 )
-_FENCE_NAME = re.compile(rf"<(?=\s*/?\s*{FENCE}\b)", re.IGNORECASE)
-# Invisible characters that can hide instructions: tag characters and bidirectional controls.
-_INVISIBLE = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
+# Characters that Unicode compatibility takes for letters, digits, brackets and bars of ASCII: ＜ ｜ 𝐜 ⓒ.
+_COMPATIBLE = re.compile(
+    "[\u00aa-\u00ba\u017f\u02b0-\u02b8\u02e1-\u02e3\u1d2c-\u1d65\u1d9c-\u1dbb\u2070-\u209c\u2102-\u2149\u2160-\u217f"
+    "\u2460-\u2468\u24b6-\u24ea\u2c7c\u2c7d\ufe33\ufe34\ufe47-\ufe4f\ufe63-\ufe65\uff0d\uff0f-\uff19\uff1c\uff1e"
+    "\uff21-\uff3b\uff3d\uff3f\uff41-\uff5a\uff5c\U0001d400-\U0001d7ff\U0001f12b-\U0001f149\U0001fbf0-\U0001fbf9]")
+
+_LINE_END = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+# Letters and marks of the scripts in which joiners, and spaces without width, are spelling: Arabic, the Indic ones...
+_JOINED = ("\u0620-\u065f\u066e-\u06dc\u06de-\u070e\u0710-\u08e1\u08e3-\u109f\u1780-\u17b3\u17b6-\u17ff\u1820-\u1cff"
+           "\ua800-\uabff\U00010a00-\U00011fff")
+_EMOJI = "\u2194\u2195\u2600-\u27bf\u2b00-\u2bff\U0001f300-\U0001faff"
+_PICTURED = "#*0-9©®‼⁉™\u2194-\u245f\u2500-\u2bff〰〽㊗㊙\U0001f004\U0001f0cf\U0001f170-\U0001faff"
+"""What a variation selector makes a picture or a letter of."""
+_GONE = (
+    "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f\u202a-\u202e"
+    "\u2060-\u206f\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff")
+"""Controls, and what has no picture of its own and can hide text or turn its direction."""
+_SUSPECT = re.compile(f"[{_GONE}\u180b-\u180d\u180f\u200b-\u200d\ufe0e\ufe0f]")
+_UNSEEN = re.compile(
+    r"\x1b\[[0-?]*+[ -/]*+[@-~]"  # what a terminal obeys and does not show: colours, the cursor
+    r"|\x1b[\]PX^_][^\n\x07\x1b\x9c]*+(?:\x07|\x1b\\|\x9c)|\x1b[ -/]++[0-~]"  # titles, links, the clipboard, fonts
+    f"|[{_GONE}]"
+    f"|(?<![{_JOINED}])[\u180b-\u180d\u180f\u200b\u200c]|(?<![{_PICTURED}])[\ufe0e\ufe0f]"
+    f"|\u200d(?<![{_JOINED}]\u200d)(?!(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))[{_EMOJI}])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +86,92 @@ class ContextBlock:
 
 
 def guarded(text: str) -> str:
-    """Foreign text made safe to quote: no fence tag, no control token and no invisible control survives."""
-    text = _INVISIBLE.sub("", text)
-    text = _FENCE_NAME.sub("‹", text)
-    return _CONTROL.sub(lambda m: m[0] + " ", text)
+    """Foreign text made safe to quote: no fence tag, no control token and nothing invisible survives. A fence tag's
+    first character becomes `‹`, that of a control token is parted from the rest by a blank; all else stays readable as
+    it is. Guarding twice changes nothing more."""
+    text = _without_unseen(_in_lines(text))
+    plain = text if text.isascii() else _COMPATIBLE.sub(_plain, text)
+    parts, done = [], 0
+    for match in _CONTROL.finditer(plain):
+        if _is_text(match):
+            continue
+        at = match.start()
+        parts += [text[done:at], "‹" if match["fence"] else f"{text[at]} "]
+        done = at + 1
+    return "".join([*parts, text[done:]]) if parts else text
+
+
+def removed(text: str) -> int:
+    """How many invisible characters `guarded` takes out of a text."""
+    lines = _in_lines(text)
+    return len(lines) - len(_without_unseen(lines))
+
+
+def _in_lines(text: str) -> str:
+    """The same lines of whole characters, each ended by a newline character."""
+    return _LINE_END.sub("\n", whole_characters(text))
+
+
+def _without_unseen(text: str) -> str:
+    return _UNSEEN.sub("", text) if _SUSPECT.search(text) else text
+
+
+def _plain(match: re.Match[str]) -> str:
+    """The ASCII character that a character is compatible with; itself where there is no such one."""
+    found = unicodedata.normalize("NFKC", match[0])
+    return found if len(found) == 1 and found.isascii() else match[0]
+
+
+def _is_text(match: re.Match[str]) -> bool:
+    """Whether a tag or mark that was met is none of a chat template's: `<String>`, `[1]`."""
+    tag, mark = match["tag"], match["mark"]
+    if tag is not None:
+        return not is_control_tag(tag)
+    return mark is not None and not is_control_mark(mark)
+
+
+def broken(text: str, specials: Collection[str]) -> str:
+    """`text` with a blank after the first character of each of `specials` in it, so that it holds none of them. Those
+    with white space inside and single characters cannot be broken and are left."""
+    found = sorted((mark for mark in specials if len(mark) > 1 and mark in text and not re.search(r"\s", mark)),
+                   key=len, reverse=True)
+    if not found:
+        return text
+    starts = re.finditer("(?=" + "|".join(map(re.escape, found)) + ")", text)
+    parts, done = [], 0
+    for at in (match.start() + 1 for match in starts):
+        parts.append(text[done:at])
+        done = at
+    return " ".join([*parts, text[done:]])
+
+
+def foreign(blocks: Sequence[ContextBlock]) -> str:
+    """All that `blocks` quote, as it will be quoted: what a server's own special tokens are looked for in."""
+    return "\n".join(part for block in blocks if block.kind not in (TIME, NOTE)
+                     for part in (_attribute(block.source), guarded(block.text)))
+
+
+def defused(blocks: Sequence[ContextBlock], specials: Collection[str]) -> list[ContextBlock]:
+    """The same blocks without these texts, which a server would read as special tokens. What holds none stays as it was
+    captured."""
+    if not specials:
+        return list(blocks)
+    return [block if block.kind in (TIME, NOTE) else replace(
+        block, source=_defused(block.source, _attribute(block.source), specials),
+        text=_defused(block.text, guarded(block.text), specials)) for block in blocks]
+
+
+def _defused(text: str, quoted: str, specials: Collection[str]) -> str:
+    found = broken(quoted, specials)
+    return text if found == quoted else found
 
 
 def _attribute(source: str) -> str:
-    return " ".join(guarded(source).replace('"', "'").replace("<", "(").replace(">", ")").split())
+    plain = guarded(source).translate(_QUOTES)
+    return " ".join(plain.split())
+
+
+_QUOTES = str.maketrans({'"': "'", "＂": "'", "<": "(", "＜": "(", "﹤": "(", ">": ")", "＞": ")", "﹥": ")"})
 
 
 def rendered(blocks: Sequence[ContextBlock], text: str) -> str:

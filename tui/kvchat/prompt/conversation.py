@@ -9,6 +9,9 @@ from kvchat.prompt.request import Parameters
 
 NEW_TITLE = "New conversation"
 TITLE_LENGTH = 60
+OFF, ASK, ALWAYS = "off", "ask", "always"
+SEARCHING = (OFF, ASK, ALWAYS)
+"""Whether questions are searched for in documents: not by itself, shown but sent only when taken, sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +49,10 @@ class Conversation:
     the prefix, so frozen once it is known."""
     memory: bool = True
     """Whether this conversation is gone through for memories and gets them."""
+    collections: tuple[str, ...] = ()
+    """The names of the collections that its questions are searched for in; none holds a `/`."""
+    searching: str = OFF
+    """One of SEARCHING."""
 
 
 @dataclass(frozen=True, slots=True)

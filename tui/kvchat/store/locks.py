@@ -25,7 +25,7 @@ WAIT_SECONDS = 30.0
 if sys.platform == "win32":
     import msvcrt
 
-    def _try(fd: int) -> bool:
+    def try_lock(fd: int) -> bool:
         try:
             os.lseek(fd, 0, os.SEEK_SET)
             msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
@@ -33,13 +33,13 @@ if sys.platform == "win32":
             return False
         return True
 
-    def _unlock(fd: int) -> None:
+    def unlock(fd: int) -> None:
         os.lseek(fd, 0, os.SEEK_SET)
         msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
 else:
     import fcntl
 
-    def _try(fd: int) -> bool:
+    def try_lock(fd: int) -> bool:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -48,7 +48,7 @@ else:
             return True  # no locks on this file system
         return True
 
-    def _unlock(fd: int) -> None:
+    def unlock(fd: int) -> None:
         try:
             fcntl.flock(fd, fcntl.LOCK_UN)
         except OSError:
@@ -79,12 +79,12 @@ class WriteLock:
         finally:
             self._depth -= 1
             if self._depth == 0:
-                _unlock(self._fd)
+                unlock(self._fd)
 
     def _acquire(self) -> None:
         deadline = time.monotonic() + WAIT_SECONDS
         pause = 0.0005
-        while not _try(self._fd):
+        while not try_lock(self._fd):
             if time.monotonic() > deadline:
                 raise StoreUnavailable(f"Another kvchat has been writing for {WAIT_SECONDS:.0f} seconds "
                                        f"({self._path} is locked). Close it, or wait until it is done.")
@@ -103,7 +103,7 @@ class FolderInUse:
 
     def alone(self) -> bool:
         """Whether no other process has the database open. Stays so while the write lock is held."""
-        return self._fd is None or _try(self._fd)
+        return self._fd is None or try_lock(self._fd)
 
     def share(self) -> None:
         """Join those who have it open."""

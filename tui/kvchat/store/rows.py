@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import whole_characters
@@ -26,7 +26,8 @@ Row = Sequence[Any]
 NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest", "created",
                "state", "model", "figures", "note")
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
-                       "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory")
+                       "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory",
+                       "collections", "searching")
 
 ENTRY_FIELDS = ("id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "author",
                 "superseded_by", "edited")
@@ -112,7 +113,7 @@ def node_of(row: Row) -> Node:
 def row_of(node: Node) -> tuple[object, ...]:
     """The values of NODE_FIELDS for a node."""
     message = node.message
-    blocks = [[block.kind, block.source, block.text] for block in message.blocks]
+    blocks = [[block.kind, block.source, block.text, *([block.ref] if block.ref else [])] for block in message.blocks]
     return (node.id, node.parent, message.role.value, whole_characters(message.text),
             to_json(blocks) if blocks else None, whole_characters(message.reasoning),
             whole_characters(message.reasoning_field), node.wire, node.digest, node.created, node.state.value,
@@ -129,7 +130,7 @@ def from_json(text: str | None, kind: type[T]) -> T:
 
 
 def blocks_of(text: str) -> tuple[ContextBlock, ...]:
-    found = [block for block in from_json(text, list) if isinstance(block, list) and len(block) == 3]
+    found = [block for block in from_json(text, list) if isinstance(block, list) and len(block) in (3, 4)]
     return tuple(ContextBlock(*map(str, block)) for block in found)
 
 
@@ -159,6 +160,8 @@ def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
     column["template_options"] = [from_json(text, dict) if text else {} for text in options]
     for name in ("unread", "system_in_user", "memory"):
         column[name] = [flag != 0 for flag in column[name]]
+    column["collections"] = [tuple(filter(None, str(names).split("/"))) for names in column["collections"]]
+    column["searching"] = [mode if mode in SEARCHING else OFF for mode in column["searching"]]
     return filled(Conversation, column, len(rows))
 
 
@@ -169,7 +172,8 @@ def conversation_row(conversation: Conversation) -> tuple[object, ...]:
             parameters_to_json(conversation.parameters),
             to_json(dict(conversation.template_options)) if conversation.template_options else None,
             conversation.forked_from, int(conversation.unread), conversation.trashed, conversation.context_used,
-            whole_characters(conversation.server), int(conversation.system_in_user), int(conversation.memory))
+            whole_characters(conversation.server), int(conversation.system_in_user), int(conversation.memory),
+            whole_characters("/".join(conversation.collections)), conversation.searching)
 
 
 def parameters_of(text: Any) -> Parameters:

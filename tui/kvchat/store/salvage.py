@@ -35,10 +35,11 @@ from kvchat.store.rows import (
 _NODE = ("conversation", "parent", "role", "text", "blocks", "reasoning", "reasoning_field", "wire", "digest",
          "created", "state", "model", "figures", "note", "owner")
 _ID = re.compile("[0-9a-f]{32}")
-_LATER = ("", 0, 1)
+_LATER = ("", 0, 1, "", "off")
 """What rows of an older shape lack."""
 _REAL = ("created", "updated", "trashed")
 _SHAPES = {
+    (5, True): ("collection", "ittrR"),
     (9, True): ("cell", "ittrtttit"),
     (11, True): ("side_request", "ittrtttIIIr"),
     (12, True): ("change", "ittTtrttttii"),
@@ -50,6 +51,7 @@ _SHAPES = {
 integer, a real, bytes. Capital: or nothing."""
 _KINDS: dict[str, type | tuple[type, ...]] = {"t": str, "i": int, "r": (int, float), "b": bytes}
 _ENTRY_ID = re.compile("[0-9a-z]{9}")
+_COLLECTION = re.compile(r"[\w.-]{1,40}")
 _SINCE = """INSERT INTO setting SELECT ?, coalesce(
     (SELECT min(seq) - 1 FROM node JOIN covered ON covered.node = node.id), max(seq), 0) FROM node WHERE true
     ON CONFLICT DO NOTHING"""
@@ -85,8 +87,8 @@ def salvage(damaged: Path, fresh: Path) -> Saved:
         collect(connection, False)
         conversations, saved = connection.execute(
             "SELECT (SELECT count(*) FROM conversation), (SELECT count(*) FROM node WHERE role != 'system')").fetchone()
-        remembered = connection.execute("SELECT 1 FROM entry LIMIT 1").fetchone()
-        if not conversations and not remembered:  # another program's file: what looked like ours was not
+        chosen = connection.execute("SELECT 1 FROM entry UNION ALL SELECT 1 FROM collection LIMIT 1").fetchone()
+        if not conversations and not chosen:  # another program's file: what looked like ours was not
             for table in ("draft", "prompt", "setting", "cell", "side_request", "change", "job"):
                 connection.execute(f"DELETE FROM {table}")
         connection.execute(_SINCE, (schema.MEMORY_SINCE,))
@@ -104,7 +106,7 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
         match len(values), row.rowid:
             case 17, int() if isinstance(values[9], bytes):  # wire bytes
                 _save_node(connection, row.rowid, values[1:])
-            case 14 | 16 | 17, int():  # before and with the server of a conversation, and with memory
+            case 14 | 16 | 17 | 19, int():  # before and with the server of a conversation, with memory, documents
                 _save_conversation(connection, row.rowid, values[1:])
             case 6, None if _texts(values):
                 connection.execute("INSERT INTO request VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", values)
@@ -124,10 +126,22 @@ def _save(connection: sqlite3.Connection, row: RawRow) -> None:
 
 def _save_plain(connection: sqlite3.Connection, table: str, kinds: str, row: RawRow) -> None:
     """Store a row that nothing has to be mended in. Of two copies any is as good."""
+    if row.rowid is not None and row.values[0] is not None:  # a row number that has a name is stored as NULL
+        raise ValueError("not such a row")
     values = row.values if row.rowid is None else (row.rowid, *row.values[1:])
-    if not all(map(_is_a, values, kinds)) or (table == "entry" and not _ENTRY_ID.fullmatch(str(values[1]))):
+    if not all(map(_is_a, values, kinds)) or not _is_ours(table, values):
         raise ValueError("not such a row")
     connection.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(values))}) ON CONFLICT DO NOTHING", values)
+
+
+def _is_ours(table: str, values: Sequence[Value]) -> bool:
+    """Whether the values can be such a row of kvchat, and not of another program that keeps rows of this shape."""
+    match table:
+        case "entry":
+            return bool(_ENTRY_ID.fullmatch(str(values[1])))
+        case "collection":
+            return bool(_COLLECTION.fullmatch(str(values[1]))) and Path(str(values[2])).is_absolute()
+    return True
 
 
 def _is_a(value: Value, kind: str) -> bool:
@@ -173,7 +187,7 @@ def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequenc
     found = _real(CONVERSATION_FIELDS, [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS):]]
                   if len(values) < len(CONVERSATION_FIELDS) else values)
     conversation = conversations_of([list(found.values())])[0]
-    whole = (_texts([conversation.id, conversation.title, conversation.model, conversation.server])
+    whole = (_texts([found[name] for name in ("id", "title", "model", "server", "collections", "searching")])
              and isinstance(conversation.updated, float))
     if not whole or not _ID.fullmatch(conversation.id):
         raise ValueError("not a conversation")

@@ -198,7 +198,21 @@ def _memory(db: sqlite3.Connection) -> None:
     db.execute("INSERT INTO setting SELECT ?, coalesce(max(seq), 0) FROM node", (MEMORY_SINCE,))
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup, _server_of_conversation, _memory]
+def _documents(db: sqlite3.Connection) -> None:
+    """The folders that are indexed, and which of them a conversation searches, and whether it does by itself. Every
+    row of `conversation` is written anew, as before."""
+    db.execute("ALTER TABLE conversation ADD COLUMN collections TEXT NOT NULL DEFAULT ''")
+    db.execute("ALTER TABLE conversation ADD COLUMN searching TEXT NOT NULL DEFAULT 'off'")
+    db.execute("UPDATE conversation SET collections = '', searching = 'off'")
+    db.execute("""CREATE TABLE collection(
+        seq INTEGER PRIMARY KEY,
+        name TEXT NOT NULL UNIQUE COLLATE NOCASE,
+        root TEXT NOT NULL,
+        created REAL NOT NULL,
+        indexed REAL)""")
+
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup, _server_of_conversation, _memory, _documents]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -206,6 +220,7 @@ _NEW_TABLES = (
     {"warmup"},
     set[str](),
     {"job", "side_request", "cell", "covered", "entry", "change"},
+    {"collection"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

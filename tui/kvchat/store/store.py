@@ -16,6 +16,7 @@ from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, Sen
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store import backup, opening
+from kvchat.store.collections import Collections
 from kvchat.store.conversations import Conversations
 from kvchat.store.database import Database
 from kvchat.store.jobs import Jobs
@@ -39,6 +40,7 @@ class Store:
         self._search = Search(db)
         self._jobs = Jobs(db, clock)
         self._side_requests = SideRequests(db)
+        self._collections = Collections(db)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -79,6 +81,11 @@ class Store:
     def side_requests(self) -> SideRequests:
         """What was asked of servers beside the chat, and its cost."""
         return self._side_requests
+
+    @property
+    def collections(self) -> Collections:
+        """The folders that are indexed."""
+        return self._collections
 
     # Conversations
 

@@ -73,6 +73,9 @@ class Fields:
             raise self.wrong(name, "a list of texts")
         return found
 
+    def optional_texts(self, name: str) -> tuple[str, ...] | None:
+        return None if self._values.get(name) is None else self.texts(name)
+
     def mapping(self, name: str) -> dict[str, object]:
         value = self._values.get(name)
         if not isinstance(value, dict):

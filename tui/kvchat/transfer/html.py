@@ -11,7 +11,7 @@ from html import escape
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.display import clean
-from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.transfer import outline as shape
 from kvchat.transfer.html_style import BAR_CELLS, STYLE
@@ -82,7 +82,7 @@ def _folded(name: str, summary: str, body: str) -> str:
 
 def _block(block: ContextBlock) -> str:
     heading = shape.block_title(block)
-    if block.kind == TIME:
+    if block.kind in shape.LINES:
         return f'<p class="stamp">{escape(heading)}</p>\n'
     text = clean(block.text).strip("\n")
     return _folded("context", heading, f'<pre class="quoted" dir="auto">{escape(text)}</pre>\n')

@@ -10,7 +10,7 @@ import re
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
@@ -92,7 +92,23 @@ def _conversation(item: Fields) -> Conversation:
         server=item.optional_text("server") or "",
         system_in_user=item.optional_flag("system_in_user") or False,
         memory=item.optional_flag("memory") is not False,
+        collections=_collections(item),
+        searching=_searching(item),
     )
+
+
+def _collections(item: Fields) -> tuple[str, ...]:
+    names = item.optional_texts("collections") or ()
+    if not all(names) or any("/" in name for name in names):
+        raise item.wrong("collections", "a list of names")
+    return names
+
+
+def _searching(item: Fields) -> str:
+    mode = item.optional_text("searching")
+    if mode is not None and mode not in SEARCHING:
+        raise item.wrong("searching", "off, ask or always")
+    return mode or OFF
 
 
 def _parameters(item: Fields) -> Parameters:
@@ -138,7 +154,8 @@ def _message(item: Fields) -> Message:
     return Message(
         role,
         item.text("text"),
-        tuple(ContextBlock(block.text("kind"), block.text("source"), block.text("text")) for block in blocks),
+        tuple(ContextBlock(block.text("kind"), block.text("source"), block.text("text"),
+                           block.optional_text("ref") or "") for block in blocks),
         item.text("reasoning"),
         item.text("reasoning_field"),
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from kvchat.display import clean
 from kvchat.numbers import date_and_time
-from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, instructions_of
 from kvchat.transfer import outline as shape
 from kvchat.transfer.markdown_text import escaped, fenced, quoted, safe_markdown
@@ -78,6 +78,6 @@ def _entry(entry: shape.Entry, source: Source, level: str) -> Iterator[str]:
 
 def _block(block: ContextBlock) -> str:
     heading = f"**{escaped(shape.block_title(block))}**"
-    if block.kind == TIME:
+    if block.kind in shape.LINES:
         return quoted(heading.strip("*"))
     return quoted(f"{heading}\n\n{fenced(clean(block.text), 'text')}")

@@ -14,7 +14,8 @@ from pathlib import PureWindowsPath
 from kvchat.cache.accounting import Totals, TurnFigures, totals
 from kvchat.display import one_line
 from kvchat.numbers import clock, count, counted, date_and_time, duration, percent, speed
-from kvchat.prompt.context import TIME, ContextBlock
+from kvchat.prompt.citing import name_of
+from kvchat.prompt.context import FILE, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
@@ -30,6 +31,8 @@ _STATES = {
     State.EMPTY: "The answer held no text.",
 }
 _PATH = re.compile(r"(?:[A-Za-z]:|file:|~[^\s/\\]*|\.{1,2})?[/\\]")
+LINES = {TIME: "Time", NOTE: "Note"}
+"""The blocks that are one line of kvchat's own, with their names."""
 _BLOCK_KINDS = {"paste": "pasted text", "file": "file", "memory": "memory", "passage": "passage"}
 
 
@@ -119,10 +122,20 @@ def author(node: Node) -> str:
 
 def block_title(block: ContextBlock) -> str:
     """What a context block is and where it comes from."""
-    if block.kind == TIME:
-        return f"Time: {one_line(block.text)}"
+    if block.kind in LINES:
+        return f"{LINES[block.kind]}: {one_line(block.text)}"
     kind = _BLOCK_KINDS.get(block.kind, one_line(block.kind))
-    return f"Context, {kind}: {source_name(block.source)}"
+    return f"Context, {kind}: {_source_of(block)}"
+
+
+def _source_of(block: ContextBlock) -> str:
+    """Where a block comes from, with its number; of a file outside of the collections only its name."""
+    name = name_of(block)
+    number = block.source.removesuffix(name) if block.kind in (FILE, PASSAGE) else ""
+    path = block.ref.rpartition("#")[0]
+    if path and name.startswith(path):
+        return one_line(f"{number}{source_name(path)}{name.removeprefix(path)}")
+    return one_line(number + source_name(name))
 
 
 def times(source: Source) -> str:
