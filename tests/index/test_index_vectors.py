@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from index_kit import keys, lines
 
-from kvchat.index import vectors
+from kvchat.index import nearness, vectors
 from kvchat.index.fusion import fused
-from kvchat.index.index import FEW, Chunk, Index
+from kvchat.index.index import Chunk, Index
+from kvchat.index.nearness import FEW
 from standins.embeddings import vector
 
 Found = Callable[..., list[str]]
@@ -155,6 +156,31 @@ def test_equal_vectors_come_in_the_order_of_their_names(index: Index) -> None:
         index.replace(name, [Chunk("k", "", "the same cat")])
     embed(index, limit=1000)
     assert [hit.doc for hit in index.search("cats", vector=vector("cat"))] == sorted(names)[:8]
+
+
+def test_while_vectors_are_put_in_a_large_scope_is_not_read_at_every_search(
+        index: Index, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(nearness, "_QUICK_S", -1.0)
+    monkeypatch.setattr(nearness, "_REST", 1e9)
+    monkeypatch.setattr(nearness.time, "monotonic", lambda: now)
+    index.replace("memory/a.md", lines("a cat", "an automobile"))
+    index.put_vectors("m", {("memory/a.md", "0"): vector("a cat")})
+
+    def found() -> set[str]:
+        nonlocal now
+        now += 1e-6
+        return set(keys(index.search("?", vector=vector("cat"))))
+
+    assert found() == {"0"}
+    index.put_vectors("m", {("memory/a.md", "1"): vector("an automobile")})
+    assert found() <= {"0", "1"}
+    index.replace("memory/a.md", lines("a tomato", "an automobile"))
+    assert found() <= {"1"}, "what is gone is found"
+    now += 1e12
+    assert found() == {"1"}
+    index.put_vectors("other", {("memory/a.md", "0"): vector("a tomato")})
+    assert found() == {"0"}, "vectors of two models are compared"
 
 
 @given(st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8), st.lists(st.floats(-1e6, 1e6), min_size=8, max_size=8))

@@ -17,6 +17,7 @@ from kvchat.chat.events import ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.documents.library import Library
 from kvchat.memory.book import Memories
 from kvchat.paths import find
 from kvchat.prompt.message import Node, Role
@@ -265,7 +266,10 @@ async def driving(
         return None if data is None else Memories.open(store, data / "memory", data / "index.db",
                                                        session=service.session, clock=lambda: clock().timestamp())
 
-    service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories)
+    def library() -> Library | None:
+        return None if data is None else Library.open(store, data / "index.db", clock=lambda: clock().timestamp())
+
+    service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories, library=library)
     service.works_in_background = background
     app = KvchatApp(service, find(), notices=notices, **options)
     app.bell = lambda: None  # type: ignore[method-assign]

@@ -27,6 +27,7 @@ MODALS = {
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "CommandPalette",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
     "doctor": "DoctorScreen", "memory": "MemoryScreen", "remember": "MemoryScreen", "forget": "MemoryScreen",
+    "attach": "AttachScreen", "documents": "DocumentsScreen",
 }
 """The actions that open a screen, with its class."""
 
@@ -354,6 +355,13 @@ async def _versions(app: Driven) -> None:
     await app.settled()
 
 
+@case("transcript.source")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(-1)
+    await do()
+    await app.until(lambda: app.noticed("This answer cites no source."))
+
+
 @case("transcript.fork")
 async def _(app: Driven, do: Do) -> None:
     origin = app.conversation.id
@@ -403,7 +411,7 @@ CASES["composer.send"] = CASES["composer.enter"]
 @case("memories")
 async def _(app: Driven, do: Do) -> None:
     await do()
-    assert app.noticed("No memories go with what is written")
+    assert app.noticed("No memories and no passages go with what is written")
     await app.service.with_memories(lambda memories: memories.add("I prefer metric units."))
     await app.write("How long is a mile in metric units?")
     await app.until(lambda: app.chat.composer.memories)

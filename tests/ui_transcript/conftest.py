@@ -59,7 +59,7 @@ def _keeping(name: str):  # type: ignore[no-untyped-def]
 
 for _name in ("selected", "edit_requested", "regenerate_requested", "copy_requested", "code_copy_requested",
               "sibling_requested", "branches_requested", "fork_requested", "delete_requested", "fold_toggled",
-              "follow_changed", "type_through"):
+              "follow_changed", "type_through", "sources_requested"):
     setattr(TranscriptApp, f"on_transcript_{_name}", _keeping(_name))
 
 

@@ -17,7 +17,7 @@ COMMANDS = [("model", "choose the model"), ("memory", "what is remembered"), ("h
 
 def names(composer: Composer) -> list[str]:
     found = composer.query_one(SlashList)
-    return [c.name for c in found.commands] if found.is_open else []
+    return [c.name for c in found.items] if found.is_open else []
 
 
 async def test_a_slash_lists_the_commands_and_typing_narrows_them(writing: Writing) -> None:

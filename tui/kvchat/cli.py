@@ -97,6 +97,8 @@ def parser() -> argparse.ArgumentParser:
 
     _memory(commands.add_parser("memory", parents=common, help="what is remembered of you: look at it, change it"))
 
+    _documents(commands.add_parser("documents", parents=common, help="folders of files to search: index, look, find"))
+
     config = commands.add_parser("config", parents=common, help="look at the settings")
     config.add_argument("what", choices=("path", "show", "check"),
                         help="path: where the file is; show: what is in force; check: what is wrong in it")
@@ -144,6 +146,40 @@ def _memory(memory: argparse.ArgumentParser) -> None:
     command("rebuild", "make the search index anew from the files")
     command("path", "print the folder of the files")
     command("queue", "show what waits to be noted")
+
+
+def _documents(documents: argparse.ArgumentParser) -> None:
+    """The commands of `kvchat documents`."""
+    commands = documents.add_subparsers(dest="what", metavar="COMMAND", title="commands", required=True)
+
+    def command(name: str, help: str) -> argparse.ArgumentParser:
+        parser = commands.add_parser(name, parents=[_common(False)], help=help)
+        parser.add_argument("--json", action="store_true", help="print JSON")
+        return parser
+
+    add = command("add", "index a folder or a file; one that is indexed already: what has changed in it")
+    add.add_argument("path", metavar="PATH")
+    add.add_argument("--name", metavar="NAME", help="what it is called after an @; without it the folder's own name")
+    command("list", "list the collections")
+    status = command("status", "show what is indexed, what was skipped and whether files have changed")
+    status.add_argument("name", metavar="NAME", nargs="?", help="one collection; without it all")
+    status.add_argument("--skipped", action="store_true", help="name every file that was skipped")
+    search = command("search", "find passages by their words")
+    search.add_argument("words", metavar="WORDS", nargs="+")
+    search.add_argument("--in", dest="within", metavar="NAME[/PATH]", action="append", default=[],
+                        help="a collection, or a folder or file in one; may be given more than once")
+    search.add_argument("-n", dest="number", type=_passages, metavar="N", default=8, help="so many passages (8)")
+    search.add_argument("--since", metavar="DATE", help="of files changed since: 2026-11-21, today, yesterday")
+    search.add_argument("--until", metavar="DATE", help="of files changed until the end of that day")
+    rebuild = command("rebuild", "read every file again")
+    rebuild.add_argument("name", metavar="NAME", nargs="?", help="one collection; without it all")
+    command("remove", "forget a collection; its files stay").add_argument("name", metavar="NAME")
+
+
+def _passages(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:9]) <= 200 and len(text) < 9):
+        raise argparse.ArgumentTypeError(f"{text} is not a number of passages; give 1 to 200")
+    return int(text)
 
 
 def _number(text: str) -> int:

@@ -20,6 +20,7 @@ from kvchat.paths import Paths
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
 
 Work = Callable[["ChatService", argparse.Namespace], Awaitable[int]]
@@ -68,6 +69,9 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
         case "memory":
             _print_problems(problems)
             return _memory(args, places, settings)
+        case "documents":
+            _print_problems(problems)
+            return _documents(args, places, settings)
         case "doctor":
             from kvchat.doctor_command import doctor as work
         case "show":
@@ -204,8 +208,13 @@ def opened(
 
         return open_memories(places, settings, store, service.session)
 
+    def library() -> Library | None:
+        from kvchat.documents.opening import open_library
+
+        return open_library(places, settings, store)
+
     service = ChatService(store, settings, incognito=args.incognito, strict=strict, snapshots=snapshots, lanes=lanes,
-                          memories=memories, one_server=_one_server(args, settings))
+                          memories=memories, library=library, one_server=_one_server(args, settings))
     return service, store.notices
 
 
@@ -300,6 +309,20 @@ def _memory(args: argparse.Namespace, places: Paths, settings: Settings) -> int:
     except UsageError as error:
         raise CommandError(str(error), 2) from None
     except (MemoryTrouble, StoreError) as error:
+        raise CommandError(str(error)) from None
+
+
+def _documents(args: argparse.Namespace, places: Paths, settings: Settings) -> int:
+    from kvchat.documents.errors import DocumentError
+    from kvchat.documents_command import documents
+    from kvchat.memory_words import UsageError
+    from kvchat.store import StoreError
+
+    try:
+        return documents(places, settings, args)
+    except UsageError as error:
+        raise CommandError(str(error), 2) from None
+    except (DocumentError, StoreError) as error:
         raise CommandError(str(error)) from None
 
 

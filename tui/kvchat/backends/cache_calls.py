@@ -71,12 +71,28 @@ class CacheCalls(HttpBackend):
         return await self._pieces.tokens(text)
 
     async def _tokenize(self, text: str, is_start: bool) -> list[int]:
-        found = await self.post_json("/tokenize", canonical(
-            {"content": text, "add_special": is_start, "parse_special": True}))
-        values = self._checked(lambda: list_at(found, "tokens"))
-        read = partial(_ids, values)
+        values = await self._tokenized({"content": text, "add_special": is_start, "parse_special": True})
+        return await self._read_from(values, _ids)
+
+    async def ids_of(self, text: str, *, specials: bool) -> list[int]:
+        """As of `SpecialTokens`."""
+        values = await self._tokenized({"content": text, "add_special": False, "parse_special": specials})
+        return await self._read_from(values, _ids)
+
+    async def pieces_of(self, text: str) -> list[tuple[int, str]]:
+        """As of `SpecialTokens`."""
+        values = await self._tokenized({"content": text, "add_special": False, "parse_special": True,
+                                        "with_pieces": True})
+        return await self._read_from(values, _pieces)
+
+    async def _tokenized(self, fields: Mapping[str, object]) -> Sequence[object]:
+        found = await self.post_json("/tokenize", canonical(fields))
+        return self._checked(lambda: list_at(found, "tokens"))
+
+    async def _read_from(self, values: Sequence[object], of: Callable[[Sequence[object]], T]) -> T:
+        """What is made of a server's tokens; of many in a thread. Raises BackendError."""
         try:
-            return await asyncio.to_thread(read) if len(values) > MANY else read()
+            return await asyncio.to_thread(of, values) if len(values) > MANY else of(values)
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
 
@@ -191,3 +207,11 @@ def _ids(values: Sequence[object]) -> list[int]:
     if len(ids) != len(values):
         raise PayloadError("tokens that are not numbers")
     return ids
+
+
+def _pieces(values: Sequence[object]) -> list[tuple[int, str]]:
+    """Tokens with their texts; the text of one that is only a part of a character is left empty."""
+    found = [as_object(value, "a token") for value in values]
+    texts = (token.get("piece") for token in found)
+    return list(zip(_ids([token.get("id") for token in found]),
+                    (text if isinstance(text, str) else "" for text in texts), strict=True))

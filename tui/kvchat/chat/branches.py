@@ -6,6 +6,7 @@ The rule: nothing that was said is rewritten; every act gives a branch, and the 
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import replace
 
 from kvchat.cache.accounting import measured_speed
@@ -17,7 +18,7 @@ from kvchat.chat.events import (
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.talking import Talking
 from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
-from kvchat.prompt.context import MEMORY, TIME, ContextBlock
+from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.message import Node, Role, State, new_id, system_message, tag_of
 
 BYTES_PER_TOKEN = 4.0
@@ -36,7 +37,8 @@ class Branches(Talking):
         conversation = await self._free(id)
         question, _ = conversation.tree.turn_of(node_id)
         before = conversation.tree.path(question.parent)
-        blocks = await self._with_memories(conversation, before, text, _kept(question, text))
+        blocks = await self._defused(
+            conversation, await self._with_memories(conversation, before, text, _kept(question, text)))
         branch = self._asked(conversation, question.parent, text, blocks)
         self._did(conversation, "edit", question.id)
         self._remember(conversation)
@@ -240,11 +242,16 @@ class Branches(Talking):
 def _kept(question: Node, text: str) -> list[ContextBlock]:
     """The blocks of a question that stay when its text becomes `text`."""
     return [block for block in question.message.blocks
-            if block.kind not in (TIME, MEMORY) and (block.kind != "paste" or _chip(block) in text)]
+            if block.kind not in (TIME, MEMORY, NOTE, PASSAGE) and (block.kind not in ("paste", FILE)
+                                                                     or _has_label(block, text))]
 
 
-def _chip(block: ContextBlock) -> str:
-    return f"[{block.source.replace(' (', ': ').removesuffix(')')}]"
+def _has_label(block: ContextBlock, text: str) -> bool:
+    """Whether the label of a paste or an attached file stands in the text."""
+    if block.kind == "paste":
+        return f"[{block.source.replace(' (', ': ').removesuffix(')')}]" in text
+    lines = len(block.text.splitlines())
+    return re.search(rf"\[[^\[\]\n]{{1,80}}: {lines:,} lines?\]", text) is not None
 
 
 def _said_nothing(answer: Node) -> bool:

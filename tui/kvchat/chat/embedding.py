@@ -1,7 +1,7 @@
-"""Vectors for the memory's search, where the settings name a source of them.
+"""Vectors for the search in memory and documents, where the settings name a source of them.
 
-The rule: without them everything works by words. Entries are embedded in the background; a question's vector is only
-asked for while no answer runs there, and never waited for long.
+The rule: without them everything works by words. What is in the index is embedded in the background; a question's
+vector is only asked for while no answer runs there, and never waited for long.
 """
 
 from __future__ import annotations
@@ -9,44 +9,55 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
 from kvchat.chat.background import How, Outcome, Place
-from kvchat.chat.consolidating import Consolidating
-from kvchat.chat.events import MemoriesChanged, MemoriesNoted, ServiceEvent
+from kvchat.chat.collecting import Collecting
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import DocumentsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
 from kvchat.chat.lane import Lane
 from kvchat.config import ConfigError, ServerSettings, api_key
 from kvchat.store.jobs import Job
 
 if TYPE_CHECKING:
     from kvchat.backends.embeddings import ChatServer, Embeddings
+    from kvchat.index.index import Index
     from kvchat.memory.book import Memories
 
 EMBEDDING = "embedding"
 BATCH = 64
-"""Entries that are embedded in one go."""
+"""Chunks that are embedded in one go."""
 QUESTION_S = 0.3
 """How long a question's vector is waited for."""
-SCOPE = "memory/"
+MEMORY_SCOPE, DOCUMENT_SCOPE = "memory/", "docs/"
 
+T = TypeVar("T")
 log = logging.getLogger(__name__)
+_At = Callable[[Callable[["Index"], Any]], Awaitable[Any]]
+"""Work done on the index, as one part of kvchat has it open."""
 
 
-class Embedding(Consolidating):
+class Embedding(Collecting):
     """Jobs of the kind `embedding`, and the vectors of questions."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._embeddings: Embeddings | None = None
         self._last_vector: tuple[str, list[float]] | None = None
+        self.vector_model = ""
+        """Whose vector the last question had."""
         if self._embeds:
             self.subscribe(self._embed_what_is_new)
 
     @property
     def _embeds(self) -> bool:
-        return bool(self.settings.embeddings.base_url) and self.has_memory and self.settings.memory.enabled
+        return bool(self.settings.embeddings.base_url) and (self._embeds_memory or self.has_library)
+
+    @property
+    def _embeds_memory(self) -> bool:
+        return self.has_memory and self.settings.memory.enabled
 
     @property
     def _embedding_lane(self) -> Lane:
@@ -72,7 +83,7 @@ class Embedding(Consolidating):
             elif link.connector.base_url:
                 yield ChatServer(link.connector.base_url)
 
-    # -- what is remembered
+    # -- what is in the index
 
     def begin_background(self) -> None:
         super().begin_background()
@@ -80,11 +91,11 @@ class Embedding(Consolidating):
             self._in_background(self._embed_soon())
 
     def _embed_what_is_new(self, event: ServiceEvent) -> None:
-        if isinstance(event, MemoriesNoted | MemoriesChanged) and self.works_in_background:
+        if isinstance(event, MemoriesNoted | MemoriesChanged | DocumentsChanged) and self.works_in_background:
             self._in_background(self._embed_soon())
 
     async def _embed_soon(self) -> None:
-        await self._keeper.call(lambda: self._store.jobs.put(EMBEDDING, "", time.time(), "new memories"))
+        await self._keeper.call(lambda: self._store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
         self._jobs_changed()
 
     async def _place_of(self, job: Job) -> Place | None:
@@ -99,17 +110,31 @@ class Embedding(Consolidating):
         if job.kind != EMBEDDING:
             return await super()._work_on(job, lane)
         try:
-            source = await self._vector_source()
-            while waiting := await self.with_memories(lambda m: m.index.without_vector(source.model, BATCH, SCOPE)):
-                texts = [chunk.text for _, chunk in waiting]
-                vectors, began = await self._in_lane(lane, lambda texts=texts: source.vectors(texts))  # type: ignore[misc]
-                if vectors is None:
-                    return Outcome(How.CALLED_OFF if began else How.BUSY)
-                found = {(doc, chunk.key): vector for (doc, chunk), vector in zip(waiting, vectors, strict=True)}
-                await self.with_memories(lambda m, found=found: m.index.put_vectors(source.model, found))  # type: ignore[misc]
-        except (BackendError, ConfigError) as error:
+            if self._embeds_memory and (stopped := await self._embedded(lane, self._in_memory, MEMORY_SCOPE)):
+                return stopped
+            if self.has_documents and (stopped := await self._embedded(lane, self._in_documents, DOCUMENT_SCOPE)):
+                return stopped
+        except (BackendError, ConfigError, ChatError) as error:
             return Outcome(How.FAILED, str(error))
         return Outcome(How.DONE)
+
+    async def _embedded(self, lane: Lane, at: _At, scope: str) -> Outcome | None:
+        """Embed what has no vector yet in a scope of the index; None: all has one now."""
+        source = await self._vector_source()
+        while waiting := await at(lambda index: index.without_vector(source.model, BATCH, scope)):
+            texts = [f"{chunk.head}\n{chunk.text}" if scope == DOCUMENT_SCOPE else chunk.text for _, chunk in waiting]
+            vectors, began = await self._in_lane(lane, lambda texts=texts: source.vectors(texts))  # type: ignore[misc]
+            if vectors is None:
+                return Outcome(How.CALLED_OFF if began else How.BUSY)
+            found = {(doc, chunk.key): vector for (doc, chunk), vector in zip(waiting, vectors, strict=True)}
+            await at(lambda index, found=found: index.put_vectors(source.model, found))  # type: ignore[misc]
+        return None
+
+    async def _in_memory(self, work: Callable[[Index], T]) -> T:
+        return await self.with_memories(lambda memories: work(memories.index))
+
+    async def _in_documents(self, work: Callable[[Index], T]) -> T:
+        return await self.with_documents(lambda library: work(library.index))
 
     # -- a question
 
@@ -125,11 +150,12 @@ class Embedding(Consolidating):
             async with asyncio.timeout(QUESTION_S):
                 source = await self._vector_source()
                 vector = await source.vector(question)
-            await self.with_memories(lambda m: _use_vectors(m, source.model))
+            if self._embeds_memory:
+                await self.with_memories(lambda memories: _use_vectors(memories, source.model))
         except (BackendError, ConfigError, TimeoutError) as error:
             log.info("a question has no vector: %s", error)
             return None
-        self._last_vector = question, vector
+        self._last_vector, self.vector_model = (question, vector), source.model
         return vector
 
 

@@ -82,6 +82,18 @@ class MemoriesChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class IndexingProgressed:
+    """Indexing a collection began or came further (at most ten times a second): read `indexing`."""
+
+    collection: str
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsChanged:
+    """A collection was added, removed, or indexed to the end: read `reports` and the library."""
+
+
+@dataclass(frozen=True, slots=True)
 class StorageChanged:
     """Writing failed (`trouble` is a sentence) or works again (empty)."""
 
@@ -99,5 +111,5 @@ class Noticed:
 ServiceEvent = (
     ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
     | CompactionChanged | ServerChanged | WarmthChanged | JobsChanged | MemoriesNoted | MemoriesChanged
-    | StorageChanged | Noticed
+    | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
 )

@@ -20,13 +20,13 @@ from kvchat.cache.llamacpp.planner import WORTH
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat, Warmth
+from kvchat.chat.defusing import Defusing
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.power import on_battery
 from kvchat.chat.probing import probe, unused
-from kvchat.chat.restoring import Restoring
 from kvchat.prompt.context import ContextBlock, rendered
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.stamp import last_stamp, stamp_due, time_block
@@ -42,7 +42,7 @@ TOLD_S = 0.25
 log = logging.getLogger(__name__)
 
 
-class Reading(Restoring):
+class Reading(Defusing):
     """Reading ahead of the person."""
 
     reads_ahead = False
@@ -186,7 +186,7 @@ class Reading(Restoring):
 
     async def _question_begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks."""
-        first = await self._stands_first(conversation)
+        first = await self._defused(conversation, await self._stands_first(conversation))
         blocks = (self._blocks_ahead or {}).get(conversation.id)
         if not blocks:
             return rendered(first, "").rstrip("\n")
@@ -196,8 +196,13 @@ class Reading(Restoring):
             now = stamped  # it may have been read ahead already
         if self.settings.time_stamp and stamp_due(now, last_stamp(path), every):
             conversation.stamped = now
-            blocks = (time_block(now), *blocks)
-        return rendered((*first, *blocks), "")
+            return rendered((*first, time_block(now), *await self._as_sent(conversation, path, blocks)), "")
+        return rendered((*first, *await self._as_sent(conversation, path, blocks)), "")
+
+    async def _as_sent(self, conversation: OpenConversation, path: Sequence[Node],
+                       blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+        """The blocks of a question after `path` as they are sent."""
+        return await self._defused(conversation, blocks)
 
     async def _read_ahead(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
                           chosen: Option) -> None:

@@ -15,8 +15,8 @@ from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.models import Model
 from kvchat.cache.warmth import Heat
 from kvchat.chat.connection import Connection, Phase, found_here
+from kvchat.chat.consulting import Consulting
 from kvchat.chat.conversations import LAST_SERVER
-from kvchat.chat.embedding import Embedding
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
 from kvchat.chat.link import DEFAULT, Link, is_file
@@ -55,7 +55,7 @@ class ServerChoice:
     embedded: bool = False
 
 
-class Serving(Embedding):
+class Serving(Consulting):
     """Choosing servers."""
 
     _found: Sequence[Found] = ()

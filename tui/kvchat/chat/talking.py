@@ -60,6 +60,7 @@ class Talking(Reading):
         """Store the question, then let the answer stream in its own task. `parameters` replace the conversation's
         for this turn. Raises ChatError."""
         conversation = await self._free(id)
+        blocks = await self._defused(conversation, blocks)
         await self._grow(conversation, self._asked(conversation, conversation.record.head, text, blocks), parameters)
 
     async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,

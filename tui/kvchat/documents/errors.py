@@ -9,3 +9,7 @@ class DocumentError(Exception):
 
 class UnreadableError(Exception):
     """A file that cannot be indexed; the text is the reason, as it follows the file's name: `is encrypted`."""
+
+
+class TooLargeError(DocumentError):
+    """A file is too large to be sent as a whole."""

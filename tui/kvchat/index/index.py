@@ -5,10 +5,13 @@ worst on an index in memory that is empty at first. Whoever fills it looks at `d
 missing there, or has another stamp, is put in again.
 
 How it is used. A document is a name with a stamp that says of what state of it the chunks are; its name begins with
-what it belongs to: `memory/profile.md`, `docs/<collection>/guide/start.md`. A scope is the beginning of names; one that
-ends with `/` costs least. A chunk has a key that is unique in its document, a head (headings, weighed more) and a text
-of about 1,000 characters at most. It is found as a whole. `replace` takes all chunks of a document at once and touches
-only what changed, so that it may be called after every change of a large document.
+what it belongs to: `memory/profile.md`, `docs/<collection>/guide/start.md`. A scope is the beginning of names, or a
+list of several; `exactly(name)` is that of one document, while `docs/a.md` is also the beginning of `docs/a.md2`. One
+that ends with `/` and one document cost least. No scopes (an empty list) are no documents. A document may have a date.
+
+A chunk has a key that is unique in its document, a head (headings, weighed more) and a text of about 1,000 characters
+at most. It is found as a whole. `replace` takes all chunks of a document at once, in their order, and touches only what
+changed, so that it may be called after every change of a large document.
 
 Vectors are optional, and of one model at a time. Whoever has a source of vectors asks for chunks `without_vector` until
 there are none. With numpy all vectors of the scope are compared, without it those of the best chunks by words, and all
@@ -21,28 +24,31 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Literal, TypeVar
 
-from kvchat.index import content, ranking, tables, vectors
+from kvchat.index import content, nearness, ranking, tables, vector_rows
 from kvchat.index.content import Chunk, Name
 from kvchat.index.fusion import fused
 from kvchat.index.ranking import Ranked, in_order
+from kvchat.index.scoping import Scope, Within, exactly
 from kvchat.index.tables import Tables
 from kvchat.index.words import content_words
 from kvchat.store.errors import StoreError, StoreUnavailable
 
-__all__ = ["Chunk", "Hit", "Index"]
+__all__ = ["Chunk", "Document", "Hit", "Index", "Scope", "exactly"]
 
 POOL = 200
 """The best by words, and the nearest by vectors, that are looked at."""
-FEW = 500
-"""Vectors of a scope that are all compared without numpy too."""
-_SCOPES = 4
-"""Scopes whose vectors are kept at hand for numpy."""
+
+Document = tuple[str, Sequence[Chunk], str, float | None]
+"""A document to put in: name, chunks, stamp, and date in seconds since the epoch."""
+AGAIN_S = 60.0
+"""After so long in memory the file is tried again."""
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -72,6 +78,7 @@ class Index:
         self._tables = tables.opened(path)
         self._renewing = threading.Lock()
         self._asked: dict[Name, int] = {}
+        self._again = time.monotonic() + AGAIN_S
 
     @classmethod
     def open(cls, path: Path | None) -> Index:
@@ -83,52 +90,78 @@ class Index:
         """Its file; None while it is in memory."""
         return self._tables.path
 
-    def search(self, query: str, k: int = 8, *, scope: str = "", vector: Sequence[float] | None = None,
-               model: str = "") -> list[Hit]:
+    def search(self, query: str, k: int = 8, *, scope: Scope = "", vector: Sequence[float] | None = None,
+               model: str = "", since: float | None = None, until: float | None = None) -> list[Hit]:
         """The best `k` chunks, the best first. Any text is a query; one without a word that carries meaning finds
         nothing by words. `vector`: of the query; it is used where there are vectors of its length and, if it is named,
-        of its `model`. Something is always nearest: whoever needs a bar looks at `matched` and `similarity`."""
+        of its `model`. `since` and `until`: only documents of a date from the one on, and before the other. Something
+        is always nearest: whoever needs a bar looks at `matched` and `similarity`."""
         if k < 1:
             return []
         words = content_words(query)
+        within = Within.of(scope, since, until)
 
         def work(at: Tables) -> list[Hit]:
             with at.reading() as connection:
-                found = ranking.by_words(connection, at.fts, words, scope, max(POOL, k), k)
-                near = _nearest(at, connection, vector, model, scope, found) if vector else {}
+                found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k)
+                near = nearness.near(at.held, connection, vector, model, within, found, POOL) if vector else {}
                 best = _fused(connection, found, near)[:k]
-                ids = [one.id for one in best]
-                chunks = content.chunks(connection, ids)
-                counts = ranking.matched(connection, at.fts, words, ids)
+                chunks = content.chunks(connection, [one.id for one in best])
+            counts = ranking.matched(at.fts, words, chunks)
             by_words = {one.id for one in found}
             return [Hit(one.name[0], chunks[one.id], one.score, counts[one.id], _why(one.id, by_words, near),
                         near.get(one.id)) for one in best]
 
         return self._done(work)
 
-    def frequencies(self, words: Sequence[str], most: int, *, scope: str = "") -> list[int]:
+    def frequencies(self, words: Sequence[str], most: int, *, scope: Scope = "") -> list[int]:
         """In how many chunks each of these texts is found by its words, counted up to `most`."""
         sought = [content_words(word) for word in words]
-        return self._read(lambda at, connection: ranking.frequencies(connection, at.fts, sought, scope, most))
+        within = Within.of(scope)
+        return self._read(lambda at, connection: ranking.frequencies(connection, at.fts, sought, within, most))
 
-    def replace(self, doc: str, chunks: Sequence[Chunk], stamp: str = "") -> None:
-        """Make `chunks` what there is of a document, in one transaction. What is equal stays, with its vector. Of
-        chunks with the same key the last one counts."""
-        self._written(lambda at, connection: content.replace(connection, at.fts, doc, chunks, stamp))
+    def replace(self, doc: str, chunks: Sequence[Chunk], stamp: str = "", date: float | None = None) -> None:
+        """Make `chunks` what there is of a document, in one transaction. What says the same stays, with its vector,
+        under whatever key. Of chunks with the same key the last one counts."""
+        self.replace_all([(doc, chunks, stamp, date)])
+
+    def replace_all(self, documents: Sequence[Document], gone: Sequence[str] = ()) -> None:
+        """`replace` for several documents, and `remove` for those `gone`, in one transaction."""
+        def work(at: Tables, connection: Connection) -> None:
+            for doc in gone:
+                content.remove(connection, at.fts, doc)
+            for document in documents:
+                content.replace(connection, at.fts, *document)
+
+        if documents or gone:
+            self._written(work)
 
     def remove(self, doc: str) -> None:
         """Take a document out, if it is there."""
-        self._written(lambda at, connection: content.remove(connection, at.fts, doc))
+        self.replace_all((), [doc])
 
-    def docs(self, scope: str = "") -> dict[str, str]:
+    def docs(self, scope: Scope = "") -> dict[str, str]:
         """The documents by name, each with the stamp it was put in with."""
-        return self._read(lambda at, connection: content.docs(connection, scope))
+        return self._read(lambda at, connection: content.docs(connection, Within.of(scope)))
 
-    def without_vector(self, model: str, limit: int, scope: str = "") -> list[tuple[str, Chunk]]:
+    def counts(self, scope: Scope = "") -> tuple[int, int]:
+        """How many documents there are, also those without chunks, and how many chunks."""
+        return self._read(lambda at, connection: content.counts(connection, Within.of(scope)))
+
+    def names(self, scope: str, beginning: str, most: int) -> list[str]:
+        """At most `most` names of documents that complete what is written behind `scope`: one for each folder and file
+        that it can become at its place, then those in which a folder or file anywhere in the scope begins so."""
+        return self._read(lambda at, connection: content.completions(connection, scope, beginning, most))
+
+    def get(self, doc: str, keys: Sequence[str] | None = None) -> list[Chunk]:
+        """The chunks of a document in their order; only those with these keys, if they are named."""
+        return self._read(lambda at, connection: content.get(connection, doc, keys))
+
+    def without_vector(self, model: str, limit: int, scope: Scope = "") -> list[tuple[str, Chunk]]:
         """At most `limit` chunks that have no vector of this model, each with its document."""
-        found = self._read(lambda at, connection: content.without_vector(connection, model, limit, scope))
-        self._asked |= {(doc, chunk.key): id for id, doc, chunk in found}
-        return [(doc, chunk) for _, doc, chunk in found]
+        found = self._read(lambda at, connection: vector_rows.lacking(connection, model, limit, Within.of(scope)))
+        self._asked |= {(doc, key): id for id, doc, key, _, _ in found}
+        return [(doc, Chunk(*rest)) for _, doc, *rest in found]
 
     def put_vectors(self, model: str, vectors: Mapping[Name, Sequence[float]]) -> None:
         """Keep the vectors of chunks, by document and key. Those of a model used before are thrown away. One whose
@@ -139,12 +172,12 @@ class Index:
         if len({len(vector) for vector in vectors.values()}) > 1:
             raise ValueError("vectors of one model have one length")
         asked = {name: self._asked.pop(name) for name in vectors if name in self._asked}
-        self._written(lambda at, connection: content.put_vectors(connection, model, vectors, asked))
+        self._written(lambda at, connection: vector_rows.put(connection, model, vectors, asked))
 
-    def digest(self, scope: str = "") -> str:
+    def digest(self, scope: Scope = "") -> str:
         """A hash of all that a search by words can find: equal before and after the index is made anew, in whatever
         order its documents came."""
-        return self._read(lambda at, connection: content.digest(connection, at.fts, scope))
+        return self._read(lambda at, connection: content.digest(connection, at.fts, Within.of(scope)))
 
     def close(self) -> None:
         """Let go of the file. Calls after that work on an empty index in memory."""
@@ -168,6 +201,7 @@ class Index:
 
     def _done(self, work: Callable[[Tables], T]) -> T:
         """What `work` gives; where the file fails it, on one that was opened again or made anew, at last in memory."""
+        self._back_to_the_file()
         for last in (False, True):
             at = self._tables
             try:
@@ -176,6 +210,19 @@ class Index:
                 self._renew(at, error, in_memory=last)
         return work(self._tables)
 
+    def _back_to_the_file(self) -> None:
+        """Try the file again, some time after it could not be used: it may only have been locked. What was put in
+        meanwhile is not there, as whoever fills it will find."""
+        if self._path is None or self._tables.path is not None or time.monotonic() < self._again:
+            return
+        with self._renewing:
+            if self._path is not None and self._tables.path is None:
+                self._again = time.monotonic() + AGAIN_S
+                found, before = tables.opened(self._path), self._tables
+                if found.path is not None:
+                    self._tables = found
+                (found if found.path is None else before).close()
+
     def _renew(self, failed: Tables, error: StoreError, *, in_memory: bool) -> None:
         with self._renewing:
             if self._tables is not failed:
@@ -183,33 +230,8 @@ class Index:
             log.warning("the search index failed: %s", error.__cause__ or error)
             failed.close()
             path = None if in_memory else self._path
+            self._again = time.monotonic() + AGAIN_S
             self._tables = tables.opened(path, anew=not isinstance(error, StoreUnavailable))
-
-
-def _nearest(at: Tables, connection: Connection, vector: Sequence[float], model: str, scope: str,
-             found: Sequence[Ranked]) -> dict[int, float]:
-    """The cosines of the chunks whose vectors are compared: by id."""
-    one = vectors.unit(vector)
-    if one is None or not content.comparable(connection, model, len(one)):
-        return {}
-    if vectors.numpy() is not None:
-        return _matrix(at, connection, scope, len(one)).nearest(one, POOL)
-    rows = content.vectors(connection, scope, FEW + 1)
-    if len(rows) > FEW:
-        rows = content.vectors_of(connection, [ranked.id for ranked in found])
-    return vectors.compared(rows, one)
-
-
-def _matrix(at: Tables, connection: Connection, scope: str, length: int) -> vectors.Matrix:
-    """The vectors of a scope, read again when vectors have changed."""
-    state = content.of_vectors(connection, content.REVISION)
-    known = at.matrices.pop(scope, None)
-    if known is None or known[0] != state:
-        known = state, vectors.Matrix.of(content.vectors(connection, scope), length)
-    at.matrices[scope] = known
-    if len(at.matrices) > _SCOPES:
-        del at.matrices[next(iter(at.matrices))]
-    return known[1]
 
 
 def _fused(connection: Connection, found: Sequence[Ranked], near: Mapping[int, float]) -> list[Ranked]:

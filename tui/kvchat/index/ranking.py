@@ -2,6 +2,9 @@
 
 The rule: any of the words will do, the rarer ones and those in headings counting for more; and chunks of equal score
 come in the order of their names, so that an index that was made anew answers alike.
+
+Scoring a chunk costs about a microsecond, and common words stand in tens of thousands. So of many chunks only those are
+scored that hold one of a query's rarer words, by these and some of the common ones.
 """
 
 from __future__ import annotations
@@ -9,19 +12,24 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from kvchat.index import content
-from kvchat.index.words import Word, readable, stems
+from kvchat.index.scoping import ALL, Within
+from kvchat.index.words import TOKENIZE, Word, prepared, readable, stems
+from kvchat.store.database import connect
 
 HEAD_WEIGHT = 3.0
 """How much more a word in the head of a chunk counts than one in its text."""
 _K1, _B = 1.2, 0.75
 """The constants of BM25, as FTS5 has them."""
 
-_READ = 64
-"""Chunks with a word that are read, rather than one looked up, for each that is asked for."""
+_SCORED = 8000
+"""Chunks that are scored, about, where a query has words rare enough for it."""
+_COUNTED = 8 * _SCORED
+"""Chunks with the words by which they are scored, at most, each word's counted up to _SCORED."""
 
 _BM25 = f"bm25(words, 0.0, {HEAD_WEIGHT}, 1.0)"
 _NAMED = " CROSS JOIN chunk ON chunk.id = words.rowid CROSS JOIN doc ON doc.id = chunk.doc"
@@ -49,84 +57,122 @@ def in_order(connection: sqlite3.Connection, scores: Iterable[tuple[int, float]]
     return sorted(found, key=lambda one: one.order)
 
 
-def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], scope: str, pool: int,
+def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], within: Within, pool: int,
              needed: int) -> list[Ranked]:
     """The best chunks that hold one of the words: at most `pool`, and at least `needed` where there are so many."""
     if not words:
         return []
     if not fts:
-        return in_order(connection, _scanned(connection, words, scope).items())[:pool]
-    found = _indexed(connection, words, scope, pool + 1)
+        return in_order(connection, _scanned(connection, words, within).items())[:pool]
+    within = _widest(connection, within)
+    match = _any(words)
+    if len(words) > 1 and content.counted(connection, within, _SCORED + 1) > _SCORED:
+        match = _rarer(connection, words, within, pool)
+    found = _indexed(connection, match, within, pool + 1)
     if len(found) > pool:  # of those as good as the last one, the table has picked some by their ids
         better = [one for one in found if one[1] > found[pool][1]]
         if len(better) < needed:
-            better = [one for one in _indexed(connection, words, scope, -1) if one[1] >= found[pool][1]]
+            better = [one for one in _indexed(connection, match, within, -1) if one[1] >= found[pool][1]]
         found = better
     return in_order(connection, found)[:pool]
 
 
-def _indexed(connection: sqlite3.Connection, words: Sequence[Word], scope: str, limit: int) -> list[tuple[int, float]]:
-    tables, condition, values = _holding(words, scope, everywhere=content.is_all(connection, scope))
+def _rarer(connection: sqlite3.Connection, words: Sequence[Word], within: Within, least: int) -> str:
+    """The expression for the words of a query that are rare enough, of which a chunk must hold one, and those that
+    count besides; for all words where fewer than `least` chunks of the scope hold one of the rare ones."""
+    deciding: list[Word] = []
+    besides: list[Word] = []
+    total = 0
+    counts = frequencies(connection, True, [[word] for word in words], ALL, _SCORED)
+    for count, place in sorted(zip(counts, range(len(words)), strict=True)):
+        if total < least or (not besides and total + count <= _SCORED):
+            deciding.append(words[place])
+        elif total + count <= _COUNTED:
+            besides.append(words[place])
+        total += count
+    if not besides and len(deciding) == len(words):
+        return _any(words)
+    if not within.is_all and frequencies(connection, True, [deciding], within, least) < [least]:
+        return _any(words)
+    return f"({_any(deciding)}) AND ({_any([*deciding, *besides])})" if besides else _any(deciding)
+
+
+def _indexed(connection: sqlite3.Connection, match: str, within: Within, limit: int) -> list[tuple[int, float]]:
+    tables, condition, values = _holding(match, within)
     rows = connection.execute(f"SELECT words.rowid, {_BM25} AS score {tables} WHERE {condition} ORDER BY score LIMIT ?",
                               (*values, limit))
     return [(id, -score) for id, score in rows]
 
 
-def frequencies(connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], scope: str,
+def frequencies(connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], within: Within,
                 most: int) -> list[int]:
     """How many chunks hold one of the words, for each lot of words; counted up to `most`, so that a word that stands
     everywhere costs no more than another."""
     if not fts:
-        texts = [Counter(stems(readable(f"{head} {text}"))) for _, head, text in content.texts(connection, scope)]
+        texts = [Counter(stems(readable(f"{head} {text}"))) for _, head, text in content.texts(connection, within)]
         return [min(most, sum(any(_times(word, there) for word in words) for there in texts)) for words in sought]
-    everywhere = content.is_all(connection, scope)
+    within = _widest(connection, within)
     counts = []
     for words in sought:
-        tables, condition, values = _holding(words, scope, everywhere=everywhere)
+        tables, condition, values = _holding(_any(words), within)
         counts.append(connection.execute(f"SELECT count(*) FROM (SELECT 1 {tables} WHERE {condition} LIMIT ?)",
                                          (*values, most)).fetchone()[0] if words else 0)
     return counts
 
 
-def _holding(words: Sequence[Word], scope: str, *, everywhere: bool) -> tuple[str, str, tuple[str, ...]]:
-    """FROM, the condition that a chunk of the scope holds one of the words, and its values. `everywhere`: all chunks
-    are in the scope."""
-    match = " OR ".join(word.match for word in words)
-    if everywhere:
+def _widest(connection: sqlite3.Connection, within: Within) -> Within:
+    """All documents, where there are none outside of the scope: a condition less to look at."""
+    if len(within.scopes) != 1 or within.is_dated or within.is_all:
+        return within
+    [ends] = within.ranges
+    outside = connection.execute("SELECT EXISTS (SELECT 1 FROM doc WHERE name < ?) OR EXISTS (SELECT 1 FROM doc "
+                                 "WHERE name >= ?)", ends).fetchone()[0]
+    return within if outside else ALL
+
+
+def _any(words: Sequence[Word]) -> str:
+    return " OR ".join(word.match for word in words)
+
+
+def _holding(match: str, within: Within) -> tuple[str, str, tuple[object, ...]]:
+    """FROM, the condition that a chunk of the scope holds what is looked for, and its values."""
+    if within.is_all:
         return "FROM words", "words MATCH ?", (match,)
-    if scope.endswith("/"):
-        return "FROM words", "words MATCH ?", (f'(place : "{content.place(scope)}") AND ({match})',)
-    where, values = content.within(scope)
+    tokens = within.tokens
+    if tokens is None:
+        where, values = within.condition
+        return f"FROM words{_NAMED}", f"words MATCH ? AND {where}", (match, *values)
+    match = f"(place : ({tokens})) AND ({match})"
+    if not within.is_dated:
+        return "FROM words", "words MATCH ?", (match,)
+    where, values = within.dated
     return f"FROM words{_NAMED}", f"words MATCH ? AND {where}", (match, *values)
 
 
-def matched(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], ids: Sequence[int]) -> Counter[int]:
-    """How many of the words stand in each of the chunks."""
+def matched(fts: bool, words: Sequence[Word], found: Mapping[int, content.Chunk]) -> Counter[int]:
+    """How many of the words stand in each chunk. They are put into a table of their own for it: a few texts are read
+    sooner than all the places of a common word."""
     counts: Counter[int] = Counter()
     if not fts:
-        for id, chunk in content.chunks(connection, ids).items():
+        for id, chunk in found.items():
             there = Counter(stems(readable(f"{chunk.head} {chunk.text}")))
             counts[id] = sum(1 for word in words if _times(word, there))
         return counts
-    asked = set(ids)
-    for word in words:
-        found = connection.execute("SELECT rowid FROM words WHERE words MATCH ? AND rowid BETWEEN ? AND ? LIMIT ?",
-                                   (word.match, min(ids, default=0), max(ids, default=0), _READ * len(ids))).fetchall()
-        counts.update(id for id, in found if id in asked)
-        if len(found) == _READ * len(ids):  # a word that stands in very many: the rest of those asked for, one by one
-            for id in asked:
-                if id > found[-1][0]:
-                    counts[id] += connection.execute("SELECT count(*) FROM words WHERE words MATCH ? AND rowid = ?",
-                                                     (word.match, id)).fetchone()[0]
+    with closing(connect(":memory:")) as beside:
+        beside.execute(f"CREATE VIRTUAL TABLE words USING fts5(head, text, content = '', {TOKENIZE})")
+        beside.executemany("INSERT INTO words(rowid, head, text) VALUES (?, ?, ?)",
+                           [(id, prepared(chunk.head), prepared(chunk.text)) for id, chunk in found.items()])
+        for word in words:
+            counts.update(id for id, in beside.execute("SELECT rowid FROM words WHERE words MATCH ?", (word.match,)))
     return counts
 
 
-def _scanned(connection: sqlite3.Connection, words: Sequence[Word], scope: str) -> dict[int, float]:
+def _scanned(connection: sqlite3.Connection, words: Sequence[Word], within: Within) -> dict[int, float]:
     """BM25 by reading everything: slow, and right."""
     lengths: dict[int, int] = {}
     times: dict[int, list[float]] = {}
     sought = [word.stem for word in words]
-    for id, head, text in content.texts(connection, scope):
+    for id, head, text in content.texts(connection, within):
         head, text = readable(head), readable(text)
         lengths[id] = len(head.split()) + len(text.split())
         if not any(stem in head or stem in text for stem in sought):

@@ -18,29 +18,31 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from kvchat import paths
-from kvchat.index.vectors import Matrix
+from kvchat.index.nearness import Held
+from kvchat.index.scoping import Within
+from kvchat.index.words import TOKENIZE
 from kvchat.store.database import connect, has_fts
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.locks import WriteLock
 
-VERSION = 1
+VERSION = 2
 """Raised when the tables, or `words.prepared`, change; older files are then made anew."""
 _APPLICATION_ID = 0x6B766978
-READ_MS, WRITE_MS = 1000, 2000
-"""How long SQLite waits for another program's lock."""
+READ_MS, WRITE_MS = 3000, 3000
+"""How long SQLite waits for another program's lock: longer than a disk takes to write a batch of documents."""
 _CHECKED = 32_000_000
 """Files smaller than this many bytes are checked when they are opened."""
 
 _TABLES = """
-CREATE TABLE doc(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL);
-CREATE TABLE chunk(id INTEGER PRIMARY KEY AUTOINCREMENT, doc INTEGER NOT NULL, key TEXT NOT NULL, head TEXT NOT NULL,
-    text TEXT NOT NULL, UNIQUE(doc, key));
+CREATE TABLE doc(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stamp TEXT NOT NULL, date REAL);
+CREATE TABLE chunk(id INTEGER PRIMARY KEY AUTOINCREMENT, doc INTEGER NOT NULL, at INTEGER NOT NULL, key TEXT NOT NULL);
+CREATE INDEX chunk_of ON chunk(doc, key);
+CREATE TABLE body(id INTEGER PRIMARY KEY, head TEXT NOT NULL, text TEXT NOT NULL);
 CREATE TABLE vector(chunk INTEGER PRIMARY KEY, scale REAL NOT NULL, data BLOB NOT NULL);
 CREATE TABLE state(name TEXT PRIMARY KEY, value) WITHOUT ROWID;
 """
-_FTS = """
-CREATE VIRTUAL TABLE words USING fts5(place, head, text, content = '',
-    tokenize = 'porter unicode61 remove_diacritics 2');
+_FTS = f"""
+CREATE VIRTUAL TABLE words USING fts5(place, head, text, content = '', {TOKENIZE});
 CREATE VIRTUAL TABLE terms USING fts5vocab(words, 'row');
 """
 
@@ -58,8 +60,8 @@ class Tables:
     def __init__(self, path: Path | None) -> None:
         """Opens or makes it. Raises StoreError, or _OutdatedError."""
         self.path = path
-        self.matrices: dict[str, tuple[object, Matrix]] = {}
-        """The vectors of the scopes that were searched last, each with what it is made from."""
+        self.held: dict[Within, Held] = {}
+        """The vectors of the scopes that were searched last."""
         self._lock: WriteLock | None = None
         with told(path), ExitStack() as undo:
             if path:
@@ -120,7 +122,9 @@ class Tables:
             raise StoreUnavailable(f"{self.path} is the search index of a newer kvchat.")
         if tables and version != self._version:
             raise _OutdatedError(f"{self.path} is outdated.")
-        for pragma in ("temp_store = MEMORY", "secure_delete = ON", "cache_size = -16000", "synchronous = NORMAL",
+        # What is written stays in the cache until it is committed: readers wait only while a transaction's pages are
+        # written to the file, and a cache too small for them would write, and make readers wait, from its middle on.
+        for pragma in ("temp_store = MEMORY", "secure_delete = ON", "cache_size = -48000", "synchronous = NORMAL",
                        "journal_mode = TRUNCATE"):
             writer.execute(f"PRAGMA {pragma}").fetchall()
         if not tables:

@@ -77,9 +77,13 @@ class Matrix:
         return cls(np.fromiter((row[0] for row in rows), np.int64, len(rows)),
                    np.fromiter((row[1] for row in rows), np.float32, len(rows)), numbers)
 
-    def nearest(self, one: Sequence[float], count: int) -> dict[int, float]:
-        """The cosines of about the `count` nearest to a vector of length 1; of equal ones all or none."""
+    def nearest(self, one: Sequence[float], count: int, among: Sequence[int] | None = None) -> dict[int, float]:
+        """The cosines of about the `count` nearest to a vector of length 1; of equal ones all or none. `among`: only of
+        these ids."""
         np = numpy()
+        if among is not None:
+            chosen = np.isin(self.ids, np.asarray(among, np.int64))
+            return Matrix(self.ids[chosen], self.scales[chosen], self.numbers[chosen]).nearest(one, count)
         total = len(self.ids)
         vector = np.asarray(one, np.float32)
         cosines = np.empty(total, np.float32)

@@ -16,6 +16,8 @@ from functools import cache
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.query import folded, indexed
 
+TOKENIZE = "tokenize = 'porter unicode61 remove_diacritics 2'"
+"""How a full-text table takes a prepared text apart."""
 MOST_WORDS = 32
 """Words of a query that are looked for, at most: the first and the last ones of a long text."""
 LONGEST_END = 4000

@@ -104,6 +104,9 @@ ACTIONS: tuple[Action, ...] = (
     Action("forget", "", "Forget", "Delete the memory that has these words; of several, choose in the list. It can be "
            "undone.", "Memory", "forget", "WORDS"),
 
+    Action("documents", "f6", "Documents", "Show the folders that are indexed, add one, and choose which are searched "
+           "for this conversation.", "Documents", "documents", "add PATH|off|ask|always NAME"),
+
     Action("transcript.previous", "up,k", "Message above", "Select the message above.", "Messages", palette=False,
            reason=_MOVING, run="select(-1)"),
     Action("transcript.next", "down,j", "Message below", "Select the message below.", "Messages", palette=False,
@@ -124,6 +127,8 @@ ACTIONS: tuple[Action, ...] = (
            "copy"),
     Action("transcript.code", "1,2,3,4,5,6,7,8,9", "Copy code", "Copy the first to ninth code block of the message.",
            "Messages", "code", "NUMBER", run="copy_code"),
+    Action("transcript.source", "o", "Sources", "Show what an answer cites, or the passages and files that a question "
+           "was sent with.", "Messages", "source", "NUMBER"),
     Action("transcript.branches", "b", "Branches here", "Show the other branches at this message.", "Messages",
            "branches"),
     Action("transcript.sibling_previous", "left", "Previous version", "Go to the version of this message before this "
@@ -147,8 +152,11 @@ ACTIONS: tuple[Action, ...] = (
            palette=False, reason="it depends on what is selected, written and running", run="key('interrupt')"),
     Action("composer.end", "ctrl+d", "Delete right, or quit", "Delete the character on the right; quit if there is no "
            "message.", "Writing", palette=False, reason=_TYPING, run="key('end')"),
-    Action("memories", "shift+f5", "Message's memories", "Choose which memories go with the message; twice: "
-           "none.", "Writing", reason="a command would take the place of the message", run="choose_memories"),
+    Action("memories", "shift+f5", "What goes along", "Choose which memories and passages go with the message; twice: "
+           "none. Takes passages that are offered.", "Writing",
+           reason="a command would take the place of the message", run="choose_memories"),
+    Action("attach", "shift+f6", "Attach file", "Attach a file to the message, as it is now; of one that was attached "
+           "before, what has changed in it.", "Writing", "attach", "PATH"),
     Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "Writing", "editor"),
 
     Action("sidebar.open", "enter", "Open", "Open the conversation under the cursor.", "List", palette=False,

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.numbers import clock, count, speed
+from kvchat.prompt.citing import sources
+from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.render.sources import sources_of
 from kvchat.ui.widgets.header_text import model_name
 from kvchat.ui.widgets.sidebar_rows import SidebarRow
 
@@ -21,11 +24,20 @@ SYSTEM = "System"
 
 def items_of(conversation: OpenConversation, model: str, now: datetime) -> list[TranscriptItem]:
     """The branch in use; the system message only where it is not the standing one of an empty conversation."""
-    return [item_of(conversation.tree, node, conversation.live, model, now) for node in conversation.path()[1:]]
+    items, known = [], dict[int, ContextBlock]()
+    for node in conversation.path()[1:]:
+        if node.message.blocks:
+            known |= sources((node,))
+        items.append(item_of(conversation.tree, node, conversation.live, model, now, known))
+    return items
 
 
-def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: datetime) -> TranscriptItem:
-    """One message; `live` gives a streaming answer its text so far."""
+def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: datetime,
+            known: Mapping[int, ContextBlock] | None = None) -> TranscriptItem:
+    """One message; `live` gives a streaming answer its text so far. `known`: the sources on its branch, where they are
+    at hand."""
+    if known is None:
+        known = sources(tree.path(node.id))
     streaming = node.state is State.STREAMING and live is not None and live.node == node.id
     shown = live if streaming else None
     return TranscriptItem(
@@ -35,6 +47,7 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
         note=node.note, siblings=tree.version(node.id),
         figures=cost(node.figures), streaming=streaming,
+        sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
     )
 
 

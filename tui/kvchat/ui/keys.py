@@ -28,7 +28,7 @@ _NEVER_SENT = {
 }
 TYPING = frozenset({
     "enter", "tab", "space", "backspace", "delete", "home", "end", "pageup", "pagedown", "up", "down", "left", "right",
-    "shift+enter", "alt+enter", "shift+tab", "ctrl+j", "f6", "f7",
+    "shift+enter", "alt+enter", "shift+tab", "ctrl+j", "f7",
     "ctrl+a", "ctrl+c", "ctrl+d", "ctrl+e", "ctrl+k", "ctrl+u", "ctrl+v", "ctrl+w", "ctrl+x", "ctrl+y", "ctrl+z",
     "ctrl+left", "ctrl+right", "ctrl+shift+left", "ctrl+shift+right", "ctrl+shift+k",
     "shift+home", "shift+end", "shift+up", "shift+down", "shift+left", "shift+right",

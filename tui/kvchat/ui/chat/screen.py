@@ -28,6 +28,8 @@ from kvchat.chat.events import (
     CompactionChanged,
     ConversationChanged,
     ConversationsChanged,
+    DocumentsChanged,
+    IndexingProgressed,
     MemoriesNoted,
     Noticed,
     ServerChanged,
@@ -40,6 +42,7 @@ from kvchat.display import one_line
 from kvchat.numbers import counted, duration
 from kvchat.prompt.message import Role, State
 from kvchat.ui import actions
+from kvchat.ui.chat.collecting import CollectingActs
 from kvchat.ui.chat.compacting import CompactingActs
 from kvchat.ui.chat.conversations import ConversationActs
 from kvchat.ui.chat.findbar import FindBar
@@ -60,7 +63,7 @@ WIDE = 100
 """Columns from which on there is room for the sidebar."""
 
 
-class ChatScreen(ConversationActs, CompactingActs, WritingActs):
+class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     """The list, the conversation, the composer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -156,6 +159,10 @@ class ChatScreen(ConversationActs, CompactingActs, WritingActs):
                     self.show_aside()
             case MemoriesNoted():
                 self.memories_noted(event)
+            case IndexingProgressed():
+                self.show_indexing()
+            case DocumentsChanged():
+                self.documents_changed()
             case StorageChanged(trouble):
                 self._show_trouble(trouble)
             case Noticed(text, severity):
@@ -274,6 +281,7 @@ class ChatScreen(ConversationActs, CompactingActs, WritingActs):
         self.status.saving = self.service.saving
         self.status.set_turns(figures, state=last.state if last else State.DONE)
         self.show_aside()
+        self.show_searching()
         self.show_context(self.service.context_used(conversation) if conversation.record.turns else None)
         self.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self.show_welcome()

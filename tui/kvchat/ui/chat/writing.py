@@ -10,12 +10,13 @@ from textual.content import Content
 
 from kvchat.cache_words import cost_words
 from kvchat.ui import actions
+from kvchat.ui.chat.consulting import ConsultingActs
 from kvchat.ui.chat.remembering import RememberingActs
 from kvchat.ui.chat.server import ServerActs
 from kvchat.ui.widgets.composer import Composer
 
 
-class WritingActs(ServerActs, RememberingActs):
+class WritingActs(ServerActs, RememberingActs, ConsultingActs):
     """Sending, editing and commands."""
 
     @on(Composer.Submitted)
@@ -32,16 +33,28 @@ class WritingActs(ServerActs, RememberingActs):
         if await self.may_leave_this_machine():
             await self._submit(event)
         else:
-            self.composer.restore(event.text, event.blocks, event.dropped, event.memories)
+            self._put_back(event)
 
     async def _submit(self, event: Composer.Submitted) -> None:
         if self.editing is not None:
             await self._edited(event)
-        elif await self.attempt(self.service.send(event.key or self.conversation.id, event.text, event.blocks,
-                                                  without=event.dropped, recalls=event.memories)):
+        elif await self.attempt(self._send(event)):
             self.transcript.follow()
         else:
-            self.composer.restore(event.text, event.blocks, event.dropped, event.memories)
+            self._put_back(event)
+
+    async def _send(self, event: Composer.Submitted) -> None:
+        """Send a message with what was shown with it. Where it was sent before its passages were found, what the
+        person decided about those shown before holds."""
+        id, passages = event.key or self.conversation.id, event.passages
+        if passages is None and event.picked:
+            found = await self.service.consult(id, event.text)
+            passages = event.picked.of(found.passages, found.taken)
+        await self.service.send(id, event.text, event.blocks, without=event.dropped, recalls=event.memories,
+                                passages=passages)
+
+    def _put_back(self, event: Composer.Submitted) -> None:
+        self.composer.restore(event.text, event.blocks, event.dropped, event.memories, event.taken)
 
     async def _edited(self, event: Composer.Submitted) -> None:
         node, conversation = self.editing, self.conversation
@@ -54,7 +67,7 @@ class WritingActs(ServerActs, RememberingActs):
             self.stop_editing()
             self.transcript.follow()
         else:
-            self.composer.restore(event.text, event.blocks, event.dropped, event.memories)
+            self._put_back(event)
 
     def begin_edit(self, node: str, text: str) -> None:
         self.composer.flush()
@@ -87,30 +100,23 @@ class WritingActs(ServerActs, RememberingActs):
             await self.service.set_draft(event.key, event.draft)
 
     @on(Composer.Rested)
-    async def _rested(self, event: Composer.Rested) -> None:
-        """The typing rests: show what would be recalled for what was written."""
+    def _rested(self, event: Composer.Rested) -> None:
+        """The typing rests: show what would be recalled for what was written, and what is found in the documents."""
         event.stop()
-        found = await self.service.recall(event.key, event.text) if event.key and event.text else ()
-        if self.current is not None and event.key == self.current.id:
+        self._recall(event.key, event.text)
+        self.consult(event.text)
+
+    @work(exclusive=True, group="recall")
+    async def _recall(self, key: str, text: str) -> None:
+        found = await self.service.recall(key, text) if key and text else ()
+        if self.current is not None and key == self.current.id:
             # The profile comes first in the question; what belongs to the question itself is shown first.
-            entries = [entry for recalled in reversed(found) for entry in recalled.entries]
-            self.composer.set_memories(entries, event.text)
+            self.composer.set_memories([entry for recalled in reversed(found) for entry in recalled.entries], text)
 
     def action_choose_memories(self) -> None:
-        """Go through the memories of the message that is written, then leave all of them out."""
-        if not self.composer.choose_memories():
-            self.say("No memories go with what is written.")
-
-    def show_attached(self) -> None:
-        """What the pastes in the composer would have the server read, as well as it can be told before it is read."""
-        if self.current is not None:
-            self.service.prepare(self.current.id, self.composer.blocks)
-        pasted = "\n".join(block.text for block in self.composer.blocks)
-        if self.current is None or not pasted:
-            self.composer.set_cost("")
-            return
-        cost = self.service.price(self.current.id, "attach", text=pasted)
-        self.composer.set_cost(f"pasted: ~{cost_words(cost.tokens, cost.seconds)}" if cost.tokens else "")
+        """Take the passages that are offered; go through what goes with the message; then leave all of it out."""
+        if not self.composer.choose_context():
+            self.say("No memories and no passages go with what is written.")
 
     @on(Composer.Notice)
     def _composer_notice(self, event: Composer.Notice) -> None:

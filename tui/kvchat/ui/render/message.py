@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from kvchat.display import clean, one_line
-from kvchat.prompt.context import MEMORY, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.citing import number_of
+from kvchat.prompt.context import MEMORY, NOTE, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span
+from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
 from kvchat.ui.render.wrap import plain_rows, wrapped
 
 _FOLDED, _UNFOLDED = "▸ ", "▾ "
@@ -41,6 +43,8 @@ class TranscriptItem:
     figures: str = ""
     """What it cost, for the title's right side: `31 tok · 58.2 tok/s`."""
     streaming: bool = False
+    sources: tuple[Source, ...] = ()
+    """What a settled answer cites."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +113,8 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
     """The context in a few words: `time, 2 memories, 3 passages from notes/lamp.md`."""
     groups: dict[str, list[ContextBlock]] = {}
     for block in blocks:
-        groups.setdefault(block.kind, []).append(block)
+        if block.kind != NOTE:
+            groups.setdefault(block.kind, []).append(block)
     words = []
     for kind, members in groups.items():
         if kind == TIME:
@@ -122,8 +127,7 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
             words.append(_plural(sum(map(_lines, members)), "1 memory", "memories"))
             continue
         singular, plural = _KINDS.get(kind, (f"1 {kind}", f"{kind}s"))
-        sources = list(dict.fromkeys(one_line(block.source, 40) for block in members))
-        origin = sources[0] if len(sources) == 1 else f"{len(sources)} sources"
+        origin = one_line(origin_of(members), 60)
         words.append(_plural(len(members), singular, plural) + (f" from {origin}" if origin else ""))
     return ", ".join(words)
 
@@ -134,14 +138,23 @@ def _lines(block: ContextBlock) -> int:
 
 
 def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) -> list[Row]:
-    """The context of a question, folded to one line or unfolded below it."""
+    """The context of a question, folded to one line or unfolded below it; of numbered ones the titles."""
     label = one_line(f"context: {context_summary(blocks)}", max(8, width - 2))
     rows = [_fold_row(label, "fold:context", unfolded)]
     if not unfolded:
         return rows
+    goes_on = False
     for number, block in enumerate(blocks):
-        if number:
+        listed = number_of(block) is not None
+        if number and not (goes_on and listed):
             rows.append(Row((_BAR,), ""))
+        goes_on = listed or block.kind == NOTE
+        if listed:
+            rows += given_rows(block, width, (_BAR,))
+            continue
+        if block.kind == NOTE:
+            rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
+            continue
         named = block.source if block.kind in (SUMMARY, MEMORY) else f"{block.kind}: {block.source}"
         name = "time" if block.kind == TIME else one_line(named, max(8, width - 2))
         rows.append(Row((_BAR, Span(name, "fold", ""))))
@@ -158,9 +171,10 @@ _ENDINGS = {
 }
 
 
-def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None) -> list[Row]:
-    """What stands below the body: context, the live row, how the message ended, and an empty row."""
-    rows: list[Row] = []
+def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None, *,
+              selected: bool = False) -> list[Row]:
+    """What stands below the body: sources or context, the live row, how the message ended, and an empty row."""
+    rows: list[Row] = source_rows(item.sources, width, selected=selected) if item.sources else []
     if item.blocks:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
     if live:

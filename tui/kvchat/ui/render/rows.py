@@ -39,7 +39,7 @@ class Row:
     fill: str = ""
     """The style names of the rest of the line."""
     action: str = ""
-    """What a click does: `fold:reasoning`, `fold:context`, `code:N`; empty: it selects the message."""
+    """What a click does: `fold:reasoning`, `fold:context`, `code:N`, `sources`; empty: it selects the message."""
 
     @property
     def text(self) -> str:

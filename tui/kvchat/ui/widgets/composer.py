@@ -11,26 +11,27 @@ from typing import ClassVar, Self, TypeAlias
 
 from textual import events
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from kvchat.display import one_line
-from kvchat.memory.entry import Entry
 from kvchat.prompt.context import ContextBlock
 from kvchat.ui.widgets import composer_messages as messages
 from kvchat.ui.widgets import slash
-from kvchat.ui.widgets.chips import PASTE, Draft, blocks_in, decoded, expanded, label_of
+from kvchat.ui.widgets.chips import Draft, blocks_in, chips_of, decoded, expanded
+from kvchat.ui.widgets.composer_mentions import Completing
 from kvchat.ui.widgets.composer_text import ComposerText
-from kvchat.ui.widgets.memory_line import MemoryLine
+from kvchat.ui.widgets.context_items import MEMORY, Picked
 
 DRAFT_DELAY = 0.4
 """Seconds without a change after which the draft is announced."""
 
 
-class Composer(Vertical):
-    """A text area of 1 to 12 lines, with a list of commands above it when the text begins with /.
+class Composer(Completing):
+    """A text area of 1 to 12 lines, with a list of commands above it when the text begins with /, or of documents
+    where a mention is typed.
 
     `enter_sends` (a setting, may be changed at any time): enter sends, and shift+enter, ctrl+j, alt+enter or a
     trailing backslash make a new line. Off, they swap: enter makes a new line, and shift+enter, ctrl+j or alt+enter
@@ -56,6 +57,11 @@ class Composer(Vertical):
     SlashCommand: TypeAlias = messages.SlashCommand
     DraftChanged: TypeAlias = messages.DraftChanged
     Rested: TypeAlias = messages.Rested
+    Mentioning: TypeAlias = messages.Mentioning
+    ContextChanged: TypeAlias = messages.ContextChanged
+    Looked: TypeAlias = messages.Looked
+    PathPasted: TypeAlias = messages.PathPasted
+    Loaded: TypeAlias = messages.Loaded
     Notice: TypeAlias = messages.Notice
     StopRequested: TypeAlias = messages.StopRequested
     QuitRequested: TypeAlias = messages.QuitRequested
@@ -68,18 +74,16 @@ class Composer(Vertical):
         self._key = ""
         self._area = ComposerText(self._on_decision, cursor_blink=cursor_blink)
         self._list = slash.SlashList()
-        self._memories = MemoryLine()
         self._hint = Static(classes="composer-hint", markup=False)
         self._timer: Timer | None = None
         self._announced = ""
-        self._asked = ""
-        """The text of the last `Rested`."""
         self._cost = ""
         self.placeholder = placeholder
 
     def compose(self) -> ComposeResult:
         yield self._list
-        yield self._memories
+        yield self._mentions
+        yield self._line
         with Horizontal():
             yield Static(Content("›"), classes="composer-prompt", markup=False)
             yield self._area
@@ -93,12 +97,12 @@ class Composer(Vertical):
 
     @property
     def blocks(self) -> tuple[ContextBlock, ...]:
-        """The pastes whose chips are in the text."""
+        """The pastes and attached files whose chips are in the text."""
         return blocks_in(self.text, self._area.chips)
 
     @property
     def draft(self) -> str:
-        """Text and pastes as one string for the store."""
+        """Text, pastes and attached files as one string for the store."""
         return Draft(self.text, self._area.chips).encoded()
 
     @property
@@ -136,8 +140,9 @@ class Composer(Vertical):
         self._area.load_text(loaded.text.replace("\r\n", "\n").replace("\r", "\n"))
         self._area.move_cursor(self._area.document.end)
         self._announced = self.draft
-        self._list.close()
-        self._forget_memories()
+        self._close_lists()
+        self._begin_context()
+        self.post_message(self.Loaded(key))
 
     def replace_text(self, text: str) -> None:
         """Put `text` in place of the text, keeping the chips it names; undoable (an editor's result, a prompt)."""
@@ -147,14 +152,19 @@ class Composer(Vertical):
         """Insert at the cursor as a paste would."""
         self._area.paste(text)
 
+    def attach(self, block: ContextBlock, instead_of: str = "") -> None:
+        """Put an attached file into the text as a chip: in the place of `instead_of` where that stands, else at the
+        cursor."""
+        self._area.attach(block, instead_of)
+
     def restore(self, text: str, blocks: Sequence[ContextBlock] = (), dropped: frozenset[str] = frozenset(),
-                memories: bool = True) -> None:
-        """Put back a message that could not be sent, in front of what has been typed since. The memories that were
-        left out of it stay so."""
-        self._memories.reset(self._memories.dropped | dropped, self._memories.none_at_all or not memories)
-        self._asked = ""
-        chips = {label_of(block): block for block in blocks if block.kind == PASTE}
-        self._area.put(f"{text}\n\n{self.text}" if self.text else text, chips)
+                memories: bool = True, taken: frozenset[str] = frozenset()) -> None:
+        """Put back a message that could not be sent, in front of what has been typed since. What was left out of it,
+        or taken along, stays so."""
+        context = self.context
+        none = context.none if memories else context.none | {MEMORY}
+        self._begin_context(Picked(dropped | context.dropped, taken | context.taken), none)
+        self._area.put(f"{text}\n\n{self.text}" if self.text else text, chips_of(text, blocks))
 
     def set_history(self, sent: Sequence[str]) -> None:
         """The messages sent before in this conversation, newest first."""
@@ -168,32 +178,13 @@ class Composer(Vertical):
         """Show a chip's text in its place: the chip at the cursor, or else the last. False when there is none."""
         return self._area.expand_chip()
 
-    def set_cost(self, words: str) -> None:
-        """What sending the attachments costs, shown beside the keys; empty: nothing to tell."""
-        if words != self._cost:
+    def set_cost(self, words: str, *, quietly: bool = False) -> None:
+        """What sending the attachments costs, shown beside the keys; empty: nothing to tell. `quietly`: only where the
+        line with the keys is shown anyway, for what no act of the person brought."""
+        if (words, bool(words) and not quietly) != (self._cost, self.has_class("-costs")):
             self._cost = words
-            self.set_class(bool(words), "-costs")
+            self.set_class(bool(words) and not quietly, "-costs")
             self._fit_to_screen()
-
-    def set_memories(self, entries: Sequence[Entry], text: str | None = None) -> None:
-        """What would be recalled with the message, best first. `text`: the one they were found for; when another is
-        being written by now they are not shown."""
-        if text is None or text == self._asked:
-            self._memories.show(entries if self._asked else ())
-
-    @property
-    def memories(self) -> tuple[Entry, ...]:
-        """The memories that go with the message, as far as they have been found."""
-        return self._memories.kept
-
-    def set_memories_key(self, key: str) -> None:
-        """The key that `choose_memories` has, as the line shows it."""
-        self._memories.key_shown = key
-        self._memories.refresh()
-
-    def choose_memories(self) -> bool:
-        """Choose by keys which memories go with the message; the second time: none of them. False: there are none."""
-        return self._memories.choose()
 
     def flush(self) -> None:
         """Announce the draft now if it changed since it was last announced."""
@@ -204,10 +195,6 @@ class Composer(Vertical):
             self._announced = draft
             self.post_message(self.DraftChanged(draft, self._key))
 
-    def take_focus(self) -> None:
-        """Have the focus at once, before the next key is looked at; `focus` waits its turn."""
-        self.screen.set_focus(self._area)
-
     def focus(self, scroll_visible: bool = True) -> Self:
         self._area.focus(scroll_visible)
         return self
@@ -217,6 +204,8 @@ class Composer(Vertical):
     def _on_decision(self, key: str) -> bool:
         """Act on a key of the text area; False when it is not used here."""
         area = self._area
+        if self._mention_key(key):
+            return True
         if key in ("enter", "other"):
             sends = (key == "enter") == self.enter_sends
             if key == "enter" and (command := self._list.chosen):
@@ -285,8 +274,9 @@ class Composer(Vertical):
             return
         if not text.strip():
             return
-        line = self._memories
-        self.post_message(self.Submitted(rest, self.blocks, self._key, line.dropped, not line.none_at_all))
+        picked = self._left_out()
+        self.post_message(self.Submitted(rest, self.blocks, self._key, picked.dropped, MEMORY not in self.context.none,
+                                         self._passages_for(rest), picked.taken))
         self._empty(keep_chips=True)
 
     def _run(self, name: str, argument: str) -> None:
@@ -298,14 +288,13 @@ class Composer(Vertical):
         if not keep_chips:
             self._area.chips = {}
         self._area.load_text("")
-        self._list.close()
-        self._forget_memories()
+        self._close_lists()
+        self._begin_context()
         self.flush()
 
-    def _forget_memories(self) -> None:
-        """Another message begins."""
-        self._asked = ""
-        self._memories.reset()
+    def _close_lists(self) -> None:
+        self._list.close()
+        self._mentions.close()
 
     # Events.
 
@@ -325,6 +314,7 @@ class Composer(Vertical):
         event.stop()
         typed = slash.typed_name(self.text)
         self._list.show(slash.matching(self.commands, typed) if typed is not None and self._area.has_focus else ())
+        self._look_for_mention()
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(DRAFT_DELAY, self._rested)
@@ -332,25 +322,14 @@ class Composer(Vertical):
     def _rested(self) -> None:
         self.flush()
         command, text = slash.parse(self.text)
-        asked = text if command is None and text.strip() else ""
-        if asked != self._asked:
-            self._asked = asked
-            self.post_message(self.Rested(asked, self._key))
-        if not asked:
-            self._memories.reset()
-
-    def on_memory_line_left(self, event: MemoryLine.Left) -> None:
-        event.stop()
-        self.take_focus()
-        if event.character:
-            self.insert(event.character)
+        self._rest_on(text if command is None and text.strip() else "")
 
     def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
         event.stop()
         self._run(event.command.name, "")
 
     def on_descendant_blur(self) -> None:
-        self._list.close()
+        self._close_lists()
 
     def on_click(self) -> None:
         self.focus()

@@ -5,23 +5,38 @@ The rule: these are known as `Composer.Submitted` and so on; nobody else sends t
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.message import Message
 
 from kvchat.prompt.context import ContextBlock
+from kvchat.ui.widgets.context_items import Picked
+
+if TYPE_CHECKING:
+    from kvchat.documents.collection import Passage
 
 
 class Submitted(Message, namespace="composer"):
-    """A message to send. `key` is the one given with `load`. `dropped`: the ids of the memories that the person
-    left out; `memories` False: none may go with it."""
+    """A message to send. `key` is the one given with `load`. `dropped`: the ids of the memories and passages that the
+    person left out; `memories` False: none may go with it. `passages`: exactly these go with it; None: they have not
+    been found for this text yet, and `taken` are those that the person took of what was found for an earlier one."""
 
     def __init__(self, text: str, blocks: tuple[ContextBlock, ...], key: str,
-                 dropped: frozenset[str] = frozenset(), memories: bool = True) -> None:
+                 dropped: frozenset[str] = frozenset(), memories: bool = True,
+                 passages: tuple[Passage, ...] | None = None, taken: frozenset[str] = frozenset()) -> None:
         super().__init__()
         self.text = text
         self.blocks = blocks
         self.key = key
         self.dropped = dropped
         self.memories = memories
+        self.passages = passages
+        self.taken = taken
+
+    @property
+    def picked(self) -> Picked:
+        """What the person decided about what goes with it."""
+        return Picked(self.dropped, self.taken)
 
 
 class SlashCommand(Message, namespace="composer"):
@@ -43,12 +58,49 @@ class DraftChanged(Message, namespace="composer"):
 
 
 class Rested(Message, namespace="composer"):
-    """The text changed and the typing rests: `set_memories` takes what would be recalled for it. Empty where no
-    message is being written."""
+    """The text changed and the typing rests: `set_memories` takes what would be recalled for it, `set_passages` what
+    was found in the documents. Empty where no message is being written."""
 
     def __init__(self, text: str, key: str) -> None:
         super().__init__()
         self.text = text
+        self.key = key
+
+
+class Mentioning(Message, namespace="composer"):
+    """A mention with this beginning is being typed: `set_completions` takes what it can become."""
+
+    def __init__(self, beginning: str) -> None:
+        super().__init__()
+        self.beginning = beginning
+
+
+class ContextChanged(Message, namespace="composer"):
+    """What goes with the message has changed: `passages` and `context` tell."""
+
+
+class Looked(Message, namespace="composer"):
+    """The person wants to see the item with this id, of those in `context`, as it is sent."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__()
+        self.id = id
+
+
+class PathPasted(Message, namespace="composer"):
+    """What was pasted may be the path of a file; `pasted` is how it stands in the text."""
+
+    def __init__(self, path: str, pasted: str) -> None:
+        super().__init__()
+        self.path = path
+        self.pasted = pasted
+
+
+class Loaded(Message, namespace="composer"):
+    """Another draft is shown, that of the conversation `key`; empty: of none."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
         self.key = key
 
 

@@ -19,7 +19,9 @@ from textual.widgets import TextArea
 
 from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
-from kvchat.ui.widgets.chips import block_of, is_long, label_of, next_number, plain_paste, spans
+from kvchat.ui.widgets.chips import block_of, is_long, label_of, new_label, next_number, plain_paste, spans
+from kvchat.ui.widgets.composer_messages import PathPasted
+from kvchat.ui.widgets.pasted_path import pasted_path
 
 _NOTHING = "\u200c"
 """Shown for a character that takes no cell and must not reach a terminal: harmless, and no cell wide either."""
@@ -62,12 +64,13 @@ class ComposerText(TextArea):
         Binding("super+c", "copy", "Copy", show=False),
         Binding("ctrl+d", "key('end')", "Delete right, or quit", show=False, id="composer.end"),
         Binding("tab", "key('tab')", "Complete", show=False),
-        Binding("escape", "key('escape')", "Close the list of commands", show=False),
+        Binding("escape", "key('escape')", "Close the list", show=False),
     ]
 
     def __init__(self, decide: Callable[[str], bool], *, cursor_blink: bool) -> None:
         self.chips: dict[str, ContextBlock] = {}
-        """The pastes behind the labels, by label. A label that is no longer in the text keeps its entry for undo."""
+        """The pastes and files behind the labels, by label. One that is no longer in the text keeps its entry for
+        undo."""
         self.sent: Sequence[str] = ()
         """The messages sent before, newest first."""
         self._recalled: int | None = None
@@ -90,6 +93,10 @@ class ComposerText(TextArea):
             event.prevent_default()
             if await self.app.run_action(active.binding.action, self):
                 event.stop()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """F6 is a key of the app; selecting a line has Home, Shift+End."""
+        return action != "select_line" and super().check_action(action, parameters)
 
     def action_cursor_up(self, select: bool = False) -> None:
         if select or not self._decide("up"):
@@ -148,10 +155,32 @@ class ComposerText(TextArea):
         if text and (result := self._replace_via_keyboard(text, *self.selection)):
             self.move_cursor(result.end_location)
 
+    def attach(self, block: ContextBlock, instead_of: str = "") -> None:
+        """Put a file in as a chip: for the last `instead_of` in the text, else at the cursor with a blank around it."""
+        label = new_label(block, self.chips)
+        self.chips[label] = block
+        start, end = self._place_of(instead_of) or tuple(sorted(self.selection))
+        line = self.document[start[0]]
+        before = " " if line[:start[1]][-1:].strip() else ""
+        after = " " if not self.document[end[0]][end[1]:][:1].isspace() else ""
+        self.history.checkpoint()
+        result = self.replace(f"{before}{label}{after}", start, end, maintain_selection_offset=False)
+        self.history.checkpoint()
+        self.move_cursor(result.end_location)
+
+    def _place_of(self, text: str) -> tuple[Location, Location] | None:
+        """Where this piece of one line stands last; None: nowhere."""
+        for row in range(self.document.line_count - 1, -1, -1) if text else ():
+            if (at := self.document[row].rfind(text)) >= 0:
+                return (row, at), (row, at + len(text))
+        return None
+
     async def _on_paste(self, event: events.Paste) -> None:
         event.prevent_default()
         event.stop()
         self.paste(event.text)
+        if (path := pasted_path(event.text)) is not None:
+            self.post_message(PathPasted(path, plain_paste(event.text).strip()))
 
     def action_paste(self) -> None:
         self.paste(self.app.clipboard)

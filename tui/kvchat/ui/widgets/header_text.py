@@ -5,6 +5,7 @@ The rule: where the text goes is always in words; a cloud server is never quiet.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -82,6 +83,12 @@ def _place(state: HeaderState) -> list[Piece]:
     host = HOSTS.get(state.host_class, one_line(state.host_class))
     where = Piece(f" {host} ", "badge") if state.host_class == "cloud" else Piece(host, "quiet")
     return joined([[Piece(kind, "quiet")] if kind else [], [where]], _DOT)
+
+
+def documents(words: Sequence[str], room: int) -> list[Piece]:
+    """The first of the ways to say what is searched that fits in `room` cells; nothing where none does."""
+    fitting = (one_line(text) for text in words if cell_len(one_line(text)) + 2 <= room)
+    return [Piece(f"{text}  ", "accent")] if (text := next(fitting, "")) else []
 
 
 def meter(state: HeaderState, width: int) -> list[Piece]:

@@ -190,9 +190,13 @@ def remembered(words: str, key: str, room: int) -> list[Piece]:
     return next((pieces for pieces in (whole, short) if width_of(pieces) <= room), [])
 
 
-def beside(first: Pieces, second: Pieces) -> list[Piece]:
-    """Two remarks at the right end."""
-    return joined([first, second], _DOT)
+def together(room: int, *remarks: Pieces) -> list[Piece]:
+    """The remarks at the right end, in at most `room` cells: the first ones give way."""
+    for first in range(len(remarks)):
+        kept = joined(remarks[first:], _DOT)
+        if kept and width_of(kept) <= room:
+            return kept
+    return joined([one for one in remarks if one and width_of(one) <= room][:1], _DOT)
 
 
 def running(live: Live, width: int) -> list[Piece]:

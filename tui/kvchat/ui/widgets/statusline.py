@@ -38,6 +38,7 @@ class StatusLine(PieceLine):
         self._live: Live | None = None
         self._aside = ""
         self._memory, self._memory_key = "", ""
+        self._indexing = ""
         self._ahead: PromptProgress | None = None
         self._reads_ahead = False
         self.saving: Callable[[int], float] | None = None
@@ -67,6 +68,12 @@ class StatusLine(PieceLine):
         self._memory, self._memory_key = words, key
         self.refresh()
 
+    def set_indexing(self, words: str) -> None:
+        """How far documents are indexed, quietly at the right end; empty: nothing is."""
+        if words != self._indexing:
+            self._indexing = words
+            self.refresh()
+
     def set_reading_ahead(self, active: bool, progress: PromptProgress | None = None) -> None:
         """Whether the conversation on the screen is being read ahead, and how far."""
         if (active, progress) != (self._reads_ahead, self._ahead):
@@ -89,10 +96,8 @@ class StatusLine(PieceLine):
             aside = status_text.reading_ahead(self._ahead, width - 3 - width_of(left))
         room = width - 3 - width_of(left)
         memory = status_text.remembered(self._memory, self._memory_key, room)
-        if memory and aside and width_of(aside) + 3 + width_of(memory) <= room:
-            return left, status_text.beside(aside, memory)
-        right = memory or aside
-        return left, right if width_of(right) <= room else []
+        indexing = [Piece(one_line(self._indexing), "quiet")] if self._indexing else []
+        return left, status_text.together(room, aside, indexing, memory)
 
 
 def live_of(answer: LiveAnswer, now: float) -> Live:
@@ -117,11 +122,19 @@ class Header(PieceLine):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.state = HeaderState(phase="none")
+        self._documents: Sequence[str] = ()
 
     def set_state(self, state: HeaderState) -> None:
         self.state = state
         self.tooltip = Content(one_line(state.sentence)) if state.sentence else None
         self.refresh()
+
+    def set_documents(self, words: Sequence[str]) -> None:
+        """What the conversation searches by itself, the longest way to say it first; empty: nothing. It stands beside
+        the window's meter where there is room."""
+        if words != self._documents:
+            self._documents = words
+            self.refresh()
 
     def set_context(self, used: int | None, size: int | None) -> None:
         """The tokens in the window and how many fit; None is unknown."""
@@ -129,6 +142,9 @@ class Header(PieceLine):
 
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
         right = header_text.meter(self.state, width + 2)
+        if self._documents:
+            room = width - width_of(right) - 4 - width_of(header_text.left(self.state, width))
+            right = [*header_text.documents(self._documents, room), *right]
         return header_text.left(self.state, width - width_of(right) - (2 if right else 0)), right
 
 

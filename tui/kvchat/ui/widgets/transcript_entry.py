@@ -15,6 +15,7 @@ from kvchat.display import clean
 from kvchat.prompt.message import Role
 from kvchat.ui.render.message import Folds, TranscriptItem, foot_rows, head_rows
 from kvchat.ui.render.rows import Row, Span
+from kvchat.ui.render.sources import linked
 from kvchat.ui.render.wrap import plain_rows
 
 if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty window does not wait for it
@@ -28,7 +29,7 @@ Live = Callable[[int], Sequence[Span]]
 def estimated_height(item: TranscriptItem, width: int) -> int:
     """Rows that an item will take, about."""
     lines = item.text.count("\n") + len(item.text) // max(1, width) + 1 if item.text else 0
-    return 2 + lines + bool(item.blocks) + bool(item.reasoning)
+    return 2 + lines + bool(item.blocks) + bool(item.reasoning) + 2 * bool(item.sources)
 
 
 class Entry:
@@ -89,13 +90,15 @@ class Entry:
             self._document = MarkdownDocument(self._width)
         changed = self._document.update(text, final=not self.item.streaming) if text or self._body else 0
         self._body = self._document.rows if text else []
+        if self.item.sources:
+            self._body = linked(self._body, {number for number, _ in self.item.sources})
         return changed
 
     def _frame(self) -> None:
         """Draw what stands around the body."""
         self._head = head_rows(self.item, self._width, self.folds, selected=self.selected)
         live = self.live(self._width) if self.live else None
-        self._foot = foot_rows(self.item, self._width, self.folds, live)
+        self._foot = foot_rows(self.item, self._width, self.folds, live, selected=self.selected)
 
     def _settle(self, first: int = 0) -> int:
         """The rows from `first` on have changed."""

@@ -16,6 +16,7 @@ from textual.selection import Selection
 
 from kvchat.display import clean
 from kvchat.ui.render.message import Folds
+from kvchat.ui.render.sources import numbers_at
 from kvchat.ui.widgets.transcript_entry import Entry
 from kvchat.ui.widgets.transcript_styles import GUTTER
 from kvchat.ui.widgets.transcript_view import TranscriptView
@@ -43,6 +44,7 @@ class TranscriptKeys(TranscriptView):
         _binding("b", "branches", "Branches", "branches"),
         _binding("f", "fork", "Fork here", "fork"),
         _binding("d", "delete", "Delete the turn", "delete"),
+        _binding("o", "source", "Sources", "source"),
         _binding("left", "sibling(-1)", "Previous version", "sibling_previous"),
         _binding("right", "sibling(1)", "Next version", "sibling_next"),
         _binding("enter,space", "fold", "Fold, unfold", "fold"),
@@ -193,6 +195,10 @@ class TranscriptKeys(TranscriptView):
         if (entry := self._meant) is not None:
             self.post_message(self.DeleteRequested(entry.item.node_id))
 
+    def action_source(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.SourcesRequested(entry.item.node_id))
+
     def action_sibling(self, step: int) -> None:
         entry = self._meant
         if entry is not None and entry.item.siblings[1] > 1:
@@ -253,6 +259,9 @@ class TranscriptKeys(TranscriptView):
         elif action == "code" and offset.x >= self.text_width + GUTTER - 4:
             self.select(entry.item.node_id, show=False)
             self.action_copy_code(int(value))
+        elif numbers := numbers_at(entry.row(row), offset.x - GUTTER):
+            self.select(entry.item.node_id, show=False)
+            self.post_message(self.SourcesRequested(entry.item.node_id, numbers))
         else:
             self.select(entry.item.node_id, show=False)
 

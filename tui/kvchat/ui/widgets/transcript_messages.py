@@ -67,6 +67,13 @@ class TranscriptMessages:
         node: str
 
     @dataclass
+    class SourcesRequested(Message, namespace="transcript"):
+        """The person wants to see what a message cites, or was sent with; `numbers`: only these, if any are named."""
+
+        node: str
+        numbers: tuple[int, ...] = ()
+
+    @dataclass
     class FoldToggled(Message, namespace="transcript"):
         """A part of a message, `reasoning` or `context`, was folded or unfolded."""
 

@@ -42,6 +42,7 @@ STYLES: StyleTable = {
     "s": "strike",
     "code-inline": ("on $surface", "$text-accent on $surface"),
     "link": "underline",
+    "cite": "$text-accent",
     "url": ("$text-muted", "dim $text-muted"),
     "heading": "bold",
     "h1": "bold underline",

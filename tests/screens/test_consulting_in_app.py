@@ -1,0 +1,321 @@
+"""Documents while one writes, in the whole app: found for the message, mentioned, attached, changed since."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from app_kit import Drive, Driven
+from textual import events
+
+from kvchat.chat.consulting import Consulted
+from kvchat.documents.library import Library
+from kvchat.prompt.context import FILE, PASSAGE
+from kvchat.prompt.message import Role
+from kvchat.ui.chat.consulting import changed_words
+from kvchat.ui.widgets.context_line import ContextLine
+from kvchat.ui.widgets.mentions import MentionList
+
+HANDBOOK = {
+    "lamp.md": "# The lamp\n\nThe lamp turns once in twelve seconds. A brass clockwork drives it.\n",
+    "tower/paint.md": "# Paint\n\nThe tower is painted white each fifth summer.\n",
+    "tower/my stairs.md": "# Stairs\n\nThe tower has one hundred and forty stairs of granite.\n",
+}
+
+
+@asynccontextmanager
+async def reading(drive: Drive, tmp_path: Path, searching: str = "", **options: Any) -> AsyncIterator[Driven]:
+    """The app with a collection, in an open conversation that searches in it, or not."""
+    folder = tmp_path / "handbook"
+    for name, text in HANDBOOK.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    async with drive(**options) as app:
+        service, data = app.service, tmp_path / "data"
+        service._open_library = lambda: Library.open(service._store, data / "index.db")
+        await service.add_documents(str(folder), "handbook")
+        await service._indexers["handbook"]
+        await app.begin()
+        if searching:
+            await service.set_searching(app.conversation.id, searching, ["handbook"])
+        yield app
+
+
+def line(app: Driven) -> str:
+    """The row of the rule over the composer, beside the list."""
+    return app.lines[app.chat.composer.region.y][app.chat.composer.region.x :].strip(" ─")
+
+
+async def shows(app: Driven, words: str) -> None:
+    await app.until(lambda: words in line(app))
+
+
+def sent(app: Driven, kind: str) -> list[str]:
+    """The sources of the blocks of this kind in the last question."""
+    question = [node for node in app.path if node.role is Role.USER][-1]
+    return [block.source for block in question.message.blocks if block.kind == kind]
+
+
+async def test_what_is_found_is_shown_and_sent_and_the_line_is_empty_again(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path, "always", size=(120, 40)) as app:
+        await app.write("How fast does the lamp turn?")
+        await shows(app, "▤ 1 passage ~")
+        assert "lamp.md:1-3 ×" in line(app)
+        await app.until(lambda: "~" in app.lines[app.chat.composer.region.bottom - 1])
+        await app.press("enter")
+        await app.until(lambda: app.said)
+        await app.settled()
+        assert sent(app, PASSAGE) == ["[1] handbook/lamp.md:1-3, lamp.md > The lamp"]
+        assert line(app) == "" and "tokens" not in app.lines[app.chat.composer.region.bottom - 1]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+async def test_nothing_moves_when_passages_come_and_go(drive: Drive, tmp_path: Path, size: tuple[int, int]) -> None:
+    async with reading(drive, tmp_path, "always", size=size) as app:
+        await app.write("How fast does the")
+        places = [widget.region for widget in app.chat.query("*") if not isinstance(widget, ContextLine)]
+        await app.write(" lamp turn?")
+        await shows(app, "▤ 1 passage")
+        assert [w.region for w in app.chat.query("*") if not isinstance(w, ContextLine)] == places
+
+
+async def test_offered_passages_are_taken_by_the_key_and_else_not_sent(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path, "ask") as app:
+        await app.write("How fast does the lamp turn?")
+        await shows(app, "1 passage found")
+        assert "Shift+F5 takes them" in line(app)
+        await app.press("enter")
+        await app.until(lambda: app.said)
+        await app.settled()
+        assert sent(app, PASSAGE) == []
+        await app.write("How fast does the lamp turn, again?")
+        await shows(app, "1 passage found")
+        await app.press("shift+f5")
+        await shows(app, "▤ 1 passage ~")
+        await app.press("enter")
+        await app.until(lambda: len(app.said) > 2)
+        await app.settled()
+        assert len(sent(app, PASSAGE)) == 1
+
+
+async def test_a_passage_left_out_in_the_preview_is_not_sent(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path, "always") as app:
+        await app.write("How fast does the lamp turn?")
+        await shows(app, "▤ 1 passage")
+        await app.press("shift+f5", "enter")
+        await app.opens("ContextScreen")
+        assert "handbook/lamp.md:1-3" in app.prose and "A brass clockwork drives it." in app.prose
+        await app.press("space", "escape")
+        await app.closes()
+        await shows(app, "▢ no passages")
+        await app.press("!", "enter")  # before it was found for this text
+        await app.until(lambda: app.said)
+        await app.settled()
+        assert app.said[0] == "How fast does the lamp turn?!" and sent(app, PASSAGE) == []
+
+
+async def test_a_mention_is_completed_and_its_file_goes_as_a_whole(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path) as app:
+        mentions = app.chat.composer.query_one(MentionList)
+        await app.write("What of @hand")
+        await app.until(lambda: mentions.is_open)
+        await app.press("tab")
+        await app.until(lambda: [one.text for one in mentions.items] == ["handbook/tower/", "handbook/lamp.md"])
+        await app.press("tab")
+        await app.until(lambda: mentions.is_open and mentions.items[0].text == "handbook/tower/my stairs.md")
+        await app.press("down", "enter")
+        assert app.draft == 'What of @"handbook/tower/my stairs.md" '
+        await shows(app, "▥ 1 file ~")
+        await app.press("enter")
+        await app.until(lambda: app.said)
+        await app.settled()
+        assert app.said[0] == 'What of @"handbook/tower/my stairs.md" '
+        assert sent(app, FILE) == ["[1] handbook/tower/my stairs.md"]
+
+
+async def test_without_collections_an_at_sign_opens_nothing(drive: Drive) -> None:
+    async with drive() as app:
+        await app.write("hello @han")
+        await asyncio.sleep(0.2)
+        await app.rest()
+        assert not app.chat.composer.query_one(MentionList).is_open
+        await app.press("enter")
+        await app.until(lambda: app.said)
+
+
+async def test_a_mention_that_cannot_be_followed_is_said_and_the_message_stays(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path, size=(120, 30)) as app:
+        await app.write(f"see @{tmp_path}/handbook/tower here")
+        await shows(app, "! @/")
+        assert "is a folder" in line(app) or "…" in line(app)
+        await app.press("enter")
+        await app.until(lambda: app.noticed("is a folder"))
+        assert app.draft.startswith("see @/") and app.said == []
+
+
+async def test_a_slow_search_is_told_and_never_holds_up_the_typing(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with reading(drive, tmp_path, "always") as app:
+        held = asyncio.Event()
+        plain = app.service.consult
+
+        async def slow(*args: Any, **more: Any) -> Consulted:
+            await held.wait()
+            return await plain(*args, **more)
+
+        monkeypatch.setattr(app.service, "consult", slow)
+        await app.write("How fast does the lamp turn")
+        await shows(app, "searching…")
+        await app.press("?")
+        assert app.draft.endswith("turn?")
+        held.set()
+        await shows(app, "▤ 1 passage")
+        assert "searching" not in line(app)
+
+
+async def test_what_is_found_for_another_conversation_is_not_shown(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with reading(drive, tmp_path, "always") as app:
+        held, began = asyncio.Event(), asyncio.Event()
+        plain = app.service.consult
+
+        async def slow(*args: Any, **more: Any) -> Consulted:
+            found = await plain(*args, **more)
+            began.set()
+            await held.wait()
+            return found
+
+        monkeypatch.setattr(app.service, "consult", slow)
+        await app.write("How fast does the lamp turn?")
+        await app.until(began.is_set)
+        await app.begin()
+        held.set()
+        await app.rest()
+        assert line(app) == ""
+
+
+async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path, "always") as app:
+        await app.say("How fast does the lamp turn?")
+        app.chat.begin_edit(app.path[0].id, "Who paints the tower white?")
+        await shows(app, "paint.md:1-3")
+        assert "×" not in line(app), "an edit takes all that is found"
+        await app.press("enter")
+        await app.until(lambda: app.said[0] == "Who paints the tower white?")
+        await app.settled()
+        assert any("paint.md" in source for source in sent(app, PASSAGE))
+
+
+# -- attaching
+
+
+async def test_a_file_is_attached_as_a_chip_with_its_price_and_read_ahead(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path, size=(120, 30)) as app:
+        prepared: list[Any] = []
+        plain = app.service.prepare
+        app.service.prepare = lambda id, blocks: (prepared.append(blocks), plain(id, blocks))  # type: ignore[method-assign]
+        await app.command(f"/attach {tmp_path}/handbook/lamp.md")
+        await app.until(lambda: app.draft.strip() == "[lamp.md: 3 lines]")
+        await app.until(lambda: "~" in app.lines[app.chat.composer.region.bottom - 1])
+        assert [block.kind for block in prepared[-1]] == [FILE]
+        await app.write("What is this?")
+        await app.press("enter")
+        await app.until(lambda: app.said)
+        await app.settled()
+        assert sent(app, FILE) == ["[1] lamp.md"]
+
+
+async def test_the_key_asks_for_a_file_and_attaches_it_at_the_cursor(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with reading(drive, tmp_path) as app:
+        monkeypatch.chdir(tmp_path / "handbook")
+        await app.write("see")
+        await app.press("shift+f6")
+        await app.opens("AttachScreen")
+        await app.until(lambda: "lamp.md" in app.text)
+        await app.press("down", "enter")
+        await app.closes()
+        await app.until(lambda: app.draft == "see [lamp.md: 3 lines] ")
+
+
+async def test_what_cannot_be_attached_is_said_and_the_command_stays(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path) as app:
+        await app.command("/attach gone.md")
+        await app.until(lambda: app.noticed("There is no file gone.md"))
+        assert app.draft == "/attach gone.md"
+
+
+async def test_a_pasted_path_is_text_and_one_key_makes_it_the_file(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path) as app:
+        await app.write("see ")
+        path = f"'{tmp_path}/handbook/tower/my stairs.md'"
+        app.app.post_message(events.Paste(f"{path} "))
+        await app.until(lambda: app.noticed("Shift+F6 attaches my stairs.md"))
+        assert app.draft == f"see {path} "
+        await app.press("shift+f6")
+        await app.until(lambda: app.draft == "see [my stairs.md: 3 lines] ")
+        app.app.post_message(events.Paste("/there/is/no/such/file.md"))
+        await app.rest()
+        assert len([one for one in app.notices if "attaches" in one]) == 1
+
+
+async def test_a_changed_file_is_told_once_and_its_change_can_be_attached(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path) as app:
+        lamp = tmp_path / "handbook" / "lamp.md"
+        lamp.write_text("".join(f"The lamp turned {n} times in that night.\n" for n in range(50)))
+        await app.command(f"/attach {lamp}")
+        await app.until(lambda: "[lamp.md: 50 lines]" in app.draft)
+        await app.press("enter")
+        await app.until(lambda: app.said)
+        await app.settled()
+        home = app.conversation.id
+        lamp.write_text(lamp.read_text().replace("turned 7 times", "turned seven times"))
+        app.app.app_focus = False
+        app.app.app_focus = True
+        await app.until(lambda: app.noticed("lamp.md has changed since it was attached; /attach "))
+        await app.begin()
+        await app.open(home)
+        await app.rest()
+        assert len([one for one in app.notices if "has changed since" in one]) == 1
+        await app.command(f"/attach {lamp}")
+        await app.until(lambda: app.draft.startswith("[change of lamp.md: "))
+        await app.press("ctrl+n")
+        await app.open(home)
+        await app.until(lambda: app.draft.startswith("[change of lamp.md: "))
+        await app.press("enter")
+        await app.until(lambda: len(app.said) > 2)
+        await app.settled()
+        assert sent(app, FILE) == ["[2] change of lamp.md since it was attached"]
+        await app.command(f"/attach {lamp}")
+        await app.until(lambda: app.noticed("has not changed since"))
+
+
+@pytest.mark.parametrize("theme", ["ansi-dark", "kvchat-contrast"])
+async def test_the_line_the_list_and_the_screens_are_drawn_in_other_themes(
+    drive: Drive, tmp_path: Path, theme: str,
+) -> None:
+    async with reading(drive, tmp_path, "always") as app:
+        app.app.theme = theme
+        await app.write("How fast does the lamp turn? @handbook")
+        await shows(app, "▤ 1 passage")
+        await app.until(lambda: app.chat.composer.query_one(MentionList).is_open)
+        assert "collection" in app.text
+        await app.press("escape", "shift+f5", "enter")
+        await app.opens("ContextScreen")
+        assert "A brass clockwork drives it." in app.prose
+        await app.press("escape")
+        await app.closes()
+        await app.press("shift+f6")
+        await app.opens("AttachScreen")
+
+
+def test_of_several_changed_files_the_first_is_named() -> None:
+    assert changed_words(["/there/a.md", "/there/\x1b[2Jb.md"]) == (
+        "a.md and 1 other file have changed since they were attached; /attach /there/a.md appends the change.")

@@ -1,0 +1,70 @@
+"""What the header and the status line say about documents, and what gives way to what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from textual.widget import Widget
+
+from kvchat.ui.widgets.header_text import HeaderState
+from kvchat.ui.widgets.statusline import Header, StatusLine
+
+Hosting = Callable[..., Any]
+READY = HeaderState("/models/SmolLM2-135M.gguf", "llama.cpp", "loopback", context_used=3812, context_size=8192)
+HANDBOOK = ("▤ handbook, logbooks?", "▤ 2?", "▤?")
+
+
+def line(widget: Widget) -> str:
+    """The widget's line as it stands on the screen."""
+    strip = widget.screen._compositor.render_strips()[widget.region.y]
+    return strip.crop(widget.region.x, widget.region.right).text
+
+
+@pytest.mark.parametrize(("width", "words"), [
+    (80, ""), (87, " ▤?  "), (90, " ▤ 2?  "), (120, "▤ handbook, logbooks?  "), (200, "▤ handbook, logbooks?  ")])
+async def test_what_is_searched_stands_beside_the_meter_where_there_is_room(
+    hosting: Hosting, width: int, words: str,
+) -> None:
+    header = Header()
+    async with hosting(header).run_test(size=(width, 24)) as pilot:
+        header.set_state(READY)
+        await pilot.pause()
+        without = line(header)
+        left, meter = without[: without.index("  ")], without[without.index("ctx"):]
+        header.set_documents(HANDBOOK)
+        await pilot.pause()
+        text = line(header)
+        assert text.startswith(left) and text.endswith(meter)
+        assert ("▤" in text) is bool(words) and words in text
+        header.set_documents(())
+        await pilot.pause()
+        assert line(header) == without
+
+
+async def test_a_hostile_name_in_the_header_is_signs(hosting: Hosting) -> None:
+    header = Header()
+    async with hosting(header).run_test(size=(120, 24)) as pilot:
+        header.set_state(READY)
+        header.set_documents(("▤ [/x]\x1b[2J\n",))
+        await pilot.pause()
+        assert "▤ [/x]␛[2J" in line(header)
+
+
+async def test_indexing_stands_in_front_of_the_memory_and_a_remark_gives_way(hosting: Hosting) -> None:
+    status = StatusLine()
+    async with hosting(status).run_test(size=(100, 24)) as pilot:
+        status.set_indexing("indexing handbook 43 %")
+        await pilot.pause()
+        assert line(status).rstrip().endswith("indexing handbook 43 %")
+        status.set_memory("2 noted", "F5")
+        status.set_aside("3 turns: 12 s saved in all")
+        await pilot.pause()
+        assert line(status).rstrip().endswith(" · indexing handbook 43 % · memory: 2 noted (F5)")
+        status.set_aside("a remark that is far too long to stand there beside both of the others")
+        await pilot.pause()
+        assert line(status).split("  ")[-1].strip() == "indexing handbook 43 % · memory: 2 noted (F5)"
+        status.set_indexing("")
+        await pilot.pause()
+        assert "indexing" not in line(status)

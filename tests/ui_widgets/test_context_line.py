@@ -1,0 +1,472 @@
+"""The line over the composer: what it shows, how it is changed, and that nothing moves for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+from textual.geometry import Region
+
+from kvchat.documents.collection import Passage
+from kvchat.memory.entry import Entry, Kind
+from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.context_line import ContextLine
+
+Writing = Callable[..., Any]
+LONG_ENOUGH = 0.6
+"""Seconds after which the typing rests."""
+
+
+def entry(id: str, text: str) -> Entry:
+    return Entry(id, Kind.FACT, text, "topics/things.md", 1.7e9)
+
+
+UNITS, KILN, DOG = (entry("m1", "Prefers metric units."), entry("m2", "The kiln trips the breaker."),
+                    entry("m3", "Has a dog named Fenna."))
+
+
+def passage(name: str, where: str = "12-40", text: str = "lamp " * 40) -> Passage:
+    return Passage(f"docs/handbook/guide/{name}#{where}", "Install > Linux", text, 1.0, 2)
+
+
+SETUP, LAMP = passage("setup.md"), passage("lamp.md", "3-9", "oil " * 20)
+NOTES = ContextBlock(FILE, "handbook/notes.txt", "words " * 30, "/home/notes.txt#1")
+
+
+def drawn(host: Any, composer: Composer) -> str:
+    """The row on which the line of memories stands, as it is on the screen."""
+    rows = [strip.text for strip in host.screen._compositor.render_strips()]
+    return rows[composer.region.y]
+
+
+@pytest.fixture
+def memories(writing: Writing) -> Writing:
+    """An app around a composer with a rule above it, as in the app."""
+
+    def make(**options: object) -> tuple[Any, Composer]:
+        host, composer = writing(**options)
+        composer.styles.border_top = ("solid", "gray")
+        return host, composer
+
+    return make
+
+
+async def rested(host: Any, composer: Composer, pilot: Any, text: str) -> None:
+    """`text` was typed and the typing rests."""
+    composer.insert(text)
+    await pilot.pause(LONG_ENOUGH)
+
+
+async def test_a_pause_in_the_typing_asks_what_belongs_and_a_key_does_not(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        composer.load("", "c1")
+        await pilot.press(*"my kiln")
+        assert host.heard(Composer.Rested) == []
+        await pilot.pause(LONG_ENOUGH)
+        assert [(m.text, m.key) for m in host.heard(Composer.Rested)] == [("my kiln", "c1")]
+        await pilot.press("s", "backspace")
+        await pilot.pause(LONG_ENOUGH)
+        assert len(host.heard(Composer.Rested)) == 1, "the text is the same"
+
+
+async def test_a_command_and_white_space_ask_nothing(memories: Writing) -> None:
+    host, composer = memories()
+    composer.set_commands([("new", "New")])
+    async with host.run_test() as pilot:
+        for text in ("/new about my kiln", "   \n "):
+            await rested(host, composer, pilot, text)
+            composer.replace_text("")
+        assert host.heard(Composer.Rested) == []
+        await rested(host, composer, pilot, "//kiln is what I type")
+        assert [m.text for m in host.heard(Composer.Rested)] == ["/kiln is what I type"]
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (40, 12)])
+async def test_the_line_comes_and_goes_without_moving_anything(memories: Writing, size: tuple[int, int]) -> None:
+    host, composer = memories()
+    async with host.run_test(size=size) as pilot:
+        await rested(host, composer, pilot, "my kiln")
+
+        def places() -> list[Region]:
+            return [widget.region for widget in host.query("*") if not isinstance(widget, ContextLine)]
+
+        before = places()
+        composer.set_memories([UNITS, KILN])
+        await pilot.pause()
+        assert drawn(host, composer).strip(" ─").startswith("◆ 2 memories")
+        assert places() == before
+        composer.set_memories([])
+        await pilot.pause()
+        assert set(drawn(host, composer).strip()) == {"─"}
+        assert places() == before
+
+
+async def test_the_line_names_the_memories_and_the_key(memories: Writing) -> None:
+    host, composer = memories()
+    composer.set_memories_key("^B")
+    async with host.run_test(size=(100, 30)) as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([UNITS, KILN], "my kiln")
+        await pilot.pause()
+        left, right = drawn(host, composer).strip("─ ").split(" ─", 1)
+        assert left == "◆ 2 memories: Prefers metric units. × · The kiln trips the breaker. ×"
+        assert right.strip("─ ") == "^B"
+
+
+async def test_memories_found_for_another_text_are_not_shown(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([DOG], "my dog")
+        assert composer.memories == ()
+        composer.set_memories([KILN], "my kiln")
+        assert composer.memories == (KILN,)
+
+
+async def test_what_is_shown_stays_while_one_types_on(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([KILN])
+        await pilot.press(*" and the")
+        assert "1 memory: The kiln trips" in drawn(host, composer)
+
+
+async def test_a_click_leaves_one_out_and_it_stays_out_until_the_message_is_sent(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([UNITS, KILN])
+        await pilot.pause()
+        await pilot.click(ContextLine, offset=(drawn(host, composer).index("Prefers") - 1 + 2, 0))
+        await pilot.pause()
+        assert composer.memories == (KILN,)
+        assert "1 of 2 memories: The kiln trips" in drawn(host, composer)
+        await rested(host, composer, pilot, " units")
+        composer.set_memories([DOG, UNITS])
+        assert composer.memories == (DOG,)
+        await pilot.press("enter")
+        sent = host.heard(Composer.Submitted)[0]
+        assert (sent.dropped, sent.memories) == (frozenset({"m1"}), True)
+        assert composer.memories == ()
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([UNITS])
+        assert composer.memories == (UNITS,)
+
+
+async def test_the_key_pressed_twice_leaves_all_out_also_those_found_later(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([UNITS, KILN])
+        assert composer.choose_context() and composer.choose_context()
+        await pilot.pause()
+        assert "◇ no memories" in drawn(host, composer)
+        await pilot.press("space", "x")
+        assert composer.text == "my kiln x", "the keys belong to the text again"
+        await pilot.pause(LONG_ENOUGH)
+        composer.set_memories([DOG])
+        assert composer.memories == ()
+        await pilot.press("enter")
+        assert host.heard(Composer.Submitted)[0].memories is False
+
+
+async def test_without_memories_the_key_is_nothing(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        assert not composer.choose_context()
+        await pilot.press("a")
+        assert composer.text == "a"
+
+
+async def test_keys_choose_one_and_leave_it_out(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([UNITS, KILN, DOG])
+        composer.choose_context()
+        await pilot.press("right", "delete")
+        assert composer.memories == (UNITS, DOG)
+        await pilot.press("left", "left", "backspace", "backspace")
+        assert composer.memories == (UNITS, DOG)
+        await pilot.press("escape", "y")
+        assert composer.text == "my kilny"
+        await pilot.press("enter")
+        assert host.heard(Composer.Submitted)[0].dropped == {"m2"}
+
+
+async def test_typing_while_choosing_goes_into_the_text_in_its_order(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([KILN])
+        composer.choose_context()
+        await pilot.press(*"abc")
+        assert composer.text == "my kilnabc"
+        assert host.focused is composer.query_one("ComposerText")
+
+
+async def test_when_the_memories_go_while_one_chooses_the_keys_belong_to_the_text_again(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([KILN])
+        composer.choose_context()
+        await pilot.pause()
+        composer.set_memories([])
+        await pilot.pause()
+        await pilot.press("a")
+        assert composer.text == "my kilna"
+
+
+async def test_tab_never_stops_at_the_line(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([KILN])
+        await pilot.pause()
+        assert not any(isinstance(widget, ContextLine) for widget in host.screen.focus_chain)
+        composer.choose_context()
+        await pilot.press("escape")
+        await pilot.pause()
+        assert not any(isinstance(widget, ContextLine) for widget in host.screen.focus_chain)
+
+
+async def test_what_was_left_out_stays_so_when_a_message_could_not_be_sent(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        composer.restore("my kiln", (), frozenset({"m2"}))
+        await pilot.pause(LONG_ENOUGH)
+        composer.set_memories([UNITS, KILN])
+        assert composer.memories == (UNITS,)
+        composer.restore("my kiln", (), memories=False)
+        await pilot.pause(LONG_ENOUGH)
+        composer.set_memories([UNITS, KILN])
+        assert composer.memories == ()
+        await pilot.press("enter")
+        assert host.heard(Composer.Submitted)[0].memories is False
+
+
+async def test_another_conversation_begins_without_memories(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([KILN])
+        composer.choose_context()
+        composer.choose_context()
+        composer.load("my dog", "other")
+        assert composer.memories == ()
+        await pilot.pause(LONG_ENOUGH)
+        assert host.heard(Composer.Rested)[-1].text == "my dog"
+        composer.set_memories([DOG])
+        assert composer.memories == (DOG,)
+
+
+async def test_hostile_and_wide_memories_fit_every_width(memories: Writing) -> None:
+    host, composer = memories()
+    composer.set_memories_key("Ctrl+B")
+    texts = ["\x1b[2J\u202eevil\n" * 9, "喜欢喝乌龙茶，不喜欢绿茶。" * 4, "", "👨\u200d👩\u200d👧" * 20, "x" * 500]
+    async with host.run_test(size=(80, 24)) as pilot:
+        await rested(host, composer, pilot, "my kiln")
+        composer.set_memories([entry(f"m{n}", text) for n, text in enumerate(texts)])
+        line = composer.query_one(ContextLine)
+        for width in (1, 5, 12, 20, 33, 57, 78, 118, 200):
+            for choosing in (False, True):
+                if choosing:
+                    composer.choose_context()
+                    await pilot.pause()
+                text = "".join(part.text for part in line._parts(width))
+                assert cell_len(text) == width, (width, text)
+                assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
+                if choosing:
+                    await pilot.press("escape")
+
+
+# -- passages and files
+
+
+async def found(host: Any, composer: Composer, pilot: Any, text: str = "the lamp", **more: Any) -> None:
+    """`text` was written, and two passages were found for it."""
+    await rested(host, composer, pilot, text)
+    composer.set_passages([SETUP, LAMP], composer.text, **more)
+    await pilot.pause()
+
+
+def sent(host: Any) -> Composer.Submitted:
+    return host.heard(Composer.Submitted)[-1]  # type: ignore[no-any-return]
+
+
+async def test_passages_are_named_by_file_and_lines_with_their_tokens(memories: Writing) -> None:
+    host, composer = memories()
+    composer.count = lambda text: 100
+    async with host.run_test(size=(120, 30)) as pilot:
+        await found(host, composer, pilot)
+        composer.set_memories([KILN])
+        await pilot.pause()
+        line = drawn(host, composer).strip(" ─")
+        assert line == ("◆ 1 memory · ▤ 2 passages ~200 tok: setup.md:12-40 × · lamp.md:3-9 × · "
+                        "The kiln trips the breaker. ×")
+
+
+async def test_what_goes_is_what_is_shown_for_exactly_this_text(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await found(host, composer, pilot)
+        await pilot.press("enter")
+        assert sent(host).passages == (SETUP, LAMP) and composer.passages == ()
+        await found(host, composer, pilot)
+        await pilot.press("s", "enter")
+        assert sent(host).text == "the lamps" and sent(host).passages is None, "they were found for another text"
+        await rested(host, composer, pilot, "the lamp")
+        composer.set_passages([], "the lamp")
+        await pilot.press("enter")
+        assert sent(host).passages == ()
+
+
+async def test_a_passage_that_is_left_out_does_not_go_and_stays_out(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(100, 30)) as pilot:
+        await found(host, composer, pilot)
+        await pilot.click(ContextLine, offset=(drawn(host, composer).index("setup.md"), 0))
+        await pilot.pause()
+        assert composer.passages == (LAMP,) and "1 of 2 passages" in drawn(host, composer)
+        await found(host, composer, pilot, "s")
+        assert composer.passages == (LAMP,)
+        await pilot.press("x", "enter")
+        assert sent(host).passages is None
+        assert sent(host).picked.of([SETUP, LAMP], True) == (LAMP,), "also where they are looked for once more"
+
+
+async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories: Writing) -> None:
+    host, composer = memories()
+    composer.set_memories_key("^B")
+    async with host.run_test(size=(100, 30)) as pilot:
+        await found(host, composer, pilot, taken=False)
+        assert "▤ 2 passages found: setup.md:12-40 + · lamp.md:3-9 +" in drawn(host, composer)
+        assert "^B takes them" in drawn(host, composer) and composer.passages == ()
+        await pilot.press("enter")
+        assert sent(host).passages == ()
+        await found(host, composer, pilot, taken=False)
+        assert composer.choose_context()
+        await pilot.pause()
+        assert "▤ 2 passages ~" in drawn(host, composer) and composer.passages == (SETUP, LAMP)
+        await pilot.press("enter")
+        assert sent(host).passages == (SETUP, LAMP), "the keys belong to the text all the time"
+
+
+async def test_one_offered_passage_is_taken_by_a_click_and_what_is_found_later_is_only_offered(
+    memories: Writing,
+) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(100, 30)) as pilot:
+        await found(host, composer, pilot, taken=False)
+        await pilot.click(ContextLine, offset=(drawn(host, composer).index("lamp.md"), 0))
+        assert composer.passages == (LAMP,)
+        await rested(host, composer, pilot, " oil")
+        composer.set_passages([passage("oil.md"), LAMP], composer.text, taken=False)
+        assert composer.passages == (LAMP,)
+        await pilot.press("x", "enter")
+        assert sent(host).picked.of([SETUP, LAMP], False) == (LAMP,)
+
+
+async def test_the_second_press_leaves_out_memories_and_passages_until_the_message_is_sent(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(100, 30)) as pilot:
+        await found(host, composer, pilot)
+        composer.set_memories([KILN])
+        assert composer.choose_context() and composer.choose_context()
+        await pilot.pause()
+        assert "◇ no memories · ▢ no passages" in drawn(host, composer)
+        await pilot.press("x", "enter")
+        assert sent(host).passages == () and sent(host).memories is False
+        await found(host, composer, pilot)
+        assert composer.passages == (SETUP, LAMP)
+
+
+async def test_a_mentioned_file_is_shown_and_cannot_be_left_out_while_it_is_mentioned(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(100, 30)) as pilot:
+        await rested(host, composer, pilot, "see @handbook/notes.txt")
+        composer.set_passages([], composer.text, files=[NOTES])
+        await pilot.pause()
+        assert "▥ 1 file ~" in drawn(host, composer) and ": notes.txt ─" in drawn(host, composer)
+        composer.choose_context()
+        await pilot.press("delete")
+        await pilot.pause()
+        assert "▥ 1 file ~" in drawn(host, composer)
+
+
+async def test_what_is_wrong_with_a_mention_is_said_on_the_line(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(100, 30)) as pilot:
+        await rested(host, composer, pilot, "see @./gone")
+        composer.set_passages([], composer.text, problems=["@./gone is a folder; \x1b[2J\nindex it."])
+        await pilot.pause()
+        assert drawn(host, composer).strip(" ─") == "! @./gone is a folder; ␛[2J index it."
+
+
+async def test_a_long_search_is_told_at_the_end_of_the_line_until_something_is_found(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(100, 30)) as pilot:
+        await rested(host, composer, pilot, "the lamp")
+        before = [widget.region for widget in host.query("*") if not isinstance(widget, ContextLine)]
+        composer.set_searching("another text")
+        await pilot.pause()
+        assert "searching" not in drawn(host, composer)
+        composer.set_searching("the lamp")
+        await pilot.pause()
+        assert drawn(host, composer).endswith("─ searching… ──")
+        assert [w.region for w in host.query("*") if not isinstance(w, ContextLine)] == before
+        composer.set_passages([], "the lamp")
+        await pilot.pause()
+        assert set(drawn(host, composer).strip()) == {"─"}
+
+
+async def test_enter_on_an_item_asks_to_see_it(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await found(host, composer, pilot)
+        composer.choose_context()
+        await pilot.press("right", "enter", "x")
+        assert [m.id for m in host.heard(Composer.Looked)] == [LAMP.ref]
+        assert composer.text == "the lampx", "the keys belong to the text again"
+
+
+async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories: Writing) -> None:
+    host, composer = memories()
+    async with host.run_test() as pilot:
+        await found(host, composer, pilot)
+        composer.leave_out({SETUP.ref}, {LAMP.ref})
+        await pilot.press("enter")
+        one = sent(host)
+        composer.restore(one.text, one.blocks, one.dropped, one.memories, one.taken)
+        await pilot.pause(LONG_ENOUGH)
+        composer.set_passages([SETUP, LAMP], composer.text)
+        assert composer.passages == (LAMP,)
+
+
+async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: Writing) -> None:
+    host, composer = memories()
+    composer.set_memories_key("Shift+F5")
+    names = ["\x1b[2J\u202eevil\n.md", "灯台の本がここにあるとても長い名前.md", "][", "👨\u200d👩\u200d👧" * 9,
+             "x" * 300]
+    async with host.run_test(size=(80, 24)) as pilot:
+        await rested(host, composer, pilot, "the lamp")
+        line = composer.query_one(ContextLine)
+        for taken in (True, False):
+            composer.set_passages([passage(name, f"{n}") for n, name in enumerate(names)], "the lamp", taken=taken,
+                                  files=[NOTES], problems=["灯台\x07 is not there."] * 2)
+            composer.set_memories([UNITS, KILN])
+            for choosing in (False, True):
+                if choosing:
+                    composer.choose_context()
+                for width in (0, 1, 5, 12, 20, 33, 57, 78, 118, 200):
+                    text = "".join(part.text for part in line._parts(width))
+                    assert cell_len(text) == width, (width, text)
+                    assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
+            await pilot.press("escape")
+            composer.leave_out((), ())

@@ -1,0 +1,262 @@
+"""Collections of documents as the person meets them: added, indexed beside everything else, kept up to date.
+
+The rule: indexing is done by a process of its own, one collection at a time; neither a chat nor the screen waits for
+it, and nothing of it is loaded where there are no collections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kvchat.chat.consolidating import Consolidating
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import DocumentsChanged, IndexingProgressed
+from kvchat.chat.worker import Worker
+from kvchat.store import StoreError
+
+if TYPE_CHECKING:
+    from kvchat.documents.collection import Collection, Progress, Report
+    from kvchat.documents.library import Library
+
+BEGIN_S = 5.0
+"""How long after the start the files are looked at."""
+LOOK_S = 60.0
+"""How often they are looked at where the system does not tell of changes."""
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class Collecting(Consolidating):
+    """The library, and the indexing of its collections."""
+
+    def __init__(self, *args: Any, library: Callable[[], Library | None] | None = None, **options: Any) -> None:
+        """`library` opens it when it is first needed; None: there is none."""
+        super().__init__(*args, **options)
+        self._open_library = library if not self.incognito else None
+        self._library: Library | None = None
+        self._reader = Worker("kvchat-documents")
+        self._indexers: dict[str, asyncio.Task[None]] = {}
+        self._again: dict[str, bool] = {}
+        """Those in which something changed while they were indexed, and whether all is to be read again."""
+        self._indexing: dict[str, Progress] = {}
+        self._reports: dict[str, Report] = {}
+        self._one_at_a_time = asyncio.Lock()
+        self._watch: asyncio.Task[None] | None = None
+        self._watched_names: frozenset[tuple[str, str]] | None = None
+        """The names and roots of the collections that are looked after; None: none is."""
+
+    @property
+    def has_library(self) -> bool:
+        """Whether documents can be indexed at all: an incognito run indexes none."""
+        return self._open_library is not None
+
+    @property
+    def has_documents(self) -> bool:
+        """Whether there is any collection."""
+        if not self.has_library:
+            return False
+        try:
+            return bool(self._store.collections.all())
+        except StoreError:
+            return False
+
+    async def with_documents(self, work: Callable[[Library], T]) -> T:
+        """What `work` gives back, done beside the loop, in the order of the calls. Raises ChatError."""
+        if self._open_library is None:
+            raise ChatError("There are no documents in an incognito run.")
+
+        def do() -> T:
+            from kvchat.documents.errors import DocumentError
+
+            try:
+                return work(self._opened_library())
+            except (DocumentError, StoreError) as error:
+                raise ChatError(str(error)) from None
+
+        return await self._reader.do(do)
+
+    def _opened_library(self) -> Library:
+        if self._library is None:
+            assert self._open_library is not None
+            self._library = self._open_library()
+        if self._library is None:
+            raise ChatError("There are no documents in an incognito run.")
+        return self._library
+
+    # -- by the person
+
+    async def add_documents(self, path: str, name: str = "") -> Collection:
+        """Note a folder or file as a collection, and begin to index it. Raises ChatError."""
+        made = await self.with_documents(lambda library: library.add(path, name))
+        self._tell(DocumentsChanged())
+        self._index(made.name)
+        self._watch_anew()
+        return made
+
+    async def remove_documents(self, name: str) -> None:
+        """Forget a collection; its files stay. Raises ChatError."""
+        found = await self.with_documents(lambda library: library.get(name))
+        await self._stopped_indexing(found.name)
+        await self.with_documents(lambda library: library.remove(found.name))
+        self._reports.pop(found.name, None)
+        self._tell(DocumentsChanged())
+        self._watch_anew()
+        self._in_background(self._forget_orphans())
+
+    async def _forget_orphans(self) -> None:
+        """Take out of the index what belongs to no collection any more, a little at a time."""
+        from kvchat.documents.library import FORGOTTEN
+
+        with suppress(ChatError):
+            orphans = await self.with_documents(lambda library: library.orphans())
+            for start in range(0, len(orphans), FORGOTTEN):
+                some = orphans[start:start + FORGOTTEN]
+                await self.with_documents(lambda library, some=some: library.forget(some))  # type: ignore[misc]
+
+    async def index_documents(self, name: str = "", anew: bool = False) -> None:
+        """Begin to look for changes in a collection (without a name: in all); `anew`: read everything again. Raises
+        ChatError."""
+        chosen = await self.with_documents(lambda library: [library.get(name)] if name else library.collections())
+        for collection in chosen:
+            self._index(collection.name, anew)
+
+    def stop_indexing(self, name: str) -> None:
+        """End the indexing of a collection; what is done is kept."""
+        if (task := self._indexers.get(name)) is not None:
+            task.cancel()
+
+    async def _stopped_indexing(self, name: str) -> None:
+        self.stop_indexing(name)
+        if (task := self._indexers.get(name)) is not None:
+            await asyncio.wait({task})
+
+    # -- indexing
+
+    @property
+    def indexing(self) -> Mapping[str, Progress]:
+        """The collections that are being indexed, and those that wait for it, by name."""
+        return self._indexing
+
+    @property
+    def reports(self) -> Mapping[str, Report]:
+        """What the last indexing of each collection gave, in this run."""
+        return self._reports
+
+    def _index(self, name: str, anew: bool = False) -> None:
+        if name in self._indexers:
+            self._again[name] = anew or self._again.get(name, False)
+        else:
+            from kvchat.documents.collection import Progress
+
+            self._indexing[name] = Progress(name, 0, 0, 0, 0, 0, 0.0, counting=True)
+            self._indexers[name] = asyncio.create_task(self._indexed(name, anew))
+            self._tell(IndexingProgressed(name))
+
+    async def _indexed(self, name: str, anew: bool) -> None:
+        def told(progress: Progress) -> None:
+            self._indexing[name] = progress
+            self._tell(IndexingProgressed(name))
+
+        try:
+            async with self._one_at_a_time:
+                self._reports[name] = await self._carried_out(name, anew, told)
+        except ChatError as error:
+            log.info("%s was not indexed: %s", name, error)
+        except Exception:
+            log.exception("indexing failed")
+        finally:
+            self._indexers.pop(name, None)
+            self._indexing.pop(name, None)
+            again = self._again.pop(name, None)
+            self._tell(DocumentsChanged())
+        if again is not None:
+            self._index(name, again)
+
+    async def _carried_out(self, name: str, anew: bool, told: Callable[[Progress], None]) -> Report:
+        from kvchat.documents.process import indexed
+
+        collection, options, path = await self.with_documents(
+            lambda library: (library.get(name), library.options, library.index.path))
+        if path is None:
+            raise ChatError("The search index cannot be written; its folder is read-only or full.")
+        report = await indexed(path, collection, options, told, anew)
+        if not report.trouble:
+            await self.with_documents(lambda library: library.indexed(name))
+        return report
+
+    # -- keeping up
+
+    def refresh(self) -> None:
+        super().refresh()
+        if self._watched_names is not None and self._names() != self._watched_names:
+            self._tell(DocumentsChanged())
+            self._watch_anew()
+
+    def _names(self) -> frozenset[tuple[str, str]]:
+        try:
+            return frozenset((one.name, one.root) for one in self._store.collections.all())
+        except StoreError:
+            return frozenset()
+
+    def begin_background(self) -> None:
+        super().begin_background()
+        self._watch_anew(BEGIN_S)
+
+    def _watch_anew(self, rest: float = 0.0) -> None:
+        """Look after the collections that there are now."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if not self.works_in_background or not self.settings.documents.watch or not self.has_library:
+            return
+        self._watched_names = self._names()
+        if self._watched_names:
+            self._watch = asyncio.create_task(self._looked_after(rest))
+
+    async def _looked_after(self, rest: float) -> None:
+        """Index what has changed since the last run; then what the system tells of, or, where it does not, what a look
+        now and then finds."""
+        await asyncio.sleep(rest)
+        try:
+            roots = await self.with_documents(lambda library: {one.name: Path(one.root)
+                                                               for one in library.collections()})
+            await self._forget_orphans()
+            await self._look(roots)
+            await self._told_of_changes(roots)
+            while True:
+                await asyncio.sleep(LOOK_S)
+                await self._look(roots)
+        except ChatError as error:
+            log.info("the documents are not looked after: %s", error)
+
+    async def _look(self, roots: Mapping[str, Path]) -> None:
+        for name in roots:
+            if name not in self._indexers and await self.with_documents(
+                    lambda library, name=name: library.is_stale(name)):  # type: ignore[misc]
+                self._index(name)
+
+    async def _told_of_changes(self, roots: Mapping[str, Path]) -> None:
+        """Ends where the system does not tell."""
+        from kvchat.documents.watching import changes
+
+        async for name in changes(roots):
+            self._index(name)
+
+    async def _end_documents(self) -> None:
+        """End what indexes, and close the index."""
+        tasks = {task for task in (self._watch, *self._indexers.values()) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=2.0)
+        if self._library is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await self._reader.do(self._library.close)
+        self._reader.end()

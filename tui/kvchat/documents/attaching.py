@@ -1,0 +1,216 @@
+"""Attaching: a file as a block of a question, captured at that moment, and what has changed in it since.
+
+The rule: what was attached stays as it is. A change is a further block, and where it cannot be told in less than the
+whole text, that is the whole text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from kvchat.display import one_line
+from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
+from kvchat.prompt.citing import name_of
+from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.prompt.wire import whole_characters
+
+LARGEST = 32 << 20
+"""Bytes of a file in a format whose text is smaller than the file."""
+FEW_LINES = 2
+"""Unchanged lines that are shown around a change."""
+MOST_PAIRS = 9_000_000
+"""Old lines times new lines, between the first and the last change, that are compared: the time grows with these."""
+
+_DIGITS = 16
+_STATE = re.compile(rf"(?:([0-9a-f]{{{_DIGITS}}})\.\.)?([0-9a-f]{{{_DIGITS}}})")
+_CHANGE = re.compile(r"change of (?P<name>.*) since it was attached", re.DOTALL)
+_WHOLE = re.compile(r"(?P<name>.*), as it is now: changed since it was attached", re.DOTALL)
+_CONDENSED = (".pdf", ".docx", ".odt", ".html", ".htm", ".xhtml", ".ipynb")
+_NUMBERED = re.compile(r"\[[0-9]+\]")
+
+
+def attached(path: Path, name: str, most_bytes: int) -> ContextBlock:
+    """A file as a block, as it is now; `name`: as the person calls it. Raises DocumentError: TooLargeError where its
+    text has more than `most_bytes`. PDF and Word documents are read in a process of their own."""
+    path = Path(os.path.normpath(path.absolute()))
+    shown = one_line(name, 200) or one_line(str(path), 200)
+    condensed = path.suffix.lower() in _CONDENSED
+    data = _data_of(path, shown, LARGEST if condensed else min(LARGEST, 4 * most_bytes), most_bytes)
+    try:
+        text = _text_of(path.name, data)
+    except UnreadableError as error:
+        raise DocumentError(f"{shown} cannot be attached: it {error}.") from None
+    if not text.strip():
+        raise DocumentError(f"{shown} cannot be attached: there is no text in it.")
+    if (size := len(text.encode(errors="replace"))) > most_bytes:
+        raise _too_large(shown, size, most_bytes)
+    source = whole_characters(" ".join(name.split())) or shown
+    if _NUMBERED.match(source):
+        source = f"./{source}"  # or its name would be taken for its number
+    return ContextBlock(FILE, source, whole_characters(text), _ref(path, _digest(data)))
+
+
+def whole_of(blocks: Sequence[ContextBlock]) -> ContextBlock | None:
+    """Of the blocks about one file, oldest first, the last that has its whole text."""
+    return next((block for block in reversed(blocks) if not _is_change(block)), None)
+
+
+def change(block: ContextBlock, newer: ContextBlock, whole: ContextBlock | None = None) -> ContextBlock | None:
+    """What has changed since `block`, the last that stands there about the file of `newer`; None: nothing has. `whole`:
+    the last with its whole text (see `whole_of`), where `block` is itself a change. The changes of a file are all told
+    from its whole text on, so that the last one is enough."""
+    state = _state(newer)
+    if _state(block) == state and state:
+        return None
+    base = block if not _is_change(block) else whole
+    name = _plain_name(newer)
+    if base is None:
+        return _as_it_is_now(newer, name)
+    if base.text == newer.text:
+        if base is block:
+            return None
+        text = f"{name} is again as it was attached."
+    else:
+        difference = _difference(base.text, newer.text, name)
+        if difference is None or len(difference) >= len(newer.text):
+            return _as_it_is_now(newer, name)
+        text = difference
+    path, _, _ = newer.ref.rpartition("#")
+    return ContextBlock(FILE, f"change of {name} since it was attached", text, f"{path}#{_state(base)}..{state}")
+
+
+def has_changed(block: ContextBlock) -> bool | None:
+    """Whether the file of a block says something else now; None: it is gone, or cannot be told."""
+    path, _, _ = block.ref.rpartition("#")
+    state = _state(block)
+    if not state or not Path(path).is_absolute():
+        return None
+    try:
+        found = Path(path).stat()
+        if not stat.S_ISREG(found.st_mode):
+            return None
+        if found.st_size > LARGEST:
+            return True
+        return _digest_of(path, found.st_size, found.st_mtime_ns, found.st_ino) != state
+    except (OSError, ValueError):
+        return None
+
+
+def _as_it_is_now(newer: ContextBlock, name: str) -> ContextBlock:
+    return ContextBlock(FILE, f"{name}, as it is now: changed since it was attached", newer.text, newer.ref)
+
+
+def _plain_name(block: ContextBlock) -> str:
+    """What the person calls the file of a block, also of a change."""
+    name = name_of(block)
+    found = _CHANGE.fullmatch(name) or _WHOLE.fullmatch(name)
+    return found["name"] if found else name
+
+
+def _is_change(block: ContextBlock) -> bool:
+    found = _STATE.fullmatch(block.ref.rpartition("#")[2])
+    return bool(found and found[1])
+
+
+def _state(block: ContextBlock) -> str:
+    """Which state of its file a block is about."""
+    found = _STATE.fullmatch(block.ref.rpartition("#")[2])
+    return found[2] if found else ""
+
+
+def _ref(path: Path, digest: str) -> str:
+    return whole_characters(f"{path}#{digest}")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:_DIGITS]
+
+
+@lru_cache(maxsize=512)
+def _digest_of(path: str, size: int, mtime_ns: int, inode: int) -> str:
+    """The digest of a file in this state; one that did not change is not read again."""
+    return _digest(Path(path).read_bytes())
+
+
+def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
+    """The bytes of a regular file of at most `largest` bytes. Raises DocumentError."""
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as file:  # a pipe would wait
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise DocumentError(_no_file(found.st_mode, shown))
+            if found.st_size > largest:
+                raise _too_large(shown, found.st_size, most_bytes)
+            data = file.read(largest + 1)
+    except FileNotFoundError:
+        raise DocumentError(f"There is no file {shown}.") from None
+    except PermissionError:
+        raise DocumentError(f"{shown} may not be read; look at its permissions.") from None
+    except (OSError, ValueError) as error:
+        if path.is_dir():
+            raise DocumentError(_no_file(stat.S_IFDIR, shown)) from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise DocumentError(f"{shown} cannot be read: {reason}.") from None
+    if len(data) > largest:  # it grows, or does not tell its size
+        raise _too_large(shown, len(data), most_bytes)
+    return data
+
+
+def _no_file(mode: int, shown: str) -> str:
+    if stat.S_ISDIR(mode):
+        return f"{shown} is a folder; index it with /documents add, then mention it."
+    return f"{shown} is no regular file."
+
+
+def _too_large(shown: str, size: int, most_bytes: int) -> TooLargeError:
+    return TooLargeError(
+        f"{shown} is about {size // 4:,} tokens, more than the {most_bytes // 4:,} that a file attached as a whole may "
+        "take (documents.attach_percent); add its folder with /documents add and mention it.")
+
+
+def _text_of(name: str, data: bytes) -> str:
+    """All that a file says: its own lines, or its parts with a blank line between them. Raises UnreadableError."""
+    from kvchat.documents.reading import formats
+    from kvchat.documents.reading.apart import Readers
+    from kvchat.documents.reading.decoding import decoded
+
+    if formats.kind(name, data) == "text" and Path(name).suffix.lower() not in _CONDENSED:
+        return decoded(data)
+    with Readers() as readers:
+        content = readers.read(name, data)
+    return "\n\n".join(section.text.strip("\n") for section in content.sections)
+
+
+def _difference(old: str, new: str, name: str) -> str | None:
+    """A unified diff; None where making it would take long."""
+    from difflib import unified_diff
+
+    before, after = old.split("\n"), new.split("\n")
+    start = 0
+    while start < min(len(before), len(after)) and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < min(len(before), len(after)) - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    if (len(before) - start - end) * (len(after) - start - end) > MOST_PAIRS:
+        return None
+    first = max(0, start - FEW_LINES)  # the same lines in front are not compared
+    kept = max(0, end - FEW_LINES)
+    lines = unified_diff(before[first:len(before) - kept], after[first:len(after) - kept], f"{name} as attached",
+                         f"{name} now", n=FEW_LINES, lineterm="")
+    return "\n".join(_moved(line, first) for line in lines)
+
+
+_HUNK = re.compile(r"@@ -(\d+)((?:,\d+)?) \+(\d+)((?:,\d+)?) @@")
+
+
+def _moved(line: str, by: int) -> str:
+    """A line of a diff of texts that begin `by` lines later: the numbers of a hunk's first line count from the top."""
+    found = _HUNK.fullmatch(line) if by else None
+    return f"@@ -{int(found[1]) + by}{found[2]} +{int(found[3]) + by}{found[4]} @@" if found else line

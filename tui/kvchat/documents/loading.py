@@ -1,0 +1,88 @@
+"""Loading: the bytes of a file on the disk, as they were at one moment.
+
+The rule: nothing but a regular file of bearable size is ever read: no link is followed, no pipe or device is waited
+for, and a file that changes meanwhile is not taken for one that stood still.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+
+from kvchat import paths
+from kvchat.documents.errors import UnreadableError
+
+LINK = "is a symbolic link"
+_FLAGS = (os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+          | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0))
+_KINDS = {stat.S_IFLNK: LINK, stat.S_IFDIR: "is a folder", stat.S_IFIFO: "is a named pipe",
+          stat.S_IFSOCK: "is a socket", stat.S_IFCHR: "is a device", stat.S_IFBLK: "is a device"}
+
+
+class VanishedError(UnreadableError):
+    """The file is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A file's bytes, and what the system said of it then."""
+
+    data: bytes
+    size: int
+    mtime_ns: int
+
+
+def loaded(path: str | bytes | os.PathLike[str], largest: int) -> Loaded:
+    """The bytes of the file at `path`, at most `largest` of them. Raises UnreadableError, also VanishedError."""
+    for _ in range(2):
+        if (found := _loaded_once(path, largest)) is not None:
+            return found
+    raise UnreadableError("changed while it was read")
+
+
+def kind_in_words(mode: int) -> str:
+    """Why what is no regular file is not read: `is a named pipe`."""
+    return _KINDS.get(stat.S_IFMT(mode), "is no regular file")
+
+
+def too_large(largest: int) -> str:
+    """Why a file of more than `largest` bytes is not read."""
+    return f"is larger than {largest / 1e6:,.10g} MB"
+
+
+def failure(error: OSError) -> str:
+    """Why a file or folder cannot be read."""
+    return f"cannot be read: {paths.reason(error)}"
+
+
+def _loaded_once(path: str | bytes | os.PathLike[str], largest: int) -> Loaded | None:
+    """None: it changed meanwhile."""
+    try:
+        handle = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        raise VanishedError("vanished before it was read") from None
+    except OSError as error:
+        raise UnreadableError(LINK if _is_link(path) else failure(error)) from None
+    try:
+        before = os.fstat(handle)
+        if not stat.S_ISREG(before.st_mode):
+            raise UnreadableError(kind_in_words(before.st_mode))
+        if before.st_size > largest:
+            raise UnreadableError(too_large(largest))
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            data = file.read(before.st_size + 1)
+        after = os.fstat(handle)
+    except OSError as error:
+        raise UnreadableError(failure(error)) from None
+    finally:
+        os.close(handle)
+    same = (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns)
+    return Loaded(data, after.st_size, after.st_mtime_ns) if same and len(data) == after.st_size else None
+
+
+def _is_link(path: str | bytes | os.PathLike[str]) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except OSError:
+        return False

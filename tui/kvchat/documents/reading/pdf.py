@@ -1,0 +1,173 @@
+"""PDF: the text of each page, by pypdf (the extra `documents`).
+
+The rule: a file that cannot be read whole is refused with its reason; a page that cannot is left out. Text that
+nobody can see is left out where that is cheap to tell: outside of the page, too small to read, white where nothing
+was painted. (Text without ink, as under scanned pages, cannot be told apart from hidden words.)
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import warnings
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import TYPE_CHECKING, Any
+
+from kvchat.documents.errors import UnreadableError
+from kvchat.documents.reading.content import Content, Section, Unit
+from kvchat.documents.reading.outline import as_title
+
+if TYPE_CHECKING:
+    from pypdf import PageObject, PdfReader
+
+_LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
+_CONTROLS = {code: " " for code in (*range(0x20), *range(0x7F, 0xA1)) if code not in (0x0A, 0x0D)}
+_BROKEN_WORD = re.compile(r"(?<=[^\W\d_])(?:-|\u2010|\u00ad) *\n *([^\W\d_]\S*+) *+(\n?)")
+_SPACES = re.compile(r" {2,}")
+_EDGES = re.compile(r" *\n *")
+_GAPS = re.compile(r"\n{3,}")
+_NO_TITLE = re.compile(r"untitled.*|.*\.(?:docx?|dvi|indd|tex|pdf|qxd|pptx?|rtf|odt|ps)|microsoft \w+ - .*|\W*|title",
+                       re.IGNORECASE)
+_MOST_ENTRIES = 5_000
+
+
+def read_pdf(data: bytes) -> Content:
+    """The pages of a PDF. Raises UnreadableError; MemoryError where there is too little memory."""
+    try:
+        import pypdf
+    except ImportError:
+        raise UnreadableError("is a PDF; install kvchat[documents] to read them") from None
+    with _quiet():
+        try:
+            return _content(pypdf.PdfReader(BytesIO(data)))
+        except (UnreadableError, MemoryError):
+            raise
+        except Exception:  # pypdf lets errors of many kinds through where a file is broken
+            raise UnreadableError("is a broken PDF") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Nothing of pypdf on the screen or in the log."""
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL + 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _content(reader: PdfReader) -> Content:
+    _unlock(reader)
+    pages = list(reader.pages)
+    if not pages:
+        raise UnreadableError("is a broken PDF")
+    titles = _titles(reader)
+    read = [_page_text(page) for page in pages]
+    sections = tuple(Section(titles(number), text, number, number) for number, text in enumerate(read, 1) if text)
+    if not sections:
+        raise UnreadableError("is a broken PDF" if None in read else "has no text: it is scanned pages")
+    return Content(_title(reader), Unit.PAGE, sections, exact=False)
+
+
+def _unlock(reader: PdfReader) -> None:
+    """Open a file that only its owner's password protects. Raises UnreadableError for any other."""
+    if not reader.is_encrypted:
+        return
+    try:
+        opened = reader.decrypt("")
+    except MemoryError:
+        raise
+    except Exception:  # without the package for its cipher too
+        opened = None
+    if not opened:
+        raise UnreadableError("is encrypted")
+
+
+def _page_text(page: PageObject) -> str | None:
+    """The text of a page that can be seen; None: it cannot be read."""
+    from kvchat.documents.reading.pdf_ink import Ink
+
+    try:
+        contents = page.get_contents()
+        if contents is None or not any(mark in contents.get_data() for mark in (b"Tj", b"TJ", b"'", b'"', b"Do")):
+            return ""
+        ink = Ink(page)
+        return tidied(page.extract_text(visitor_operand_before=ink.before, visitor_operand_after=ink.after))
+    except MemoryError:
+        raise
+    except Exception:  # a page that is broken; the others may not be
+        return None
+
+
+def tidied(text: str) -> str:
+    """The text of a page with whole characters, its words whole, and no more white than paragraphs need."""
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    text = text.replace("\r\n", "\n").replace("\r", "\n").translate(_CONTROLS).translate(_LIGATURES)
+    text = _BROKEN_WORD.sub(_joined, text).replace("\u00ad", "")
+    return _GAPS.sub("\n\n", _EDGES.sub("\n", _SPACES.sub(" ", text))).strip()
+
+
+def _joined(found: re.Match[str]) -> str:
+    """A word that a line's end has parted: joined before the end, but for names such as `Anglo-Saxon`."""
+    hyphen = "-" if found[1][0].isupper() and found[0][0] != "\u00ad" else ""
+    return f"{hyphen}{found[1]}\n"
+
+
+def _title(reader: PdfReader) -> str:
+    try:
+        said = reader.metadata.title if reader.metadata else ""
+    except Exception:  # a broken entry is none
+        said = ""
+    title = as_title(tidied(said)) if isinstance(said, str) else ""
+    return "" if _NO_TITLE.fullmatch(title) else title
+
+
+class _Titles:
+    """The outline of a file, by pages."""
+
+    def __init__(self, starts: list[tuple[int, tuple[str, ...]]]) -> None:
+        starts.sort(key=lambda start: start[0])  # stable: entries of a page keep their order
+        self._starts = starts
+        self._pages = [page for page, _ in starts]
+
+    def __call__(self, page: int) -> tuple[str, ...]:
+        """The headings above a page: of the first that begins on it, and those in that one; else the last before."""
+        after = bisect_right(self._pages, page)
+        at = bisect_right(self._pages, page - 1)
+        if at == after:
+            return self._starts[at - 1][1] if at else ()
+        titles = self._starts[at][1]
+        for _, deeper in self._starts[at + 1 : after]:
+            if deeper[: len(titles)] != titles:
+                break
+            titles = deeper
+        return titles
+
+
+def _titles(reader: PdfReader) -> _Titles:
+    starts: list[tuple[int, tuple[str, ...]]] = []
+    try:
+        _walk(reader, reader.outline, (), starts)
+    except MemoryError:
+        raise
+    except Exception:  # a broken outline is as good as none
+        pass
+    return _Titles(starts)
+
+
+def _walk(reader: PdfReader, entries: list[Any], above: tuple[str, ...],
+          starts: list[tuple[int, tuple[str, ...]]]) -> None:
+    titles = above
+    for entry in entries:
+        if len(starts) >= _MOST_ENTRIES:
+            return
+        if isinstance(entry, list):
+            _walk(reader, entry, titles, starts)
+            continue
+        page = reader.get_destination_page_number(entry)
+        title = as_title(tidied(str(entry.title or "")))
+        titles = (*above, title) if title else above
+        if page is not None and page >= 0 and title:
+            starts.append((page + 1, titles))

@@ -1,0 +1,224 @@
+"""A visit: going through a collection once, from the folders to the index.
+
+The rule: what the stamps say is done is not done again; what is gone from the disk is taken out only while its root is
+certainly there. One file's trouble is one line of the report; the others are indexed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.documents.batching import Batch
+from kvchat.documents.collection import Collection, Progress, Report, Skipped, doc_of
+from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.loading import Loaded, VanishedError, loaded
+from kvchat.documents.options import Options
+from kvchat.documents.roots import Root
+from kvchat.documents.scanning import Found, scan
+from kvchat.documents.stamps import Stamp, reason_of, stamp_of
+from kvchat.index.index import Chunk, Index
+
+if TYPE_CHECKING:
+    from kvchat.documents.reading.apart import Readers
+
+STOPPED = "It was stopped; what is done is kept."
+TOLD_EVERY = 0.1
+"""Seconds between two tellings at least."""
+_SLOW = 500_000
+"""Bytes of a file from which its name is told before it is read, however short ago another one was."""
+
+log = logging.getLogger(__name__)
+
+
+class _StoppedError(Exception):
+    """The person, or the end of the app, stopped it."""
+
+
+class Visit:
+    """Going through a collection once."""
+
+    def __init__(self, index: Index, collection: Collection, options: Options, readers: Readers,
+                 told: Callable[[Progress], None], stopped: Callable[[], bool], anew: bool) -> None:
+        self._index, self._collection, self._options = index, collection, options
+        self._readers, self._told, self._stopped, self._anew = readers, told, stopped, anew
+        self._batch = Batch(index)
+        self._begun = time.monotonic()
+        self._told_at = self._begun - TOLD_EVERY
+        self._skipped: list[Skipped] = []
+        self._added = self._changed = self._unchanged = self._removed = 0
+        self._files = self._all_files = self._bytes = self._all_bytes = self._bytes_skipped = 0
+        self._documents = self._chunks = self._indexed_bytes = 0
+
+    def report(self) -> Report:
+        """Do it all."""
+        known = self._index.docs(self._collection.scope)
+        self._documents = len(known)
+        for text in known.values():
+            self._count(None, stamp_of(text))
+        try:
+            root = Root(Path(self._collection.root), bool(known))
+            todo = self._looked_for(known)
+            root.check()
+            self._forget(known)
+            self._tell(force=True)
+            for found, old in todo:
+                self._brought_up_to_date(root, found, old)
+            trouble = ""
+        except _StoppedError:
+            trouble = STOPPED
+        except DocumentError as error:
+            trouble = str(error)
+        self._batch.flush()
+        self._tell(force=True)
+        return self.reported(trouble)
+
+    def reported(self, trouble: str) -> Report:
+        """What was done so far."""
+        return Report(self._collection.name, self._added, self._changed, self._unchanged, self._removed, self._chunks,
+                      self._indexed_bytes, time.monotonic() - self._begun,
+                      tuple(sorted(self._skipped, key=lambda one: one.path)), trouble)
+
+    def is_kept(self) -> bool:
+        """Whether the index has all that was put into it: another kvchat may have made it anew."""
+        return len(self._index.docs(self._collection.scope)) == self._documents
+
+    # -- looking for work
+
+    def _looked_for(self, known: dict[str, str]) -> list[tuple[Found, Stamp | None]]:
+        """The files to read. What is found is taken out of `known`."""
+        todo: list[tuple[Found, Stamp | None]] = []
+        for item in scan(Path(self._collection.root), self._options):
+            if self._stopped():
+                raise _StoppedError
+            doc = self._doc(item.path)
+            self._documents += doc not in known
+            old = stamp_of(known.pop(doc, None))
+            if isinstance(item, Skipped):
+                self._skip(item.path, Stamp(reason=reason_of(item.reason)), old)
+                continue
+            self._all_files += 1
+            self._all_bytes += item.size
+            if old and old.sha256 and old.is_of(item) and not self._anew:
+                self._as_it_was(item, old)
+            else:
+                todo.append((item, old))
+            self._tell(counting=True)
+        return todo
+
+    def _as_it_was(self, found: Found, old: Stamp) -> None:
+        self._done(found.size)
+        self._bytes_skipped += found.size
+        if old.reason:
+            self._skipped.append(Skipped(found.path, old.reason))
+        else:
+            self._unchanged += 1
+
+    def _forget(self, gone: dict[str, str]) -> None:
+        """Take out what is no longer on the disk."""
+        self._batch.remove(list(gone))
+        self._documents -= len(gone)
+        for stamp in map(stamp_of, gone.values()):
+            self._removed += not (stamp and stamp.reason)
+            self._count(stamp, None)
+
+    # -- one file
+
+    def _brought_up_to_date(self, root: Root, found: Found, old: Stamp | None) -> None:
+        if self._stopped():
+            raise _StoppedError
+        self._tell(found.path, force=found.size >= _SLOW)
+        try:
+            file = loaded(root.folder + b"/" + found.path.encode(), self._options.largest)
+        except VanishedError as error:
+            root.check()
+            self._skipped.append(Skipped(found.path, str(error)))
+            self._batch.remove([self._doc(found.path)])
+            self._documents -= 1
+            self._count(old, None)
+        except UnreadableError as error:
+            root.check()
+            self._skip(found.path, Stamp(found.size, found.mtime_ns, reason=reason_of(str(error))), old)
+        else:
+            self._take(found.path, file, old)
+        self._done(found.size)
+
+    def _take(self, path: str, file: Loaded, old: Stamp | None) -> None:
+        """Index what was loaded, unless the index has it."""
+        sha256 = hashlib.sha256(file.data).hexdigest()
+        if old and old.holds(sha256) and not self._anew and self._renewed(path, file, old):
+            return
+        try:
+            chunks = self._chunks_of(path.rpartition("/")[2], file.data)
+        except UnreadableError as error:
+            self._skip(path, Stamp(file.size, file.mtime_ns, 0, sha256, reason_of(str(error))), old)
+            return
+        self._put(path, chunks, Stamp(file.size, file.mtime_ns, len({chunk.key for chunk in chunks}), sha256), old)
+        if old is None or old.reason:
+            self._added += 1
+        elif old.sha256 == sha256:
+            self._unchanged += 1
+        else:
+            self._changed += 1
+
+    def _renewed(self, path: str, file: Loaded, old: Stamp) -> bool:
+        """Note that a file was only touched; False where the index has lost some of it."""
+        chunks = self._index.get(self._doc(path))
+        if len(chunks) != old.chunks:
+            return False
+        self._put(path, chunks, replace(old, size=file.size, mtime_ns=file.mtime_ns), old)
+        self._bytes_skipped += file.size
+        if old.reason:
+            self._skipped.append(Skipped(path, old.reason))
+        else:
+            self._unchanged += 1
+        return True
+
+    def _chunks_of(self, name: str, data: bytes) -> list[Chunk]:
+        """Raises UnreadableError, whatever a reader stumbles over."""
+        from kvchat.documents.chunking import chunks
+
+        try:
+            return chunks(self._readers.read(name, data), name)
+        except UnreadableError:
+            raise
+        except Exception as error:
+            log.warning("a file could not be read: %s", type(error).__name__, exc_info=True)
+            raise UnreadableError(f"could not be read ({type(error).__name__})") from None
+
+    def _skip(self, path: str, stamp: Stamp, old: Stamp | None) -> None:
+        """Note why a file is not indexed, and take out what was indexed of it."""
+        self._skipped.append(Skipped(path, stamp.reason))
+        if old != stamp:
+            self._put(path, (), stamp, old)
+
+    # -- sums
+
+    def _put(self, path: str, chunks: Iterable[Chunk], stamp: Stamp, old: Stamp | None) -> None:
+        self._batch.put(self._doc(path), list(chunks), str(stamp), stamp.mtime_ns / 1e9 if stamp.mtime_ns else None)
+        self._count(old, stamp)
+
+    def _count(self, old: Stamp | None, new: Stamp | None) -> None:
+        for sign, stamp in ((-1, old), (1, new)):
+            if stamp:
+                self._chunks += sign * stamp.chunks
+                self._indexed_bytes += sign * (0 if stamp.reason else stamp.size)
+
+    def _done(self, size: int) -> None:
+        self._files += 1
+        self._bytes += size
+
+    def _doc(self, path: str) -> str:
+        return doc_of(self._collection.name, path)
+
+    def _tell(self, path: str = "", *, counting: bool = False, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now - self._told_at >= TOLD_EVERY:
+            self._told_at = now
+            self._told(Progress(self._collection.name, self._files, self._all_files, self._bytes, self._all_bytes,
+                                self._chunks, now - self._begun, path, counting, self._bytes_skipped))

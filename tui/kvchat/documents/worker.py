@@ -1,0 +1,131 @@
+"""The indexing process: it indexes one collection at low priority, for as long as whoever started it listens.
+
+Run as `python -m kvchat.documents.worker`. It reads one line of JSON from stdin, the job; writes a line of JSON to
+stdout for every step and at last the report; and ends when stdin does, or at SIGTERM: after the file it is at, but
+within `PATIENCE` seconds. The rule: it may be killed at any moment, and loses no more than what it did in the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
+
+from kvchat.backends.engine.child import private_stdout
+from kvchat.documents.collection import Collection, Progress, Report, Skipped
+from kvchat.documents.indexing import UNWRITABLE, index_collection
+from kvchat.documents.options import Options
+from kvchat.index.index import Index
+
+PATIENCE = 1.5
+_NICE = 10
+
+
+def job(index_path: Path, collection: Collection, options: Options, anew: bool) -> bytes:
+    """The line that tells the process what to do."""
+    return json.dumps({"index": str(index_path), "collection": asdict(collection), "options": asdict(options),
+                       "anew": anew}).encode() + b"\n"
+
+
+def understood(line: bytes) -> Progress | Report | None:
+    """What a line of the process says; None for any other line."""
+    try:
+        ((what, fields),) = json.loads(line).items()
+        if what == "progress":
+            return Progress(**fields)
+        return Report(**fields | {"skipped": tuple(Skipped(*one) for one in fields["skipped"])})
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+class _Ending:
+    """Whether to end, and seeing to it that it happens."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+
+    def ask(self, *_: object) -> None:
+        if not self.asked.is_set():
+            self.asked.set()
+            timer = threading.Timer(PATIENCE, _die)
+            timer.daemon = True
+            timer.start()
+
+    def with_stdin(self) -> None:
+        """Ask once nobody can write to stdin any more."""
+        while _read_some():
+            pass
+        self.ask()
+
+
+def main() -> None:
+    """Do the job that stdin names."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # ctrl+c in the terminal belongs to the app
+    answer = private_stdout()
+    line = _first_line()
+    ending = _Ending()
+    signal.signal(signal.SIGTERM, ending.ask)
+    threading.Thread(target=ending.with_stdin, daemon=True).start()
+    if hasattr(os, "nice"):
+        os.nice(_NICE)
+    if line:
+        _work(json.loads(line), answer, ending)
+
+
+def _work(given: Mapping[str, Any], answer: TextIO, ending: _Ending) -> None:
+    def said(what: str, fields: Mapping[str, Any]) -> None:
+        try:
+            answer.write(json.dumps({what: fields}) + "\n")
+            answer.flush()
+        except OSError:
+            ending.ask()
+
+    collection = Collection(**given["collection"])
+    index = Index.open(Path(given["index"]))
+    try:
+        if index.path is None:
+            report = Report(collection.name, trouble=UNWRITABLE)
+        else:
+            report = index_collection(
+                index, collection, Options(**given["options"]), anew=given["anew"], stopped=ending.asked.is_set,
+                told=lambda progress: said("progress", asdict(progress)))
+    finally:
+        index.close()
+    said("report", asdict(report) | {"skipped": [(one.path, one.reason) for one in report.skipped]})
+
+
+def _first_line() -> bytes:
+    """The first line of stdin; empty where it ends before that."""
+    data = b""
+    while b"\n" not in data:
+        if not (some := _read_some()):
+            return b""
+        data += some
+    return data.partition(b"\n")[0]
+
+
+def _read_some() -> bytes:
+    """Not through `sys.stdin`: a thread that waits in there keeps the process from ending."""
+    try:
+        return os.read(0, 65536)
+    except OSError:
+        return b""
+
+
+def _die() -> None:
+    """End at once, and with it what this process started, where it leads a group of its own."""
+    if sys.platform != "win32" and os.getpgrp() == os.getpid():
+        with contextlib.suppress(OSError):
+            os.killpg(0, signal.SIGKILL)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

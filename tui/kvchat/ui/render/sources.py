@@ -1,0 +1,188 @@
+"""Sources: what an answer cites, marked in its text and listed below it, and what a question was sent with.
+
+The rule: only a number that the branch has is a citation. What is drawn was sent with the question; no file is looked
+at for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from functools import lru_cache
+
+from rich.cells import cell_len
+
+from kvchat.display import one_line
+from kvchat.prompt.citing import citations, cited, name_of, number_of
+from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.ui.render.rows import GAP, Row, Span
+
+Source = tuple[int, ContextBlock]
+"""A number, and what it means."""
+CITE = "cite"
+"""The style of a number that leads to its source."""
+ACTION = "sources"
+"""The action of a row that is about sources."""
+MOST = 12
+"""Sources that are listed below an answer."""
+
+_LABEL = "Sources  "
+_DOT = " · "
+_NO_LINKS = frozenset({"code", "code-inline", "link", "url"})
+
+
+# -- which
+
+
+def sources_of(text: str, known: Mapping[int, ContextBlock]) -> tuple[Source, ...]:
+    """The sources that an answer cites, of those that its branch has, in the order in which it names them."""
+    if not known or "[" not in text:
+        return ()
+    return tuple((number, known[number]) for number in _cited(text) if number in known)
+
+
+@lru_cache(maxsize=2048)
+def _cited(text: str) -> tuple[int, ...]:
+    """The numbers that an answer cites, found once for each answer."""
+    return tuple(cited(text))
+
+
+def given(blocks: Iterable[ContextBlock]) -> list[tuple[int | None, ContextBlock]]:
+    """The passages and files that a question was sent with, and their numbers."""
+    return [(number_of(block), block) for block in blocks if block.kind in (FILE, PASSAGE)]
+
+
+def title_of(block: ContextBlock) -> str:
+    """What a block is from, and where it stands there: `handbook/guide/setup.md:12-40`."""
+    return _parts(block)[0]
+
+
+def headings_of(block: ContextBlock) -> str:
+    """The headings above a passage; empty where there are none."""
+    return _parts(block)[1]
+
+
+def _parts(block: ContextBlock) -> tuple[str, str]:
+    name = one_line(name_of(block))
+    if block.kind == PASSAGE and block.ref:
+        from kvchat.documents.collection import place_of
+
+        title = one_line(place_of(block.ref).title)
+        if name == title or name.startswith(f"{title}, "):
+            return title, name[len(title) + 2 :]
+    return name, ""
+
+
+def origin_of(blocks: Sequence[ContextBlock]) -> str:
+    """Where passages or files come from, in a few words: the one file, else the one collection, else their number."""
+    names = {_file_of(block) for block in blocks}
+    if len(names) == 1:
+        return names.pop()
+    collections = {name.partition("/")[0] for name in names if "/" in name.lstrip("/")}
+    if len(collections) == 1 and all("/" in name for name in names) and (one := collections.pop()):
+        return one
+    return f"{len(names):,} sources"
+
+
+def _file_of(block: ContextBlock) -> str:
+    """The file of a block, without the place in it."""
+    title = title_of(block)
+    if block.kind == PASSAGE and block.ref:
+        from kvchat.documents.collection import place_of
+
+        place = place_of(block.ref)
+        name = one_line(f"{place.collection}/{place.path}" if place.collection else place.path)
+        return name if title.startswith(name) else title
+    return title
+
+
+# -- in an answer's text
+
+
+def linked(rows: Sequence[Row], numbers: Set[int]) -> list[Row]:
+    """The rows of an answer with the citations of these numbers marked. Code and links stay as they are."""
+    return [_linked(row, numbers) if "[" in row.text else row for row in rows]
+
+
+def _linked(row: Row, numbers: Set[int]) -> Row:
+    spans: list[Span] = []
+    for span in row.spans:
+        if "[" not in span.text or span.source is not None or not _NO_LINKS.isdisjoint(span.style.split()):
+            spans.append(span)
+            continue
+        end = 0
+        for start, stop, named in citations(span.text):
+            if not numbers.isdisjoint(named):
+                spans.append(Span(span.text[end:start], span.style))
+                spans.append(Span(span.text[start:stop], f"{span.style} {CITE}".strip()))
+                end = stop
+        spans.append(span._replace(text=span.text[end:]))
+    return replace(row, spans=tuple(span for span in spans if span.text or span.source))
+
+
+def numbers_at(row: Row, cell: int) -> tuple[int, ...]:
+    """The numbers that a click on this cell of a row means: those of the citation there; in a row that is about sources
+    those of the nearest one in front of it too."""
+    position, nearest = 0, ""
+    for span in row.spans:
+        is_link = CITE in span.style.split()
+        nearest = span.text if is_link else nearest
+        position += cell_len(span.text)
+        if cell < position:
+            return tuple(cited(nearest)) if is_link or row.action == ACTION else ()
+    return ()
+
+
+# -- below an answer
+
+
+def source_rows(sources: Sequence[Source], width: int, *, selected: bool = False) -> list[Row]:
+    """What an answer cites, dimmed: on one row, or on one for each where that is too long; with the key that opens it
+    where the message is selected and there is room."""
+    rows = _listed(sources, width)
+    hint = (Span("  o", "key", ""), Span(" open", "muted", ""))
+    if selected and cell_len(rows[-1].text) + 8 <= width:
+        rows[-1] = replace(rows[-1], spans=(*rows[-1].spans, *hint))
+    return [GAP, *rows]
+
+
+def _listed(sources: Sequence[Source], width: int) -> list[Row]:
+    titles = [(f"[{number}]", title_of(block)) for number, block in sources]
+    whole = len(_LABEL) + sum(cell_len(f"{number} {title}") for number, title in titles) + len(_DOT) * (len(titles) - 1)
+    label = Span(_LABEL, "fold")
+    if whole <= width:
+        spans = [label]
+        for index, (number, title) in enumerate(titles):
+            spans += [Span(_DOT, "fold")] * bool(index) + [Span(number, CITE), Span(f" {title}", "fold")]
+        return [Row(tuple(spans), action=ACTION)]
+    shown = titles if len(titles) <= MOST else titles[: MOST - 1]
+    cells = max(len(number) for number, _ in titles)
+    room = max(8, width - len(_LABEL) - cells - 1)
+    rows = [Row((label if not index else Span(" " * len(_LABEL), "", ""), Span(" " * (cells - len(number)), "", ""),
+                 Span(number, CITE), Span(f" {ending(title, room)}", "fold")), action=ACTION)
+            for index, (number, title) in enumerate(shown)]
+    if len(shown) < len(titles):
+        more = f"and {len(titles) - len(shown):,} more: o shows all"
+        rows.append(Row((Span(" " * len(_LABEL), "", ""), Span(more, "fold", ""))))
+    return rows
+
+
+def given_rows(block: ContextBlock, width: int, first: Sequence[Span]) -> list[Row]:
+    """A numbered passage or file of a question: its number and its title, with the headings where there is room."""
+    mark = f"[{number_of(block)}] "
+    room = max(8, width - sum(cell_len(span.text) for span in first) - len(mark))
+    title = ending(title_of(block), room)
+    left = room - cell_len(title) - 2
+    headings = one_line(headings_of(block), left) if left >= 8 else ""
+    spans = (Span(mark.rstrip(), CITE), Span(" ", "", ""))
+    tail = [Span(f"  {headings}", "reasoning", "")] if headings and cell_len(headings) <= left else []
+    return [Row((*first, *spans, Span(title, "fold"), *tail), action=ACTION)]
+
+
+def ending(text: str, width: int) -> str:
+    """`text` in at most `width` cells; of a longer one the end: it tells files from each other."""
+    if cell_len(text) <= width:
+        return text
+    while text and cell_len(text) >= width:
+        text = text[max(1, (cell_len(text) - width) // 2) :]
+    return f"…{text}"

@@ -1,0 +1,166 @@
+"""How the documents screen looks: one list, the collection under the cursor told below it, and the keys that work.
+
+The rule: it only draws what it was given; the keys that it tells of are those that work now.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Iterable, Sequence
+from dataclasses import replace
+from typing import ClassVar, TypeVar
+
+from rich.cells import cell_len
+from textual import events, on
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from kvchat.chat.errors import ChatError
+from kvchat.display import one_line
+from kvchat.documents.collection import Collection
+from kvchat.ui.screens import documents_rows as words
+from kvchat.ui.screens.documents_rows import Telling
+from kvchat.ui.screens.documents_source import DocumentsService, Searching, searching_of
+from kvchat.ui.screens.modal import Hint, ListModal, hint_line
+from kvchat.ui.screens.rows import GUTTER, RowList
+from kvchat.ui.screens.tones import ACCENT, BAD, content
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+
+FIRST: Sequence[Hint] = (("a", "add"), ("esc", "close"))
+HINTS: Sequence[Hint] = (("a", "add"), ("/", "search"), ("space", "this conversation"), ("esc", "close"))
+KEYS: Sequence[Hint] = (("enter", "report"), ("r", "update"), ("R", "read anew"), ("x", "remove"), ("o", "folder"))
+RUNNING: Sequence[Hint] = (("c", "stop indexing"), ("enter", "report"), ("x", "remove"), ("o", "folder"))
+
+
+class DocumentRows(RowList, can_focus=True, inherit_bindings=False):
+    """The list, with the keys of the screen. A click moves the cursor, a double click chooses."""
+
+    def on_click(self, event: events.Click) -> None:
+        event.prevent_default()
+        index = self._row_at(event)
+        if index is not None and index == self.cursor and event.chain > 1:
+            self.post_message(self.Chosen(self, index))
+        elif index is not None:
+            self._put(index)
+
+
+class DocumentsFrame(ListModal[str]):
+    """What stands on the screen, and where."""
+
+    DEFAULT_CSS = """
+    DocumentsFrame {
+        & #heads { height: 1; padding-left: 2; }
+        & #rows { height: 1fr; min-height: 3; scrollbar-gutter: stable; }
+        & #empty { display: none; height: 1fr; padding: 0 2; }
+        & #detail { height: 4; margin-top: 1; padding: 0 1 0 2; }
+        & #keys { height: 1; padding: 0 1 0 2; }
+        & #note { height: auto; max-height: 2; padding: 0 1 0 2; }
+        &.-told #keys { display: none; }
+        &.-empty #rows, &.-empty #detail, &.-empty #heads, &.-empty #keys { display: none; }
+        &.-empty #empty { display: block; }
+    }
+    """
+    AUTO_FOCUS: ClassVar[str | None] = "#rows"
+
+    def __init__(self, service: DocumentsService, conversation: str = "") -> None:
+        """`conversation`: the open one."""
+        super().__init__(classes="-list -wide")
+        self.heading = "Documents"
+        self.hints = FIRST
+        self.service = service
+        self.conversation = conversation
+        self.collections: Sequence[Collection] | None = None
+        """None: they are being read."""
+        self.telling = Telling(service.now(), has_conversation=bool(conversation))
+        self._told = ("", False)
+
+    def body(self) -> Iterable[Widget]:
+        yield Static(classes="words", id="heads")
+        rows = DocumentRows(self._draw)
+        rows.id = "rows"
+        yield rows
+        yield Static(Content("\n".join(words.EMPTY)), classes="words", id="empty")
+        yield Static(classes="words", id="detail")
+        yield Static(classes="words", id="keys")
+        yield Static(classes="words", id="note")
+
+    @property
+    def collection(self) -> Collection | None:
+        """The one under the cursor."""
+        at, there = self.rows.cursor, self.collections or ()
+        return there[at] if at is not None and at < len(there) else None
+
+    @property
+    def searching(self) -> Searching:
+        """What the open conversation searches by itself."""
+        return searching_of(self.service, self.conversation)
+
+    # -- drawing
+
+    @property
+    def _stands(self) -> bool:
+        """Whether there is something to draw on: what was waited for may come when the screen is being closed."""
+        return bool(self.query("#note"))
+
+    def fill(self) -> None:
+        """All that depends on what goes on, and on the width."""
+        self.telling = replace(self.telling, now=self.service.now(), indexing=dict(self.service.indexing),
+                               reports=dict(self.service.reports), searching=self.searching,
+                               longest=max((cell_len(one_line(c.name)) for c in self.collections or ()), default=8))
+        if not self._stands:
+            return
+        empty = self.collections is not None and not self.collections
+        self.set_class(empty, "-empty")
+        self.query_one("#heads", Static).update(words.heading_row(self.telling, max(1, self.rows.room)))
+        frame = self.query_one("#frame")
+        frame.border_subtitle = hint_line(FIRST if empty else HINTS)
+        many = len(self.collections or ())
+        frame.border_title = Content(self.heading + (f" · {many:,}" if many > 1 else ""))
+        self.rows.refresh()
+        self.tell_row()
+
+    def tell(self, text: str, *, bad: bool = False) -> None:
+        """A sentence below the list until the cursor moves."""
+        self._told = (text, bad)
+        if not self._stands:
+            return
+        note = self.query_one("#note", Static)
+        width = max(20, note.content_size.width or self.size.width - 12)
+        self.set_class(bool(text), "-told")
+        note.display = bool(text)
+        line = one_line(text, 2 * width)
+        note.update(content((line if cell_len(line) <= 2 * width else line[:width], BAD if bad else ACCENT)))
+
+    @property
+    def told(self) -> str:
+        """The sentence below the list; empty: none."""
+        return self._told[0]
+
+    async def tried(self, act: Awaitable[T]) -> T | None:
+        """What `act` gives; None when it fails. That is told: a disk or a store that fails must not end the app."""
+        try:
+            return await act
+        except Exception as error:
+            if not isinstance(error, ChatError):
+                log.info("the documents screen", exc_info=True)
+            self.tell(str(error) or type(error).__name__, bad=True)
+            return None
+
+    @on(RowList.Moved)
+    def tell_row(self) -> None:
+        """The collection under the cursor in sentences, and what can be done with it."""
+        if not self._stands:
+            return
+        width = max(1, self.rows.size.width - GUTTER - 1)
+        one = self.collection
+        lines = words.about(one, self.telling, width) if one is not None else []
+        self.query_one("#detail", Static).update(Content("\n").join(lines))
+        keys = RUNNING if one is not None and one.name in self.telling.indexing else KEYS
+        self.query_one("#keys", Static).update(hint_line(keys if one is not None else ()))
+
+    def _draw(self, index: int, width: int) -> Content:
+        there = self.collections or ()
+        return words.row(there[index], self.telling, width) if index < len(there) else content()

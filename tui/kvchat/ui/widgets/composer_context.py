@@ -1,0 +1,170 @@
+"""The composer's side that knows what goes with the message: memories, files and passages that were found for it.
+
+The rule: what is shown was found for what is written, or stays while one types on; what is sent as chosen was found
+for exactly the text that is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual.containers import Vertical
+
+from kvchat.ui.widgets import composer_messages as messages
+from kvchat.ui.widgets.composer_text import ComposerText
+from kvchat.ui.widgets.context_items import (
+    FILE,
+    MEMORY,
+    PASSAGE,
+    ContextItems,
+    Count,
+    Picked,
+    file_item,
+    memory_item,
+    passage_item,
+)
+from kvchat.ui.widgets.context_line import ContextLine
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kvchat.documents.collection import Passage
+    from kvchat.memory.entry import Entry
+    from kvchat.prompt.context import ContextBlock
+
+
+class Accompanied(Vertical):
+    """The line of what goes along, and what the app tells it."""
+
+    _area: ComposerText
+    _key: str
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.count: Count = lambda text: len(text.encode(errors="replace")) // 4
+        """About how many tokens a text has; the app may know it better."""
+        self._line = ContextLine()
+        self._entries: dict[str, Entry] = {}
+        self._passages: dict[str, Passage] = {}
+        self._asked = ""
+        """The text of the last `Rested`."""
+        self._consulted: str | None = None
+        """The text that the passages were found for; None: they are not known."""
+
+    def take_focus(self) -> None:
+        """Have the focus at once, before the next key is looked at; `focus` waits its turn."""
+        self.screen.set_focus(self._area)
+
+    # Set by the app.
+
+    def set_memories(self, entries: Sequence[Entry], text: str | None = None) -> None:
+        """What would be recalled with the message, best first. `text`: the one they were found for; when another is
+        being written by now they are not shown."""
+        if text is None or text == self._asked:
+            self._entries = {entry.id: entry for entry in entries} if self._asked else {}
+            self._line.put(MEMORY, [memory_item(entry) for entry in self._entries.values()])
+
+    def set_passages(self, passages: Sequence[Passage], text: str, *, taken: bool = True,
+                     files: Sequence[ContextBlock] = (), problems: Sequence[str] = (), fixed: bool = False) -> None:
+        """What was found in the documents for `text`, and the files that it mentions; not shown when another text is
+        being written by now. `taken` False: passages are offered, and go only if the person takes them; `fixed`: they
+        go in any case."""
+        if text != self._asked or not text:
+            return
+        self._consulted = text
+        self._passages = {passage.ref: passage for passage in passages}
+        line = self._line
+        line.items.offers, line.problems, line.searching = not taken, tuple(problems), False
+        line.items.put(PASSAGE, [passage_item(passage, self.count, fixed) for passage in self._passages.values()])
+        line.items.put(FILE, [file_item(block, self.count) for block in files])
+        line.draw_anew()
+        self.post_message(messages.ContextChanged())
+
+    def set_searching(self, text: str) -> None:
+        """The documents are still being searched for `text`."""
+        if text and text == self._asked and self._consulted != text:
+            self._line.searching = True
+            self._line.draw_anew()
+
+    def set_memories_key(self, key: str) -> None:
+        """The key of `choose_context`, as the line shows it."""
+        self._line.key_shown = key
+        self._line.refresh()
+
+    def choose_context(self) -> bool:
+        """Take the passages that are offered; else choose by keys what goes with the message; the second time: nothing.
+        False: nothing goes with it."""
+        return self._line.choose()
+
+    def leave_out(self, out: Iterable[str], along: Iterable[str]) -> None:
+        """These items do not go with the message, those do."""
+        out, along = set(out), set(along)
+        for at, item in enumerate(self.context.all):
+            if item.id in (along if self.context.is_out(item) else out):
+                self._line.toggle(at)
+
+    # Read by the app.
+
+    @property
+    def context(self) -> ContextItems:
+        """What was found for the message, with what is left out of it."""
+        return self._line.items
+
+    @property
+    def memories(self) -> tuple[Entry, ...]:
+        """The memories that go with the message, as far as they have been found."""
+        return tuple(self._entries[item.id] for item in self.context.kept(MEMORY))
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """The passages that go with the message, as far as they have been found."""
+        return tuple(self._passages[item.id] for item in self.context.kept(PASSAGE))
+
+    def _passages_for(self, text: str) -> tuple[Passage, ...] | None:
+        """The passages that go with exactly this text; None: they have not been found yet."""
+        if PASSAGE in self.context.none:
+            return ()
+        return self.passages if self._consulted == text else None
+
+    def _left_out(self) -> Picked:
+        """What the person decided, also that none of those found is to go."""
+        none = {item.id for item in self.context.of(PASSAGE) if PASSAGE in self.context.none}
+        picked = self.context.picked
+        return Picked(picked.dropped | none, picked.taken - none)
+
+    # As the message changes.
+
+    def _rest_on(self, asked: str) -> None:
+        """The typing rests, with this text; empty: no message is being written."""
+        if asked != self._asked:
+            self._asked = asked
+            self.post_message(messages.Rested(asked, self._key))
+        if not asked:
+            self._begin_context()
+
+    def _begin_context(self, picked: Picked | None = None, none: Iterable[str] = ()) -> None:
+        """Another message begins: nothing is found for it, and left out is only what is given."""
+        self._asked, self._consulted = "", None
+        self._entries, self._passages = {}, {}
+        picked = picked or Picked()
+        self._line.items.reset(picked.dropped, none, picked.taken)
+        self._line.problems, self._line.searching = (), False
+        self._line.draw_anew()
+        self.post_message(messages.ContextChanged())
+
+    # What the line tells.
+
+    def on_context_line_changed(self, event: ContextLine.Changed) -> None:
+        event.stop()
+        self.post_message(messages.ContextChanged())
+
+    def on_context_line_looked(self, event: ContextLine.Looked) -> None:
+        event.stop()
+        self.post_message(messages.Looked(event.id))
+
+    def on_context_line_left(self, event: ContextLine.Left) -> None:
+        event.stop()
+        self.take_focus()
+        if event.character:
+            self._area.paste(event.character)
