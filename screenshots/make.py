@@ -21,6 +21,7 @@ from textual.pilot import Pilot
 
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
+from kvchat.documents.opening import open_library
 from kvchat.memory.book import Memories
 from kvchat.memory.entry import PROFILE, Kind
 from kvchat.memory.opening import open_memories
@@ -50,13 +51,33 @@ MEMORIES = (
     ("We decided to paint the shelves white before winter.", Kind.DECISION, "topics/workshop.md"),
     ("I am learning Rust to rewrite the stock list.", Kind.SKILL, "topics/stock-list.md"),
 )
+COLLECTIONS: dict[str, dict[str, str | bytes]] = {
+    "handbook": {
+        "opening.md": "# Opening hours\n\nThe workshop is open from nine to five, and on Fridays until eight.\n\n"
+                      "## Holidays\n\nIt is closed in July and between Christmas and New Year.\n",
+        "guide/paint.md": "# Paint\n\n## Shelves\n\nShelves get two coats of white linseed paint. The first coat "
+                          "dries for a day, the second for three days.\n\n## Doors\n\nDoors are painted green.\n",
+        "guide/clocks.md": "# Clocks\n\nA clock is cleaned before it is oiled. One drop for each bearing is enough.\n",
+        "guide/tools.md": "# Tools\n\nEvery tool has its place on the wall. Chisels are sharpened on Mondays.\n",
+    },
+    "stock-list": {
+        "stock.py": '"""The stock list."""\n\n\ndef price(item: int) -> int:\n    """Coins for an item."""\n'
+                    "    return item * 3 + 2\n",
+        "README.md": "# Stock list\n\n`price(n)` gives the price of item n in coins.\n",
+        "orders.csv": "item,number\n12,3\n9,1\n",
+        "old/orders.pdf": b"%PDF-1.7\n%cut off",
+        "old/backup.bin": bytes(range(256)) * 40,
+        "old/latin.txt": b"caf\xe9 \x00\x01\x02" * 20,
+    },
+}
 
 
 def service_in(folder: Path, theme: str) -> ChatService:
     settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
     store, places = Store.open(folder), find(str(folder), str(folder / "config.toml"))
     service = ChatService(store, settings, snapshots=folder / "snapshots",
-                          memories=lambda: open_memories(places, settings, store, service.session))
+                          memories=lambda: open_memories(places, settings, store, service.session),
+                          library=lambda: open_library(places, settings, store))
     return service
 
 
@@ -175,6 +196,26 @@ async def main_scenes(folder: Path) -> None:
             await camera.picture(f"theme-{theme.removeprefix('kvchat-')}")
 
 
+async def documents_scene(folder: Path) -> None:
+    service = service_in(folder, "kvchat-night")
+    app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
+    async with app.run_test(size=(120, 36)) as pilot:
+        camera = Camera(pilot)
+        await camera.until(lambda: service.connection.phase == "ready")
+        for name, files in COLLECTIONS.items():
+            for path, text in files.items():
+                file = folder.parent / name / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(text if isinstance(text, bytes) else text.encode())
+            await service.add_documents(str(folder.parent / name))
+        await camera.until(lambda: len(service.reports) == len(COLLECTIONS) and not service.indexing)
+        await app.run_table_action(BY_ID["new"])
+        await service.set_searching(app.chat.conversation.id, "always", ["handbook"])
+        await pilot.press("f6")
+        await pilot.press("down")
+        await camera.picture("documents")
+
+
 async def small_scene(folder: Path) -> None:
     service = service_in(folder, "kvchat-night")
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")), continue_=True)
@@ -194,8 +235,10 @@ def run() -> int:
     try:
         asyncio.run(main_scenes(folder))
         asyncio.run(small_scene(folder))
+        asyncio.run(documents_scene(folder))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        for made in ("data", *COLLECTIONS):
+            shutil.rmtree(place / made, ignore_errors=True)
     return 0
 
 

@@ -98,7 +98,7 @@ async def test_an_edited_question_finds_its_passages_anew_and_the_old_branch_sta
     await service.wait(id)
     new = service.get(id).path()[1]
     assert any("copper cans" in block.text for block in new.message.blocks)
-    assert [number_of(block) for block in new.message.blocks if block.kind == PASSAGE][0] == 1
+    assert next(number_of(block) for block in new.message.blocks if block.kind == PASSAGE) == 1
     assert service.get(id).tree[old.id].wire == old.wire
 
 
@@ -121,3 +121,9 @@ async def test_a_removed_collection_is_found_no_more_and_its_files_stay(service,
     question = await asked(service, id, f"@handbook {LAMP}")
     assert PASSAGE not in kinds(question) and (tmp_path / "handbook" / "lamp.md").exists()
     assert not service.has_documents
+
+
+@pytest.mark.parametrize("text", ["@hanbook What is in it?", "@handbok/lamp.md What is in it?"])
+async def test_a_mistyped_collection_is_not_passed_over(service, text):
+    with pytest.raises(ChatError, match="there is @handbook"):
+        await service.send(id_of(service), text)

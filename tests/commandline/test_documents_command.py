@@ -22,6 +22,7 @@ from kvchat import paths
 from kvchat.cli import main
 from kvchat.documents import visiting
 from kvchat.documents.collection import Passage, Progress
+from kvchat.documents.exclusion import alone
 from kvchat.documents_progress import progress_words
 from kvchat.documents_words import FIRST, snippet, until
 from kvchat.memory_words import UsageError, instant
@@ -126,13 +127,13 @@ def test_json_has_every_field(call: Call, handbook: Path) -> None:
     (listed,) = call("list", "--json").json
     assert set(listed) == COLLECTION | {"files", "chunks", "bytes", "skipped", "trouble"} and listed["skipped"] == 1
     (status,) = call("status", "--json").json
-    assert set(status) == COLLECTION | {"files", "chunks", "bytes", "skipped", "trouble", "stale"}
+    assert set(status) == COLLECTION | {"files", "chunks", "bytes", "skipped", "trouble", "stale", "indexing"}
     assert status["stale"] is False and status["skipped"] == added["skipped"]
     assert status["chunks"] == listed["chunks"] == added["chunks"]
     (found,) = call("search", "brass", "key", "-n", "1", "--json").json
     assert set(found) == PASSAGE and found["collection"] == "hb" and found["path"] == "guide/setup.md"
     assert found["matched"] == 2 and found["score"] > 0
-    assert "brass key" in found["snippet"] and "setup.md" in found["head"]
+    assert "brass key" in found["snippet"] and "setup.md" in found["title"] and found["head"] == "Setup"
     (rebuilt,) = call("rebuild", "--json").json
     assert set(rebuilt) == COLLECTION | REPORT
     assert set(call("remove", "hb", "--json").json) == COLLECTION
@@ -357,6 +358,23 @@ def test_an_incognito_run_has_no_documents(call: Call, places: Paths, handbook: 
     assert told.status == 2 and "incognito" in told.err and told.err.count("\n") == 1 and not places.data.exists()
 
 
+@pytest.mark.parametrize("within", ["", "/", " ", "/guide"])
+def test_a_place_without_a_name_is_bad_usage(call: Call, handbook: Path, within: str) -> None:
+    call("add", handbook)
+    told = call("search", "brass", "--in", within)
+    assert told.status == 2 and "--in needs the name of a collection" in told.err and told.err.count("\n") == 1
+
+
+def test_status_says_that_another_kvchat_is_at_it(call: Call, handbook: Path, places: Paths) -> None:
+    call("add", handbook)
+    (handbook / "new.md").write_text("new")
+    with alone(places.data / "index.db", "hand-book"):
+        assert "Another kvchat indexes it now." in call("status").out
+        assert "have changed" not in call("status").out
+        assert call("status", "--json").json[0]["indexing"] is True
+    assert "have changed" in call("status").out and call("status", "--json").json[0]["indexing"] is False
+
+
 # -- reading again, forgetting ----------------------------------------------------------------------------------------
 
 
@@ -368,7 +386,7 @@ def test_reading_again_gives_the_same_index(call: Call, handbook: Path, places: 
     assert call("search", "brass", "lever", "lighthouse", "--json").json == before
     for file in places.data.glob("index.db*"):
         file.unlink()
-    assert call.found("brass") == [] and call("status", "--json").json[0]["stale"] is True
+    assert call.found("brass") == [] and "rebuild" in call("status", "--json").json[0]["trouble"]
     assert call("rebuild").status == 0
     assert call("search", "brass", "lever", "lighthouse", "--json").json == before
 

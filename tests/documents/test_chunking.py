@@ -185,6 +185,19 @@ def test_a_long_function_is_found_by_its_name_in_every_piece() -> None:
     assert found[0].text.startswith("class A:")
 
 
+@pytest.mark.parametrize("scrap", ["    if on_windows:\n", "    LIMIT = 3\n\n", "    # Windows\n    #\n"])
+def test_a_scrap_goes_with_a_neighbour(scrap: str) -> None:
+    method = "    def run{}(self):\n" + "        step(1)  # and so on and on and on\n" * 60
+    text = "class A:\n" + method.format(1) + scrap + method.format(2) + scrap + method.format(3)
+    assert min(len(chunk.text) for chunk in cut(text, "m.py")) > 200
+
+
+def test_the_end_of_a_long_section_is_no_scrap() -> None:
+    for size in range(1150, 1500, 25):
+        text = "\n\n".join(["word " * (size // 5), "The end."])
+        assert min(len(chunk.text) for chunk in cut(text)) > 200, size
+
+
 def test_pages_are_named_as_pages() -> None:
     pages = (Section((), "tiny", 1, 1), Section((), "small too", 2, 2), Section((), PARAGRAPH * 7, 3, 3),
              Section((), "end", 4, 4))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,11 +14,13 @@ from indexing_kit import OPTIONS, collection, indexed, made, reasons, stopping_a
 from kvchat.documents import loading, visiting
 from kvchat.documents.collection import Progress
 from kvchat.documents.exclusion import alone
-from kvchat.documents.indexing import ELSEWHERE, index_collection, is_stale, status_of
+from kvchat.documents.indexing import ELSEWHERE, FORGOTTEN, index_collection, is_stale, status_of
+from kvchat.documents.library import Library
 from kvchat.documents.options import Options
 from kvchat.documents.reading.apart import Readers
 from kvchat.documents.stamps import Stamp, stamp_of
 from kvchat.index.index import Index
+from kvchat.store import Store
 
 FILES = {"a.md": "# Start\n\nThe quick brown fox.\n", "sub/b.txt": "Jumps over the lazy dog.\n",
          "c.py": "def answer():\n    return 42\n"}
@@ -254,6 +257,7 @@ def test_a_file_that_becomes_unreadable_is_taken_out_and_comes_back(
         report = indexed(index, root)
         assert reasons(report.skipped) == {"a.md": "cannot be read: permission denied"}
         assert "a.md" not in texts(index, root) and not is_stale(index, collection(root), OPTIONS)
+    assert is_stale(index, collection(root), OPTIONS)
     assert indexed(index, root).added == 1
     assert texts(index, root)["a.md"] == "changed, and closed"
 
@@ -360,6 +364,34 @@ def test_a_second_kvchat_does_not_index_the_same_collection(tmp_path: Path, root
         assert index_collection(index, collection(root, "other"), OPTIONS).trouble == ""
     assert indexed(index, root).added == 3
     index.close()
+
+
+@pytest.mark.parametrize("step", range(1, 14))
+def test_what_is_indexed_of_a_forgotten_folder_does_not_come_into_a_new_one_of_its_name(
+        tmp_path: Path, step: int) -> None:
+    library = Library.open(Store.open(tmp_path / "data"), tmp_path / "data" / "index.db")
+    old = made(tmp_path / "old", {f"{n}.md": f"secret quokka {n}" for n in range(6)})
+    new = made(tmp_path / "new", {"z.md": "platypus"})
+    first = library.add(str(old), "notes")
+    steps = 0
+
+    def stopped() -> bool:
+        """In the middle of it, the person forgets the collection elsewhere and gives its name to another folder."""
+        nonlocal steps
+        steps += 1
+        if steps == step:
+            library.remove("notes")
+            library.forget(library.orphans())
+            assert indexed(library.index, new).added == 1
+        return False
+
+    with closing(library), closing(Index.open(library.index.path)) as elsewhere:
+        report = index_collection(elsewhere, first, OPTIONS, stopped=stopped)
+        if steps < step:
+            assert not report.trouble
+            return
+        assert report.trouble == FORGOTTEN
+        assert list(library.index.docs("docs/notes/")) == ["docs/notes/z.md"]
 
 
 @pytest.mark.usefixtures("told_all")

@@ -27,6 +27,26 @@ def test_an_address_or_a_lone_sign_is_no_mention(text):
     assert not list(written(text))
 
 
+@pytest.mark.parametrize("text", [
+    "`@handbook`", "``a ` @handbook``", "```\n@handbook\n```", "~~~~ py\n```\n@handbook\n~~~~", "```\n@handbook",
+    "- ```\n  @handbook\n  ```", "> @handbook", "    @handbook", "\\@handbook", "-F file=@./x", "'@/lib'", "(@~/x)"])
+def test_code_quotes_and_signs_inside_words_mention_nothing(text):
+    assert not list(written(text))
+
+
+@pytest.mark.parametrize("text", [
+    "it's ` only @handbook", "``` @handbook ` x", "```\nx\n```\n@handbook", "`a`@handbook`b`",
+    "a ` b\n\nc @handbook ` d"])
+def test_what_is_no_code_is_read(text):
+    assert [one.names[-1] for one in written(text)] == ["handbook"]
+
+
+def test_what_follows_a_shorter_name_is_searched_for():
+    text = "@handbook，lamp"
+    [one] = written(text)
+    assert one.names == ("handbook，lamp", "handbook") and text[one.end_of("handbook"):] == "，lamp"
+
+
 def test_a_name_may_end_in_a_sign_that_also_ends_sentences():
     assert next(written("see @notes/v1.2.")).names == ("notes/v1.2.", "notes/v1.2")
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvchat.documents.collection import Collection
+from kvchat.documents.finding import found as chosen
 from kvchat.documents.indexing import index_collection
 from kvchat.documents.library import Library
 from kvchat.documents.options import Options
@@ -56,6 +57,19 @@ def test_most_questions_find_their_answer_among_five_passages(library):
     found = hits(library, 5)
     missed = [question for question, _, _ in QUESTIONS if question not in found]
     assert len(found) >= 0.6 * len(QUESTIONS), missed
+
+
+def test_few_answers_are_lost_where_nobody_asked_for_the_documents_by_name(library):
+    def answers(question: str, *, named: bool) -> set[tuple[str, str]]:
+        best = chosen(library, question, [one.scope for one in library.collections()], (), most=6, tokens=8000,
+                      named=named)
+        return {(one.place.path, one.text) for one in best}
+
+    def count(*, named: bool) -> int:
+        return sum(any(path == file and words in text for path, text in answers(question, named=named))
+                   for question, file, words in QUESTIONS)
+
+    assert count(named=False) >= 0.85 * count(named=True)
 
 
 def test_what_is_found_says_where_it_stands(library):

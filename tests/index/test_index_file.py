@@ -16,7 +16,7 @@ import pytest
 from index_kit import keys, lines
 
 from kvchat.index import tables
-from kvchat.index.index import Index
+from kvchat.index.index import BUSY, Index, IndexBusyError
 
 
 @pytest.fixture
@@ -163,9 +163,13 @@ def test_a_file_that_is_locked_is_no_error(path: Path, monkeypatch: pytest.Monke
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     index = Index.open(path)
-    assert index.path is None
-    works(index)
+    assert index.search("lighthouse") == [] and index.docs() == {}
+    index.replace("memory/new.md", lines(new="harbour"))
+    assert index.path == path and index.trouble == BUSY
     holder.close()
+    monkeypatch.setattr(index, "_again", 0.0)
+    assert len(index.search("lighthouse")) == 3 and not index.trouble
+    works(index)
 
 
 def test_a_lock_that_comes_while_it_is_open_is_no_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,9 +179,16 @@ def test_a_lock_that_comes_while_it_is_open_is_no_error(path: Path, monkeypatch:
     index = Index.open(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
-    assert index.search("lighthouse") == []
-    works(index)
+    assert index.search("lighthouse") == [] and index.trouble == BUSY
+    index.replace("memory/b.md", lines(new="island"), "2")
+    with pytest.raises(IndexBusyError):
+        index.replace_all([("memory/c.md", lines("harbour"), "", None)], at_once=True)
+    with pytest.raises(IndexBusyError):
+        index.docs(surely=True)
     holder.close()
+    assert len(index.search("lighthouse")) == 3 and not index.trouble
+    assert index.docs("memory/b") == {"memory/b.md": "2"}, "what could not be put in is lost"
+    works(index)
 
 
 def test_a_full_disk_is_no_error(path: Path) -> None:

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.prompt.branching import awaited, under_system
+from kvchat.prompt.branching import awaited, under_system, without_turn
 from kvchat.prompt.citing import (
     CITE,
     citations,
     cited,
     holds,
+    is_there,
     name_of,
     number_of,
     numbered,
@@ -38,9 +39,9 @@ def _root() -> list[Node]:
     return [node(None, system_message("Be brief."), 0.0)]
 
 
-def _asked(path: Sequence[Node], *blocks: ContextBlock, text: str = "Why?") -> list[Node]:
-    question = node(path[-1], Message(Role.USER, text, tuple(numbered(blocks, path))), 1.0)
-    return [*path, question, node(question, Message(Role.ASSISTANT, "So."), 2.0)]
+def _asked(path: Sequence[Node], *blocks: ContextBlock, answer: str = "So.") -> list[Node]:
+    question = node(path[-1], Message(Role.USER, "Why?", tuple(numbered(blocks, path))), 1.0)
+    return [*path, question, node(question, Message(Role.ASSISTANT, answer), 2.0)]
 
 
 def _numbers(path: Sequence[Node]) -> list[int]:
@@ -90,6 +91,19 @@ def test_numbers_that_only_a_summary_names_are_not_used_again() -> None:
     summary = ContextBlock(SUMMARY, "summary of 4 earlier turns", "Fired at 1240 degrees [2, 7], built in [1998].")
     question = node(_root()[0], Message(Role.USER, "And?", (summary,)), 1.0)
     assert _numbers(_asked([*_root(), question, awaited(question, _now())], _passage("one"))) == [8]
+
+
+@pytest.mark.parametrize(("answer", "number"), [
+    ("As [1] says.", 2), ("Both do [1][4].", 5), ("It was in [1998].", 1), ("x = a[3]", 1), ("So.", 1)])
+def test_a_number_that_an_answer_names_keeps_its_meaning_after_its_turn_is_gone(answer: str, number: int) -> None:
+    path = _asked(_asked(_root(), _passage("one")), answer=answer)
+    left = without_turn(Tree(path), path[-1].id, path[1].id).nodes
+    assert _numbers(_asked([path[0], *left], _passage("two"))) == [number]
+
+
+def test_a_number_that_the_person_types_is_free() -> None:
+    question = node(_root()[0], Message(Role.USER, "What is [7]?"), 1.0)
+    assert _numbers(_asked([*_root(), question, awaited(question, _now())], _passage("one"))) == [1]
 
 
 def _now() -> datetime:
@@ -146,6 +160,32 @@ def test_another_state_of_an_attached_file_goes_even_if_the_old_one_had_all_of_i
     assert not holds(path[1].message.blocks[1], shorter)
 
 
+def test_a_passage_that_is_as_it_was_before_its_last_change_is_sent_again() -> None:
+    path = _asked(_asked(_root(), _passage("The tower is white.")), _passage("The tower is red."))
+    again = numbered([_passage("The tower is white.")], path)
+    assert [(number_of(block), block.text) for block in again] == [(3, "The tower is white.")]
+    assert numbered([_passage("The tower is red.")], path) == []
+
+
+def test_a_passage_that_was_shortened_is_sent() -> None:
+    path = _asked(_root(), _passage("The tower is white, but red from May on."))
+    assert [block.text for block in numbered([_passage("The tower is white")], path)] == ["The tower is white"]
+    assert [block.text for block in numbered([_passage("The tower is white", where="1-2")], path)] != []
+
+
+def test_a_passage_of_an_attached_file_that_was_changed_since_goes() -> None:
+    path = _asked(_root(), _file("The tower is white.\nIt is high.\n"))
+    assert numbered([_passage("It is high.", where="2")], path) == []
+    change = ContextBlock(FILE, "change of a.md", "-The tower is white.", f"/home/p/a.md#{'0' * 16}..{'1' * 16}")
+    assert numbered([_passage("It is high.", where="2", doc="docs/p/a.md")], _asked(path, change)) != []
+
+
+def test_a_passage_from_the_middle_of_a_files_long_line_is_left_out() -> None:
+    path = _asked(_root(), _file("The lamp turns. The tower is white. It is high, and old."))
+    assert numbered([_passage("The tower is white.", where="1~2")], path) == []
+    assert numbered([_passage("It is high", where="1~3")], path) != []
+
+
 KINDS = st.sampled_from([PASSAGE, FILE, "paste", TIME])
 BLOCKS = st.lists(st.builds(
     lambda kind, source, text, doc: ContextBlock(kind, source, text, f"docs/x/{doc}#1"),
@@ -165,7 +205,9 @@ def test_on_every_branch_of_every_tree_a_number_means_one_passage_that_stands_th
         assert numbers == list(range(1, len(numbers) + 1))
         there = [b for message in path for b in message.message.blocks if b.kind in (PASSAGE, FILE)]
         for at, block in enumerate(there):
-            assert not any(holds(earlier, block) for earlier in there[:at])
+            assert not is_there(block, there[:at])
+            before = [one for one in there[:at] if one.ref == block.ref]
+            assert not before or (before[-1].kind, before[-1].text.strip()) != (block.kind, block.text.strip())
         said = [message for message in path for b in message.message.blocks if b.kind == NOTE]
         assert len(said) == (1 if numbers else 0)
 

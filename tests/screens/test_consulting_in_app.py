@@ -69,7 +69,7 @@ async def test_what_is_found_is_shown_and_sent_and_the_line_is_empty_again(drive
         await app.press("enter")
         await app.until(lambda: app.said)
         await app.settled()
-        assert sent(app, PASSAGE) == ["[1] handbook/lamp.md:1-3, lamp.md > The lamp"]
+        assert sent(app, PASSAGE) == ["[1] handbook/lamp.md:1-3, The lamp"]
         assert line(app) == "" and "tokens" not in app.lines[app.chat.composer.region.bottom - 1]
 
 
@@ -210,6 +210,14 @@ async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: 
         await app.until(lambda: app.said[0] == "Who paints the tower white?")
         await app.settled()
         assert any("paint.md" in source for source in sent(app, PASSAGE))
+
+
+async def test_the_header_names_only_collections_that_exist(drive: Drive, tmp_path: Path) -> None:
+    async with reading(drive, tmp_path, "always", size=(120, 30)) as app:
+        await app.service.set_searching(app.conversation.id, "always", ["handbook", "gone"])
+        await app.until(lambda: "▤ handbook  " in app.lines[0])
+        await app.service.set_searching(app.conversation.id, "always", ["gone"])
+        await app.until(lambda: "▤" not in app.lines[0])
 
 
 # -- attaching

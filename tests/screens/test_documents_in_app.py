@@ -129,7 +129,7 @@ async def test_a_saved_file_that_was_taken_in_is_no_news_and_trouble_is(drive: D
         app.chat.documents_changed()
         app.chat.documents_changed()
         assert [notice for notice in app.notices if "notes" in notice] == [
-            "notes: There is no folder /x␛[2J.; F6 shows it."]
+            "notes: there is no folder /x␛[2J."]
         app.service._reports["more"] = Report("more", added=1204, seconds=9.0, skipped=(Skipped("x", "y"),) * 3)
         app.chat.documents_changed()
         assert app.noticed("more: 1,204 files, 3 skipped; F6 shows them.")
@@ -165,6 +165,50 @@ async def test_commands_switch_what_the_conversation_searches(drive: Drive, fold
         other = await app.service.create(reuse=False)
         await app.open(other.id)
         assert "▤" not in app.lines[0]
+
+
+async def test_the_mode_stands_in_the_header_of_a_narrow_terminal_too(drive: Drive, folder: Path) -> None:
+    async with drive(size=(80, 24)) as app:
+        await added(app, folder)
+        await app.command("/documents always handbook")
+        await app.until(lambda: "▤ handbook " in app.lines[0])
+        await app.command("/documents ask handbook")
+        await app.until(lambda: "▤ handbook? " in app.lines[0])
+        await app.command("/documents off")
+        await app.until(lambda: app.noticed("This conversation searches in no documents."))
+        assert "▤" not in app.lines[0]
+
+
+async def test_a_collection_is_removed_by_its_name_and_other_words_search(drive: Drive, folder: Path) -> None:
+    async with drive() as app:
+        await added(app, folder)
+        await app.command("/documents remove nope")
+        await app.until(lambda: app.noticed("There is no collection nope. There are: handbook."))
+        await app.command("/documents brass rail")
+        await app.opens("DocumentSearchScreen")
+        await app.until(lambda: "handbook/tower/paint.md:1-7" in app.text)
+        await app.press("escape")
+        await app.closes()
+        await app.command("/documents remove handbook")
+        await app.opens("ConfirmScreen")
+        await app.press("enter")
+        await app.closes()
+        assert app.service.has_documents
+        await app.command("/documents remove handbook")
+        await app.opens("ConfirmScreen")
+        await app.press("y")
+        await app.until(lambda: app.noticed("handbook is removed; its files stay."))
+        assert not app.service.has_documents
+
+
+async def test_ctrl_c_says_nothing_over_the_documents(drive: Drive, folder: Path) -> None:
+    async with drive() as app:
+        await added(app, folder)
+        await app.press("f6")
+        await shows(app, "▌ handbook")
+        await app.press("ctrl+c")
+        await app.rest()
+        assert not app.noticed("Nothing runs")
 
 
 async def test_space_on_the_screen_is_on_the_record(drive: Drive, folder: Path) -> None:

@@ -99,7 +99,9 @@ async def test_hostile_names_and_sentences_only_stand_there(size: tuple[int, int
         raise ChatError(f"{MARKUP}{path}")
 
     async with showing(AttachScreen(complete, attach), size) as shown:
+        await shown.app.workers.wait_for_complete()
         await shown.press("end", "enter")
+        await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
         assert "[red]red[/]" in shown.text, "why it could not be attached stays"
         assert "\x1b" not in shown.text and "\u202e" not in shown.text

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from documents_kit import HERE, SETUP, Library, Service, passage, sample, service, status
+from documents_kit import HERE, SETUP, SKIPPED, Library, Service, passage, sample, service, status
 from screens_kit import HOSTILE, MARKUP, Shown, showing
+from textual import events
 from textual.widgets import Input
 
 from kvchat.display import clean
@@ -51,8 +52,8 @@ async def test_every_collection_has_its_files_chunks_size_and_age(size: tuple[in
     async with documents(service(), size) as shown:
         words = shown.line("1,204   18,220").split()
         assert words[:3] == ["│", "▌", "handbook"]
-        assert words[-8:] == ["1,204", "18,220", "12", "MB", "4", "min", "·", "│"]
-        assert shown.line("logbooks").split()[-8:-2] == ["61", "902", "814", "kB", "1", "d"]
+        assert words[-9:] == ["1,204", "18,220", "12", "MB", "4", "min", "ago", "·", "│"]
+        assert shown.line("logbooks").split()[-9:-2] == ["61", "902", "814", "kB", "1", "d", "ago"]
         assert "/home/mara/notes/handbook 1,204 files, 18,220 chunks, 12 MB; indexed today 14:26" in shown.prose
 
 
@@ -180,6 +181,50 @@ def test_the_cycle_of_one_collection_never_switches_another_off() -> None:
     assert Searching().cycled("a").cycled("a").cycled("a") == Searching()
 
 
+# -- keys that come faster than the screens
+
+
+@pytest.mark.parametrize("key", ["slash", "ctrl+f"])
+async def test_what_is_typed_at_once_after_the_search_key_is_searched_and_removes_nothing(key: str) -> None:
+    for paste in (False, True):
+        source = service()
+        async with documents(source) as shown:
+            if paste:
+                for one in (key, "d", "o", "c", "x", "y", "enter"):
+                    shown.app.post_message(events.Key(one, one if len(one) == 1 else None))
+            else:
+                await shown.pilot.press(key, "d", "o", "c", "x", "y", "enter")
+            await shown.pilot.pause(PAUSE_SECONDS * 2)
+            assert front(shown) == "DocumentSearchScreen" and source.did == []
+            assert shown.app.screen.query_one(Input).value == "docxy"
+            await shown.type("z")
+            assert shown.app.screen.query_one(Input).value == "docxyz"
+
+
+async def test_what_is_typed_at_once_after_the_add_key_is_the_path() -> None:
+    source = service()
+    async with documents(source) as shown:
+        for one in "axy/dx":
+            shown.app.post_message(events.Key("slash" if one == "/" else one, one))
+        shown.app.post_message(events.Paste("yy\nzz"))
+        await shown.pilot.pause()
+        await settled_offers(shown)
+        assert shown.app.screen.query_one("#path Input", Input).value == "xy/dxyy" and source.did == []
+
+
+async def test_enter_on_the_question_removes_nothing_and_d_is_no_key() -> None:
+    source = service()
+    async with documents(source) as shown:
+        await shown.press("d")
+        assert front(shown) == "DocumentsScreen"
+        for one in ("down", "x", "enter"):
+            shown.app.post_message(events.Key(one, None))
+        await settled(shown)
+        assert source.did == [] and front(shown) == "DocumentsScreen" and "▌ logbooks" in shown.text
+        await shown.press("x")
+        assert "Remove logbooks?" in shown.text and "▌ n  Cancel" in shown.text
+
+
 # -- indexing and removing
 
 
@@ -250,7 +295,7 @@ async def test_the_report_has_every_skipped_file_with_its_reason_and_a_filter() 
     source = service()
     source.reports["handbook"] = Report("handbook", added=12, changed=3, unchanged=1189, removed=1, seconds=4.1)
     async with documents(source) as shown:
-        assert "3 files skipped; Enter shows why" in shown.text
+        assert "3 skipped files; Enter shows more" in shown.text
         await shown.press("enter")
         assert front(shown) == "ReportScreen"
         assert "Last time: 12 new, 3 changed, 1 gone, 1,189 as they were, in 4.1 s." in shown.text
@@ -283,7 +328,8 @@ async def test_a_search_shows_title_headings_and_the_line_that_fits() -> None:
         await shown.press("slash")
         await search(shown, "oil")
         at = next(i for i, line in enumerate(shown.lines) if "handbook/guide/setup.md:3-5" in line)
-        assert "setup.md > Lamp" in shown.lines[at] and "The oil is kept in the cellar." in shown.lines[at + 1]
+        assert "  Lamp" in shown.lines[at] and shown.lines[at].count("setup.md") == 1
+        assert "The oil is kept in the cellar." in shown.lines[at + 1]
         assert "handbook/paper.pdf p. 3" in shown.lines[at + 2] and "2 passages" in shown.text
         assert source.library.asked[-1] == ("oil", ())
         await shown.press("down", "enter")
@@ -294,8 +340,9 @@ async def test_a_search_shows_title_headings_and_the_line_that_fits() -> None:
 
 async def test_tab_searches_only_in_the_collection_under_the_cursor() -> None:
     source = service()
-    async with documents(source, query="oil") as shown:
-        await settled(shown)
+    async with documents(source) as shown:
+        await shown.press("slash")
+        await search(shown, "oil")
         assert front(shown) == "DocumentSearchScreen"
         await shown.press("tab")
         await shown.pilot.pause()
@@ -406,7 +453,8 @@ def test_folders_that_cannot_be_read_offer_nothing(tmp_path: Path) -> None:
 
 async def test_the_name_avoids_those_that_are_taken(tmp_path: Path) -> None:
     (tmp_path / "handbook").mkdir()
-    async with showing(AddDocumentsScreen(service().add_documents, ["Handbook"], path=f"{tmp_path}/handbook")) as shown:
+    async with showing(AddDocumentsScreen(service().add_documents, {"/elsewhere": "Handbook"},
+                                          path=f"{tmp_path}/handbook")) as shown:
         await settled_offers(shown)
         assert shown.app.screen.query_one("#name Input", Input).value == "handbook-2"
 
@@ -419,3 +467,56 @@ async def test_a_click_moves_the_cursor_and_a_double_click_shows_the_report() ->
         await shown.pilot.click(DocumentRows, offset=(20, 1), times=2)
         await shown.pilot.pause()
         assert front(shown) == "ReportScreen"
+
+
+async def test_a_folder_that_is_indexed_already_keeps_its_name(tmp_path: Path) -> None:
+    source = Service(Library(status("doc", str(tmp_path))))
+    async with documents(source) as shown:
+        await shown.press("a")
+        await shown.type(f"{tmp_path}/")
+        await settled_offers(shown)
+        assert "name › doc" in shown.text and "This is the collection doc already" in shown.prose
+        await shown.press("shift+tab")
+        await shown.type("x")
+        await settled_offers(shown)
+        assert "name › doc " not in shown.text and "already" not in shown.prose
+        await shown.press("backspace")
+        await settled_offers(shown)
+        assert "name › doc" in shown.text
+
+
+async def test_what_is_said_of_an_indexing_goes_when_it_ends() -> None:
+    source = service()
+    async with documents(source) as shown:
+        await shown.press("r")
+        assert "Looking for changes in handbook." in shown.text and "enter report" not in shown.text
+        source.end(Report("handbook", unchanged=1204))
+        await settled(shown)
+        assert "Looking for changes" not in shown.text and "enter report" in shown.text
+
+
+async def test_that_another_kvchat_indexes_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.ui.screens.documents_pages.RENEWAL", 0.05)
+    source = service()
+    source.reports["handbook"] = Report("handbook", trouble="It is being indexed by another kvchat.")
+    async with documents(source) as shown:
+        assert "by another kvchat" in shown.text
+        while ("index", "handbook", False) not in source.did:
+            await shown.pilot.pause(0.02)
+        assert "by another kvchat" in shown.text and "counting" not in shown.text
+        source.end(Report("handbook", unchanged=1204))
+        await settled(shown)
+        assert "by another kvchat" not in shown.text and source.did.count(("index", "handbook", False)) == 1
+
+
+async def test_files_of_other_kinds_are_no_skipped_files() -> None:
+    skipped = [*SKIPPED, Skipped("", "holds 1,212 files of other kinds: .png 1,150, .pyc 62")]
+    source = Service(Library(status("handbook", skipped=skipped)))
+    async with documents(source) as shown:
+        assert "3 skipped files, 1,212 of other kinds" in shown.text
+        await shown.press("enter")
+        assert "1,212 files of other kinds: .png 1,150, .pyc 62." in shown.prose and "3 skipped files" in shown.text
+
+
+def test_a_snippet_is_the_line_that_matched() -> None:
+    assert snippet("# Lamp\nThe oil is cold.\nIt burned for hours.", "burns? hours!") == "It burned for hours."

@@ -305,3 +305,9 @@ async def test_a_hostile_list_is_shown_as_signs() -> None:
         assert shown.text == clean(shown.text)
         await shown.press("end")
         assert shown.text == clean(shown.text)
+
+
+async def test_a_copied_path_cannot_press_enter_in_a_shell() -> None:
+    async with source(Library(), block(3, "a\nrm -rf x\n.md", "1-2")) as shown:
+        await shown.press("y")
+        assert "\n" not in shown.app.clipboard and "␊rm -rf x␊" in shown.app.clipboard

@@ -42,7 +42,7 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
 
     if not args.json:
         service.subscribe(show)
-    interrupted = await _answered(service, conversation, text, _parameters(conversation, args))
+    interrupted = await _answered(service, conversation, text, _parameters(conversation, args), typed=args.text != "-")
     answer = conversation.path()[-1]
     if args.json:
         print(json.dumps(report(conversation, answer), ensure_ascii=True))
@@ -85,8 +85,10 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Par
     return parameters
 
 
-async def _answered(service: ChatService, conversation: OpenConversation, text: str, parameters: Parameters) -> bool:
-    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back."""
+async def _answered(service: ChatService, conversation: OpenConversation, text: str, parameters: Parameters, *,
+                    typed: bool) -> bool:
+    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back. Only what was
+    `typed` mentions documents: a log or a mail that is piped in reads no files."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     try:
@@ -94,7 +96,7 @@ async def _answered(service: ChatService, conversation: OpenConversation, text: 
         loop.add_signal_handler(signal.SIGTERM, interrupted.set)
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
-    await service.send(conversation.id, text, parameters=parameters)
+    await service.send(conversation.id, text, parameters=parameters, mentions=typed)
     done = asyncio.create_task(service.wait(conversation.id))
     stop = asyncio.create_task(interrupted.wait())
     await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)

@@ -217,6 +217,17 @@ def main(argv: list[str] | None = None) -> int:
     args.continue_ = getattr(args, "continue_", False)
     args.conversation = getattr(args, "conversation", None)
     os.umask(0o077)
+    try:
+        return _carried_out(args)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away; Python would complain at exit when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _carried_out(args: argparse.Namespace) -> int:
     from kvchat import commands
 
     try:
@@ -226,12 +237,6 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"kvchat: {one_line(str(failure))}", file=sys.stderr)
         return failure.status
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:
-        # The reader of our output went away; Python would complain at exit when it flushes.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
 
 
 if __name__ == "__main__":

@@ -228,14 +228,15 @@ def _status(desk: Desk) -> int:
     names = [one.name for one in library.collections()] if args.name is None else [whole_characters(args.name)]
     found = [library.status(name) for name in names]
     stale = [None if status.trouble else library.is_stale(status.collection.name) for status in found]
+    now = [library.is_indexed_now(status.collection.name) for status in found]
     rows = []
-    for status, changed in zip(found, stale, strict=True):
+    for status, changed, indexing in zip(found, stale, now, strict=True):
         values = asdict(status)
-        rows.append({**values.pop("collection"), **values, "stale": changed})
+        rows.append({**values.pop("collection"), **values, "stale": changed, "indexing": indexing})
 
     def words() -> None:
-        for status, changed in zip(found, stale, strict=True):
-            desk.lines(status_lines(status, changed, args.skipped))
+        for status, changed, indexing in zip(found, stale, now, strict=True):
+            desk.lines(status_lines(status, changed, args.skipped, indexing=indexing))
         if not found:
             desk.printer.line(NONE)
 
@@ -262,15 +263,25 @@ def _search(desk: Desk) -> int:
 
     desk.told([_passage(passage, query) for passage in found], words)
     if not found:
-        print("Nothing found." if library.collections() else NONE, file=sys.stderr)
+        print(_why_nothing(library), file=sys.stderr)
     return 0 if found else 1
 
 
+def _why_nothing(library: Library) -> str:
+    known = library.collections()
+    if not known:
+        return NONE
+    troubles = (library.status(one.name).trouble for one in known)
+    return library.index.trouble or next(filter(None, troubles), "Nothing found.")
+
+
 def _scope(library: Library, name: str) -> str:
-    """Where `handbook` or `handbook/guide` is searched. Raises DocumentError."""
+    """Where `handbook` or `handbook/guide` is searched. Raises DocumentError and UsageError."""
+    if not name.partition("/")[0].strip():
+        raise UsageError("--in needs the name of a collection, or of a folder or file in one: --in handbook/guide.")
     found = library.scope_of(name)
     if found is not None:
-        return found[0]
+        return found.scope
     collection, _, path = name.partition("/")
     raise DocumentError(f"Nothing is indexed at {one_line(path, 200)} in the collection "
                         f"{library.get(collection).name}.")

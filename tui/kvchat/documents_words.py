@@ -35,12 +35,15 @@ def indexed_when(collection: Collection) -> str:
     return "not to the end yet" if collection.indexed is None else day_time(collection.indexed)
 
 
-def status_lines(status: Status, stale: bool | None, every: bool) -> list[str]:
-    """What there is to say of a collection. `stale`: whether its files have changed since; None: that is not known."""
+def status_lines(status: Status, stale: bool | None, every: bool, *, indexing: bool = False) -> list[str]:
+    """What there is to say of a collection. `stale`: whether its files have changed since; None: that is not known.
+    `indexing`: whether another kvchat is at it."""
     one = status.collection
     lines = [f"{one.name}: {one.root}",
              f"  {_amount(status.files, status.chunks, status.bytes)}, indexed {indexed_when(one)}"]
-    if status.trouble:
+    if indexing:
+        lines.append("  Another kvchat indexes it now.")
+    elif status.trouble:
         lines.append(f"  {status.trouble}")
     elif stale is not None:
         lines.append(f"  Its files have changed since; to index them: kvchat documents add {shell_word(one.root)}"

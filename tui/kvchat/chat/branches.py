@@ -6,7 +6,6 @@ The rule: nothing that was said is rewritten; every act gives a branch, and the 
 from __future__ import annotations
 
 import asyncio
-import re
 from dataclasses import replace
 
 from kvchat.cache.accounting import measured_speed
@@ -19,6 +18,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.talking import Talking
 from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
 from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
+from kvchat.prompt.drafts import PASTE, chips_of, draft_of
 from kvchat.prompt.message import Node, Role, State, new_id, system_message, tag_of
 
 BYTES_PER_TOKEN = 4.0
@@ -63,12 +63,12 @@ class Branches(Talking):
 
     async def fork(self, id: str, node_id: str) -> OpenConversation:
         """A new conversation that shares this one up to the answer `node_id`; at a question, up to before it, with
-        the question as the draft."""
+        the question as the draft, with its pastes and attached files."""
         conversation = await self._opened(id)
         at = conversation.tree[node_id]
         draft = ""
         if at.role is Role.USER:
-            draft, at = at.text, conversation.tree[at.parent or ""]
+            draft, at = draft_of(at.text, at.message.blocks), conversation.tree[at.parent or ""]
         path = conversation.tree.path(at.id)
         now = self._clock().timestamp()
         figures = [n.figures for n in path if n.figures]
@@ -240,18 +240,17 @@ class Branches(Talking):
 
 
 def _kept(question: Node, text: str) -> list[ContextBlock]:
-    """The blocks of a question that stay when its text becomes `text`."""
+    """The blocks of a question that stay when its text becomes `text`: pastes and files whose labels stay, and passages
+    unless a mention is gone, which may have brought them."""
+    labelled = [block for label, block in chips_of(text, question.message.blocks).items() if label in text]
+    passages = _mentions(question.text) <= _mentions(text)
     return [block for block in question.message.blocks
-            if block.kind not in (TIME, MEMORY, NOTE, PASSAGE) and (block.kind not in ("paste", FILE)
-                                                                     or _has_label(block, text))]
+            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE) or block in labelled)
+            and (block.kind != PASSAGE or passages)]
 
 
-def _has_label(block: ContextBlock, text: str) -> bool:
-    """Whether the label of a paste or an attached file stands in the text."""
-    if block.kind == "paste":
-        return f"[{block.source.replace(' (', ': ').removesuffix(')')}]" in text
-    lines = len(block.text.splitlines())
-    return re.search(rf"\[[^\[\]\n]{{1,80}}: {lines:,} lines?\]", text) is not None
+def _mentions(text: str) -> set[str]:
+    return {word for word in text.split() if "@" in word}
 
 
 def _said_nothing(answer: Node) -> bool:

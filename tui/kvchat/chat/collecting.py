@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from kvchat.chat.consolidating import Consolidating
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed
 from kvchat.chat.worker import Worker
+from kvchat.prompt.conversation import OFF
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
@@ -40,7 +42,11 @@ class Collecting(Consolidating):
         super().__init__(*args, **options)
         self._open_library = library if not self.incognito else None
         self._library: Library | None = None
+        self._opening = threading.Lock()
         self._reader = Worker("kvchat-documents")
+        self._caretaker = Worker("kvchat-collections")
+        """For what takes long and nobody waits for."""
+        self._has_documents: bool | None = None
         self._indexers: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, bool] = {}
         """Those in which something changed while they were indexed, and whether all is to be read again."""
@@ -48,8 +54,8 @@ class Collecting(Consolidating):
         self._reports: dict[str, Report] = {}
         self._one_at_a_time = asyncio.Lock()
         self._watch: asyncio.Task[None] | None = None
-        self._watched_names: frozenset[tuple[str, str]] | None = None
-        """The names and roots of the collections that are looked after; None: none is."""
+        self._known_names: frozenset[tuple[str, str]] = frozenset()
+        """The names and roots of the collections there were when they were looked at last."""
 
     @property
     def has_library(self) -> bool:
@@ -59,15 +65,13 @@ class Collecting(Consolidating):
     @property
     def has_documents(self) -> bool:
         """Whether there is any collection."""
-        if not self.has_library:
-            return False
-        try:
-            return bool(self._store.collections.all())
-        except StoreError:
-            return False
+        if self._has_documents is None:
+            self._has_documents = self.has_library and bool(self._names())
+        return self._has_documents
 
-    async def with_documents(self, work: Callable[[Library], T]) -> T:
-        """What `work` gives back, done beside the loop, in the order of the calls. Raises ChatError."""
+    async def with_documents(self, work: Callable[[Library], T], *, patient: bool = False) -> T:
+        """What `work` gives back, done beside the loop, in the order of the calls; `patient`: on a thread of its own,
+        because it takes long and no question waits for it. Raises ChatError."""
         if self._open_library is None:
             raise ChatError("There are no documents in an incognito run.")
 
@@ -79,12 +83,13 @@ class Collecting(Consolidating):
             except (DocumentError, StoreError) as error:
                 raise ChatError(str(error)) from None
 
-        return await self._reader.do(do)
+        return await (self._caretaker if patient else self._reader).do(do)
 
     def _opened_library(self) -> Library:
-        if self._library is None:
-            assert self._open_library is not None
-            self._library = self._open_library()
+        with self._opening:
+            if self._library is None:
+                assert self._open_library is not None
+                self._library = self._open_library()
         if self._library is None:
             raise ChatError("There are no documents in an incognito run.")
         return self._library
@@ -104,6 +109,9 @@ class Collecting(Consolidating):
         found = await self.with_documents(lambda library: library.get(name))
         await self._stopped_indexing(found.name)
         await self.with_documents(lambda library: library.remove(found.name))
+        for record in [one for one in self.conversations() if found.name in one.collections]:
+            left = tuple(name for name in record.collections if name != found.name)
+            await self._update(self._loaded(record.id), collections=left, searching=record.searching if left else OFF)
         self._reports.pop(found.name, None)
         self._tell(DocumentsChanged())
         self._watch_anew()
@@ -114,10 +122,11 @@ class Collecting(Consolidating):
         from kvchat.documents.library import FORGOTTEN
 
         with suppress(ChatError):
-            orphans = await self.with_documents(lambda library: library.orphans())
+            orphans = await self.with_documents(lambda library: library.orphans(), patient=True)
             for start in range(0, len(orphans), FORGOTTEN):
                 some = orphans[start:start + FORGOTTEN]
-                await self.with_documents(lambda library, some=some: library.forget(some))  # type: ignore[misc]
+                await self.with_documents(
+                    lambda library, some=some: library.forget(some), patient=True)  # type: ignore[misc]
 
     async def index_documents(self, name: str = "", anew: bool = False) -> None:
         """Begin to look for changes in a collection (without a name: in all); `anew`: read everything again. Raises
@@ -163,13 +172,16 @@ class Collecting(Consolidating):
             self._indexing[name] = progress
             self._tell(IndexingProgressed(name))
 
+        from kvchat.documents.collection import Report
+
         try:
             async with self._one_at_a_time:
                 self._reports[name] = await self._carried_out(name, anew, told)
         except ChatError as error:
-            log.info("%s was not indexed: %s", name, error)
-        except Exception:
+            self._reports[name] = Report(name, trouble=str(error))
+        except Exception as error:
             log.exception("indexing failed")
+            self._reports[name] = Report(name, trouble=f"It could not be indexed ({type(error).__name__}).")
         finally:
             self._indexers.pop(name, None)
             self._indexing.pop(name, None)
@@ -193,10 +205,15 @@ class Collecting(Consolidating):
     # -- keeping up
 
     def refresh(self) -> None:
+        seen = self._seen_version
         super().refresh()
-        if self._watched_names is not None and self._names() != self._watched_names:
-            self._tell(DocumentsChanged())
-            self._watch_anew()
+        if self._seen_version == seen or not self.has_library or (names := self._names()) == self._known_names:
+            return
+        self._known_names, self._has_documents = names, bool(names)
+        for name in {*self._indexers} - {name for name, _ in names}:
+            self.stop_indexing(name)
+        self._tell(DocumentsChanged())
+        self._watch_anew()
 
     def _names(self) -> frozenset[tuple[str, str]]:
         try:
@@ -213,10 +230,9 @@ class Collecting(Consolidating):
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        if not self.works_in_background or not self.settings.documents.watch or not self.has_library:
-            return
-        self._watched_names = self._names()
-        if self._watched_names:
+        self._known_names = self._names() if self.has_library else frozenset()
+        self._has_documents = bool(self._known_names)
+        if self.works_in_background and self.settings.documents.watch and self._known_names:
             self._watch = asyncio.create_task(self._looked_after(rest))
 
     async def _looked_after(self, rest: float) -> None:
@@ -238,7 +254,7 @@ class Collecting(Consolidating):
     async def _look(self, roots: Mapping[str, Path]) -> None:
         for name in roots:
             if name not in self._indexers and await self.with_documents(
-                    lambda library, name=name: library.is_stale(name)):  # type: ignore[misc]
+                    lambda library, name=name: library.is_stale(name), patient=True):  # type: ignore[misc]
                 self._index(name)
 
     async def _told_of_changes(self, roots: Mapping[str, Path]) -> None:
@@ -254,9 +270,10 @@ class Collecting(Consolidating):
         for task in tasks:
             task.cancel()
         if tasks:
-            await asyncio.wait(tasks, timeout=2.0)
+            await asyncio.wait(tasks, timeout=2.5)
         if self._library is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(1.0):
                     await self._reader.do(self._library.close)
         self._reader.end()
+        self._caretaker.end()

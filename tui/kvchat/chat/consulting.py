@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.chat.branch_files import files_of, path_of, unsaid, with_files
 from kvchat.chat.embedding import Embedding
 from kvchat.chat.errors import ChatError
 from kvchat.chat.live import OpenConversation
 from kvchat.prompt.citing import name_of, numbered
-from kvchat.prompt.context import FILE, ContextBlock
-from kvchat.prompt.conversation import ALWAYS, OFF
+from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.prompt.conversation import ALWAYS, ASK, OFF
+from kvchat.prompt.drafts import chips_of, label_of
 from kvchat.prompt.message import Node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
@@ -26,13 +28,14 @@ from kvchat.store import StoreError
 if TYPE_CHECKING:
     from kvchat.documents.collection import Passage
     from kvchat.documents.consultation import Consultation
-    from kvchat.documents.library import Library
-    from kvchat.documents.mentions import Mention
+    from kvchat.documents.mentions import Mention, Written
 
 UNKNOWN_WINDOW = 4096
 """Tokens of a window whose size no server has told."""
 SEARCH_S, READ_S = 5.0, 30.0
 """How long a question waits for its passages, and for the files it mentions."""
+LONG = 20_000
+"""Characters of a text that is gone through for mentions beside the loop."""
 
 NOT_SEARCHED = "The documents could not be searched; send it again, or without the mention."
 
@@ -70,67 +73,110 @@ class Consulting(Embedding):
         if not self.has_documents:
             return []
         try:
-            return await self.with_documents(lambda library: library.completions(beginning, most))
-        except ChatError:
+            return await self._reader.do(lambda: self._opened_library().completions(beginning, most), droppable=True)
+        except (ChatError, StoreError):
             return []
 
     # -- for a question
 
-    async def consult(self, id: str, text: str, after: Sequence[Node] | None = None, *,
-                      search: bool = True) -> Consulted:
+    async def consult(self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True,
+                      mentions: bool = True) -> Consulted:
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
-        the files."""
+        the files. `mentions` False: nobody typed the text, and it mentions nothing."""
         conversation = self._open.get(id)
         if conversation is None or not text.strip():
             return Consulted()
         record = conversation.record
-        searches = record.searching != OFF and bool(record.collections) and self.has_documents
-        if not searches and "@" not in text:
+        meant = await self._meant(text) if mentions and "@" in text else []
+        chosen = record.collections if record.searching != OFF and self.has_documents else ()
+        if not meant and not (chosen and search):
             return Consulted()
         path = conversation.path() if after is None else after
-        window = self._window(id) or UNKNOWN_WINDOW
-        plan = await self._asked_for(text, record.collections if searches else (), window)
-        plan = replace(plan, files=_unsaid(path, plan.files))
-        if not search or not plan.scopes or not plan.query:
-            return Consulted(files=plan.files, problems=plan.problems)
-        vector, model = await self._vector_of(plan.query), self.vector_model
-        settings = self.settings.documents
-        there = [block for node in path for block in node.message.blocks]
-
-        def find(library: Library) -> list[Passage]:
-            from kvchat.documents.finding import found
-
-            library.vector_model = model
-            return found(library, plan.query, plan.scopes, [*there, *plan.files], most=settings.passages,
-                         tokens=window * settings.budget_percent // 100, named=plan.named, vector=vector)
-
+        if meant:
+            return await self._follow_mentions(conversation, text, meant, chosen, path, search)
         try:
             async with asyncio.timeout(SEARCH_S):
-                passages = await self.with_documents(find)
-        except (ChatError, TimeoutError) as error:
+                plan = await self._consultation(text, meant, chosen, path, self._window(id) or UNKNOWN_WINDOW)
+                passages = await self._passages_for(id, plan, path)
+        except (ChatError, StoreError, TimeoutError) as error:
             log.info("the documents were not searched: %s", error or "it took too long")
-            return Consulted(files=plan.files, problems=(*plan.problems, *((NOT_SEARCHED,) if plan.named else ())))
-        return Consulted(tuple(passages), plan.named or record.searching == ALWAYS, plan.files, plan.problems)
+            return Consulted()
+        return Consulted(passages, record.searching == ALWAYS)
 
-    async def _asked_for(self, text: str, collections: Sequence[str], window: int) -> Consultation:
-        """What the text mentions, or the collections to search in, where it mentions none."""
-        from kvchat.documents.consultation import consultation
+    async def _meant(self, text: str) -> list[Written]:
+        """The mentions that may mean something. The documents' thread is not needed for that."""
+        from kvchat.documents.consultation import mentioned
 
-        most = window * self.settings.documents.attach_percent // 100 * 4
-        library = self.has_documents
+        names = (self._known_names or self._names()) if self.has_library else ()
+        collections = [name for name, _ in names]
+        if len(text) < LONG:
+            return mentioned(text, collections)
+        return await asyncio.to_thread(mentioned, text, collections)
 
-        def look() -> Consultation:
-            return consultation(self._opened_library() if library else None, text, collections, most)
+    async def _follow_mentions(self, conversation: OpenConversation, text: str, meant: Sequence[Written],
+                        chosen: Sequence[str], path: Sequence[Node], search: bool) -> Consulted:
+        """What goes with a text that mentions something."""
+        from kvchat.documents.consultation import still_indexed
 
+        id = conversation.id
         try:
             async with asyncio.timeout(READ_S):
-                return await self._reader.do(look)
-        except (StoreError, TimeoutError) as error:
-            from kvchat.documents.consultation import Consultation
-
+                plan = await self._consultation(text, meant, chosen, path, self._window(id) or UNKNOWN_WINDOW)
+        except (ChatError, StoreError, TimeoutError) as error:
             log.info("a mention was not followed: %s", error or "it took too long")
-            return Consultation(problems=(NOT_SEARCHED,) if "@" in text else ())
+            return Consulted(problems=(NOT_SEARCHED,))
+        problems = plan.problems
+        passages: tuple[Passage, ...] = ()
+        if search:
+            try:
+                async with asyncio.timeout(SEARCH_S):
+                    passages = await self._passages_for(id, plan, path)
+            except (ChatError, StoreError, TimeoutError) as error:
+                log.info("the documents were not searched: %s", error or "it took too long")
+                problems = (*problems, *((NOT_SEARCHED,) if plan.named and plan.scopes else ()))
+            else:
+                begun = [name for name in self.indexing if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
+                if begun and plan.named and plan.query and not passages:
+                    problems = (*problems, still_indexed(begun[0]))
+        taken = plan.named or conversation.record.searching == ALWAYS
+        return Consulted(passages, taken, plan.files, problems)
+
+    async def _consultation(self, text: str, meant: Sequence[Written], chosen: Sequence[str], path: Sequence[Node],
+                         window: int) -> Consultation:
+        """What the text mentions, of files what the branch does not have yet; or the collections to search in, where it
+        mentions none. Raises ChatError and StoreError."""
+        most = window * self.settings.documents.attach_percent // 100 * 4
+        library, indexing = self.has_library and bool(self._known_names or self._names()), frozenset(self.indexing)
+
+        def look() -> Consultation:
+            from kvchat.documents.consultation import consultation
+
+            plan = consultation(self._opened_library() if library else None, text, meant, chosen, most, indexing)
+            return replace(plan, files=unsaid(path, plan.files))
+
+        return await self._reader.do(look, droppable=True)
+
+    async def _passages_for(self, id: str, plan: Consultation, path: Sequence[Node]) -> tuple[Passage, ...]:
+        """The passages for a question. Raises ChatError and StoreError."""
+        if not plan.scopes or not plan.query:
+            return ()
+        vector, model = await self._vector_of(plan.query), self.vector_model
+        settings, window = self.settings.documents, self._window(id) or UNKNOWN_WINDOW
+        there = [*(block for node in path for block in node.message.blocks), *plan.files]
+
+        def find() -> tuple[Passage, ...]:
+            from kvchat.documents.finding import found
+
+            library = self._opened_library()
+            library.vector_model = model
+            passages = found(library, plan.query, plan.scopes, there, most=settings.passages,
+                             tokens=window * settings.budget_percent // 100, named=plan.named, vector=vector)
+            if not passages and not library.index.names("docs/", "", 1):
+                raise ChatError("the index cannot be read")
+            return tuple(passages)
+
+        return await self._reader.do(find, droppable=True)
 
     async def attach(self, id: str, path: str) -> ContextBlock:
         """A file as a block, captured now; of one that stands on the branch already, what has changed in it. Raises
@@ -148,7 +194,7 @@ class Consulting(Embedding):
                 newer = attached(whole, whole.name, most)
             except (DocumentError, OSError, RuntimeError, ValueError) as error:
                 raise ChatError(str(error)) from None
-            if (changed := _unsaid(path_there, (newer,))):
+            if (changed := unsaid(path_there, (newer,))):
                 return changed[0]
             raise ChatError(f"{newer.source} stands in this conversation already and has not changed since.")
 
@@ -157,7 +203,7 @@ class Consulting(Embedding):
     async def changed_files(self, id: str) -> list[str]:
         """The attached files of the branch in use that say something else on the disk now, by their paths."""
         conversation = self._open.get(id)
-        there = _files(conversation.path()) if conversation is not None else {}
+        there = files_of(conversation.path()) if conversation is not None else {}
         if not there:
             return []
 
@@ -172,62 +218,61 @@ class Consulting(Embedding):
 
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
                    parameters: Parameters | None = None, without: frozenset[str] = frozenset(), recalls: bool = True,
-                   passages: Sequence[Passage] | None = None) -> None:
-        """Store the question with what goes in front of it, then let the answer stream in its own task. `passages`:
-        exactly these; None: what is found for the text. Raises ChatError."""
+                   passages: Sequence[Passage] | None = None, files: Sequence[ContextBlock] | None = None,
+                   mentions: bool = True) -> None:
+        """Store the question with what goes in front of it, then let the answer stream in its own task. `passages`,
+        `files` (those that it mentions): exactly these, as they were shown; None: what is found for the text.
+        `mentions` False: nobody typed the text, and it mentions nothing. Raises ChatError, also where a mention cannot
+        be followed any more."""
         conversation = await self._free(id)
-        found = await self.consult(id, text, search=passages is None)
+        found = await self.consult(id, text, search=passages is None, mentions=mentions)
         if found.problems:
             raise ChatError(found.problems[0])
         if passages is None:
             passages = found.passages if found.taken else ()
-        captured = {_path_of(block) for block in blocks if block.kind == FILE}
-        blocks = (*blocks, *(block for block in found.files if _path_of(block) not in captured))
+        text, blocks = await self._with_bases(conversation, text, blocks)
+        if files is not None:
+            _, files = await self._with_bases(conversation, "", files)
+        sent = await with_files(blocks, found.files if files is None else files)
         await super().send(id, text, await self._as_sent(conversation, conversation.path(), (
-            *blocks, *(passage.block for passage in passages))), parameters=parameters, without=without,
-            recalls=recalls)
+            *sent, *(passage.block for passage in passages))), parameters=parameters, without=without, recalls=recalls)
+
+    async def _with_bases(self, conversation: OpenConversation, text: str,
+                          blocks: Sequence[ContextBlock]) -> tuple[str, Sequence[ContextBlock]]:
+        """The question with the whole file in place of a change whose file is no longer on the branch. Raises ChatError
+        where the file says something else by now."""
+        if not any(block.kind == FILE and ".." in block.ref.rpartition("#")[2] for block in blocks):
+            return text, blocks
+        from kvchat.documents.attaching import has_base, is_same_state
+
+        there = [block for known in files_of(conversation.path()).values() for block in known]
+        sent = []
+        for block in blocks:
+            if block.kind == FILE and not has_base(block, there):
+                newer = await self.attach(conversation.id, path_of(block))
+                if not is_same_state(block, newer):
+                    raise ChatError(f"The file that “{name_of(block)}” is about is not in this branch, and "
+                                    "has changed again; attach it anew.")
+                for label in chips_of(text, [block]):
+                    text = text.replace(label, label_of(newer))
+                block = newer
+            sent.append(block)
+        return text, sent
 
     async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
                              blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
         found = await self.consult(conversation.id, text, path)
         if found.problems:
             raise ChatError(found.problems[0])
-        kept = [replace(block, source=name_of(block)) for block in blocks]
-        passages = found.passages if found.taken else ()
-        sent = await self._as_sent(conversation, path, (*kept, *found.files, *(one.block for one in passages)))
+        kept = [replace(block, source=name_of(block)) for block in blocks if block.kind != PASSAGE]
+        passages = [one.block for one in found.passages] if found.taken else []
+        if conversation.record.searching == ASK and not passages:  # those it has are the person's choice
+            now = {one.ref: one.block for one in found.passages}
+            passages = [now.get(block.ref, replace(block, source=name_of(block)))
+                        for block in blocks if block.kind == PASSAGE]
+        sent = await self._as_sent(conversation, path, (*await with_files(kept, found.files), *passages))
         return await super()._with_memories(conversation, path, text, sent)
 
     async def _as_sent(self, conversation: OpenConversation, path: Sequence[Node],
                        blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
         return numbered(await super()._as_sent(conversation, path, blocks), path)
-
-
-def _files(path: Sequence[Node]) -> dict[str, list[ContextBlock]]:
-    """The attached files of a branch by their paths, each as it was attached, oldest first."""
-    found: dict[str, list[ContextBlock]] = {}
-    for node in path:
-        for block in node.message.blocks:
-            if block.kind == FILE:
-                found.setdefault(_path_of(block), []).append(block)
-    return found
-
-
-def _unsaid(path: Sequence[Node], files: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
-    """Of files as they are now what the branch does not have yet: the whole of a new one, the change of one that was
-    attached before."""
-    there = _files(path)
-    if not any(_path_of(file) in there for file in files):
-        return tuple(files)
-    from kvchat.documents.attaching import change, whole_of
-
-    fresh = []
-    for file in files:
-        known = there.get(_path_of(file))
-        newer = change(known[-1], file, whole_of(known)) if known else file
-        if newer is not None:
-            fresh.append(newer)
-    return tuple(fresh)
-
-
-def _path_of(block: ContextBlock) -> str:
-    return block.ref.rpartition("#")[0]

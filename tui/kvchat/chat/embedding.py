@@ -134,7 +134,7 @@ class Embedding(Collecting):
         return await self.with_memories(lambda memories: work(memories.index))
 
     async def _in_documents(self, work: Callable[[Index], T]) -> T:
-        return await self.with_documents(lambda library: work(library.index))
+        return await self.with_documents(lambda library: work(library.index), patient=True)
 
     # -- a question
 
@@ -150,9 +150,9 @@ class Embedding(Collecting):
             async with asyncio.timeout(QUESTION_S):
                 source = await self._vector_source()
                 vector = await source.vector(question)
-            if self._embeds_memory:
-                await self.with_memories(lambda memories: _use_vectors(memories, source.model))
-        except (BackendError, ConfigError, TimeoutError) as error:
+                if self._embeds_memory:
+                    await self.with_memories(lambda memories: _use_vectors(memories, source.model))
+        except (BackendError, ConfigError, ChatError, TimeoutError) as error:
             log.info("a question has no vector: %s", error)
             return None
         self._last_vector, self.vector_model = (question, vector), source.model

@@ -185,7 +185,8 @@ class Reading(Defusing):
         return ()
 
     async def _question_begun(self, conversation: OpenConversation) -> str:
-        """How the next question's content begins, as far as that is settled: its blocks."""
+        """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
+        the last: how many there are depends on what follows."""
         first = await self._defused(conversation, await self._stands_first(conversation))
         blocks = (self._blocks_ahead or {}).get(conversation.id)
         if not blocks:
@@ -196,8 +197,8 @@ class Reading(Defusing):
             now = stamped  # it may have been read ahead already
         if self.settings.time_stamp and stamp_due(now, last_stamp(path), every):
             conversation.stamped = now
-            return rendered((*first, time_block(now), *await self._as_sent(conversation, path, blocks)), "")
-        return rendered((*first, *await self._as_sent(conversation, path, blocks)), "")
+            first = [*first, time_block(now)]
+        return rendered((*first, *await self._as_sent(conversation, path, blocks)), "").rstrip("\n")
 
     async def _as_sent(self, conversation: OpenConversation, path: Sequence[Node],
                        blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:

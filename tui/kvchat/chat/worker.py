@@ -1,7 +1,7 @@
 """A thread that does one piece of work after the other, and holds up nobody's end.
 
 The rule: what is handed in is done in order. A piece that hangs (another program holds a lock) is left behind when
-kvchat ends.
+kvchat ends; one that nobody waits for any more is left out where that was allowed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,9 @@ class Worker:
         self._work: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    async def do(self, work: Callable[[], T]) -> T:
-        """What `work` gives or raises, done after all that was handed in before."""
+    async def do(self, work: Callable[[], T], *, droppable: bool = False) -> T:
+        """What `work` gives or raises, done after all that was handed in before. `droppable`: it only looks something
+        up, so that it need not be done where its caller was cancelled before its turn came."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[T] = loop.create_future()
 
@@ -38,6 +39,8 @@ class Worker:
 
         def carry_out() -> None:
             outcome, failure = None, None
+            if droppable and done.cancelled():
+                return
             try:
                 outcome = work()
             except BaseException as error:

@@ -88,11 +88,18 @@ class DocumentSettings:
 class EmbeddingSettings:
     """Where vectors for the search come from. Without them it finds by words alone."""
 
-    base_url: str = text("", "A server with /v1/embeddings. Never the chat's own: there it would empty the cache.",
-                         example="http://127.0.0.1:8081")
-    model: str = text("", "The embedding model to ask for. Empty: the one it has loaded.", example="nomic-embed-text")
+    base_url: str = text("", "A server with /v1/embeddings. Never the chat's own: there it would empty the cache. "
+                             "Empty: the built-in engine, if `model` is a file.", example="http://127.0.0.1:8081")
+    model: str = text("", "The embedding model to ask for. Empty: the one the server has loaded. Without a server: the "
+                          "file (GGUF) of an embedding model, run by the built-in engine while it is needed.",
+                      example="~/models/nomic-embed-text-v1.5.Q8_0.gguf")
     api_key_env: str = text("", "The name of the environment variable that holds its API key.",
                             example="EMBEDDINGS_KEY")
+
+    @property
+    def local_model(self) -> str:
+        """The model file that the built-in engine is to run for vectors; empty: none."""
+        return "" if self.base_url or not self.model.lower().endswith(".gguf") else self.model
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -83,6 +83,22 @@ def change(block: ContextBlock, newer: ContextBlock, whole: ContextBlock | None 
         text = difference
     path, _, _ = newer.ref.rpartition("#")
     return ContextBlock(FILE, f"change of {name} since it was attached", text, f"{path}#{_state(base)}..{state}")
+
+
+def has_base(block: ContextBlock, there: Iterable[ContextBlock]) -> bool:
+    """Whether `there` has the whole text that a change is told from. A whole text needs none."""
+    found = _STATE.fullmatch(block.ref.rpartition("#")[2])
+    return not (found and found[1]) or any(
+        not _is_change(known) and _state(known) == found[1] for known in there if _is_of_one_file(known, block))
+
+
+def is_same_state(block: ContextBlock, other: ContextBlock) -> bool:
+    """Whether two blocks are about one state of one file."""
+    return _is_of_one_file(block, other) and _state(block) == _state(other)
+
+
+def _is_of_one_file(block: ContextBlock, other: ContextBlock) -> bool:
+    return block.ref.rpartition("#")[0] == other.ref.rpartition("#")[0]
 
 
 def has_changed(block: ContextBlock) -> bool | None:

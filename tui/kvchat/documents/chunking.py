@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
-from itertools import islice, takewhile
+from itertools import islice, pairwise, takewhile
 
 from kvchat.documents.reading.content import Content, Section, Unit
 from kvchat.documents.reading.outline import as_title
@@ -21,6 +21,8 @@ __all__ = ["LONGEST", "chunks"]
 
 TINY = 600
 """Characters. Smaller sections are packed together with their neighbours."""
+SCRAP = 200
+"""Characters. A piece that is shorter goes with a neighbour that is of the same section or around it."""
 LONGEST_HEAD = 400
 _SEPARATOR = " > "
 _MOST_HEADING = 8
@@ -55,7 +57,7 @@ def chunks(content: Content, name: str) -> list[Chunk]:
         stem.append(as_title(content.title))
     found, taken = list[Chunk](), dict[str, int]()
     for part in _packed(_divided(_with_headings(content.sections, by_lines), by_lines), by_lines):
-        text, first, last = _trimmed(part, 0, len(part.text), part.first, by_lines)
+        text, first, last = _trimmed(part, by_lines)
         key = _key(content.unit, first, last)
         taken[key] = number = taken.get(key, 0) + 1
         found.append(Chunk(f"{key}~{number}" if number > 1 else key, _head(stem, part.titles), text))
@@ -130,21 +132,36 @@ def _divided(parts: Iterable[_Part], by_lines: bool) -> Iterator[_Part]:
         if len(part.text) <= FULL:
             yield part
             continue
-        line, counted = part.first, 0
-        for start, end in split(part.text, part.keep, code=part.code):
-            line, counted = line + part.text.count("\n", counted, start), start
-            text, first, last = _trimmed(part, start, end, line, by_lines)
+        line = part.first
+        pieces = _without_scraps(split(part.text, part.keep, code=part.code))
+        edges = [0, *(start for start, _ in pieces[1:]), len(part.text)]  # with the blanks: scraps may be put to them
+        for start, end in pairwise(edges):
+            text = part.text[start:end]
+            after = line + text.count("\n")
+            first, last = (line, after) if by_lines else (part.first, part.last)
             yield _Part(part.titles, text, first, last, part.code, part.deepest, whole=False)
+            line = after
 
 
-def _trimmed(part: _Part, start: int, end: int, line: int, by_lines: bool) -> tuple[str, int, int]:
-    """What a part says from `start`, which is in `line`, to `end`, without blank lines at its edges; and where."""
-    blank = _BLANK_LINES.match(part.text, start, end)
-    begin = blank.end() if blank else start
-    text = part.text[begin:end].rstrip()
+def _without_scraps(pieces: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The pieces of a section, the tiny ones put to the piece before them, or behind them, where that has room."""
+    found: list[tuple[int, int]] = []
+    for start, end in pieces:
+        if found and min(end - start, found[-1][1] - found[-1][0]) < SCRAP and end - found[-1][0] <= LONGEST:
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((start, end))
+    return found
+
+
+def _trimmed(part: _Part, by_lines: bool) -> tuple[str, int, int]:
+    """What a part says, without blank lines at its edges; and where."""
+    blank = _BLANK_LINES.match(part.text)
+    begin = blank.end() if blank else 0
+    text = part.text[begin:].rstrip()
     if not by_lines:
         return text, part.first, part.last
-    first = line + part.text.count("\n", start, begin)
+    first = part.first + part.text.count("\n", 0, begin)
     return text, first, first + text.count("\n")
 
 
@@ -164,11 +181,24 @@ def _packed(parts: Iterable[_Part], by_lines: bool) -> Iterator[_Part]:
 
 def _together(one: _Part, other: _Part, by_lines: bool) -> _Part | None:
     """Two neighbours as one part; None: they stay apart."""
+    if by_lines and not (one.whole and other.whole) and min(len(one.text), len(other.text)) < SCRAP:
+        return _with_scrap(one, other)
     if not (one.whole and other.whole) or min(len(one.text), len(other.text)) >= TINY:
         return None
     joined = _joined(one, other, by_lines)
     related = len(joined.titles) >= joined.deepest - 1
     return joined if len(joined.text) <= (FULL if related else TINY) else None
+
+
+def _with_scrap(one: _Part, other: _Part) -> _Part | None:
+    """A tiny part and its neighbour, a piece of a section, under the title of the larger; None: they stay apart."""
+    large, small = (one, other) if len(one.text) >= len(other.text) else (other, one)
+    same = len(_common(one.titles, other.titles))
+    opens = small is other and (other.keep >= len(other.text) or other.text.rstrip().endswith((":", "{")))
+    if opens or same < min(len(one.titles), len(other.titles)):
+        return None
+    joined = _joined(one, other, by_lines=True)
+    return replace(joined, titles=large.titles, whole=False) if len(joined.text) <= LONGEST else None
 
 
 def _joined(one: _Part, other: _Part, by_lines: bool) -> _Part:

@@ -16,6 +16,12 @@ PREFIX = "docs/"
 READER = 1
 """Raised when reading or chunking changes what comes of a file: files read by an older one are read again."""
 
+_AROUND = 10
+"""Tokens of what stands around a passage in a question."""
+_LETTERS = re.compile(r"[^\x00-\x7f]")
+_WIDE = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef"
+                   "\U00010000-\U0010ffff]")
+"""Of the scripts in which a character is about a token: of China, Japan, Korea, Thailand, Burma and Cambodia."""
 _NAME = re.compile(r"[\w.-]{1,40}")
 _REF = re.compile(r"(?P<doc>.*)#(?P<where>[^#]*)", re.DOTALL)
 
@@ -63,6 +69,14 @@ class Place:
         """The first line it stands at, from 1; 1 where it has no lines."""
         found = re.match(r"\d+", self.where)
         return int(found[0]) if found else 1
+
+
+def tokens_of(text: str) -> int:
+    """About how many tokens a text has: four characters of ASCII are one, two and a half of other alphabets, one of
+    those in which a character is a syllable or a word."""
+    other = 0 if text.isascii() else len(_LETTERS.findall(text))
+    wide = len(_WIDE.findall(text)) if other else 0
+    return -(-(5 * (len(text) - other) + 8 * (other - wide) + 20 * wide) // 20)
 
 
 def is_name(text: str) -> bool:
@@ -194,5 +208,6 @@ class Passage:
 
     @property
     def tokens(self) -> int:
-        """About how many tokens it has in a question, at four bytes a token."""
-        return (len(self.text.encode(errors="replace")) + len(self.title.encode(errors="replace")) + 40) // 4
+        """About how many tokens it has in a question."""
+        block = self.block
+        return tokens_of(block.text) + tokens_of(block.source) + _AROUND

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,11 +17,12 @@ from kvchat.display import one_line
 from kvchat.documents.collection import PREFIX, Collection, Passage, Status, doc_of, is_name, place_of, ref_of
 from kvchat.documents.completing import collections, on_disk, within
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.exclusion import lock_path
+from kvchat.documents.exclusion import is_held, revoke
 from kvchat.documents.mentions import Kind, Mention, is_of_disk
 from kvchat.documents.naming import named, unused
 from kvchat.documents.options import Options
 from kvchat.index.index import Index
+from kvchat.index.scoping import exactly
 from kvchat.store.errors import StoreError
 
 if TYPE_CHECKING:
@@ -30,6 +31,17 @@ if TYPE_CHECKING:
 
 FORGOTTEN = 100
 """Documents that are taken out of the index at a time, so that nobody waits for it long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a name like `handbook/guide/setup.md` means."""
+
+    scope: str
+    """Where to search for it."""
+    kind: Kind
+    doc: str = ""
+    """The document that a file is; empty for all else."""
 
 
 class Library:
@@ -96,8 +108,7 @@ class Library:
         found = self.get(name)
         self._stored(lambda: self._store.collections.remove(found.name))
         if self.index.path is not None:
-            with suppress(OSError):
-                lock_path(self.index.path, found.name).unlink(missing_ok=True)
+            revoke(self.index.path, found.name)
         return found
 
     def orphans(self) -> list[str]:
@@ -121,6 +132,10 @@ class Library:
         from kvchat.documents.indexing import status_of
 
         return status_of(self.index, self.get(name))
+
+    def is_indexed_now(self, name: str) -> bool:
+        """Whether a kvchat is at a collection."""
+        return is_held(self.index.path, self.get(name).name)
 
     def is_stale(self, name: str) -> bool:
         """Whether files of a collection have changed since they were indexed."""
@@ -150,21 +165,20 @@ class Library:
 
     # -- names
 
-    def scope_of(self, name: str) -> tuple[str, Kind] | None:
-        """What `handbook`, `handbook/guide/` or `handbook/guide/setup.md` means: how the names of its documents begin,
-        and what it is; a file's is its whole name. None: nothing."""
+    def scope_of(self, name: str) -> Target | None:
+        """What `handbook`, `handbook/guide/` or `handbook/guide/setup.md` means; None: nothing."""
         first, _, rest = name.partition("/")
         collection = next((one for one in self.collections() if one.name.casefold() == first.casefold()), None)
         if collection is None:
             return None
-        rest = rest.strip("/") if rest.strip("/") else ""
+        rest = rest.strip("/")
         if not rest:
-            return collection.scope, Kind.COLLECTION
+            return Target(collection.scope, Kind.COLLECTION)
         doc = doc_of(collection.name, rest)
         if self.index.get(doc):
-            return doc, Kind.FILE
+            return Target(exactly(doc), Kind.FILE, doc)
         if self.index.names(f"{doc}/", "", 1):
-            return f"{doc}/", Kind.FOLDER
+            return Target(f"{doc}/", Kind.FOLDER)
         return None
 
     def file_of(self, ref: str) -> Path | None:

@@ -1,6 +1,8 @@
 """Mentions: `@handbook`, `@handbook/guide/setup.md`, `@./notes.txt` in what a person writes.
 
-The rule: a mention that means nothing is just text; the text of a message is never changed for one.
+The rule: a mention that means nothing is just text; the text of a message is never changed for one. What is quoted or
+code mentions nothing, and a file of the disk is mentioned only where a word begins after white space: text that was
+copied from elsewhere reads no files unawares. `\\@` is never a mention.
 """
 
 from __future__ import annotations
@@ -10,9 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-_MENTION = re.compile(r'(?<![\w@./"])@(?:"([^"\n]{1,1000})"|([^\s@"<>|]{1,1000}))')
-_AFTER = ".,;:!?)]}'’”»…"
+_MENTION = re.compile(r'(?<![\w@./"\\])@(?:"([^"\n]{1,1000})"|([^\s@"<>|]{1,1000}))')
+_AFTER = ".,;:!?)]}'’”»…，。、；：！？）】」』"
 """What may follow a mention without belonging to it."""
+_IN_NAMES = re.compile(r"[\w./~-]")
+"""What stands in names of collections and in most paths: elsewhere a name may end."""
+_SHORTER = 8
+"""The places in a name, from its beginning, where it is tried to end."""
+_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d{1,9}[.)]\s+)?(`{3,}(?=[^`]*$)|~{3,})", re.MULTILINE)
+_NO_PROSE = re.compile(r" {0,3}>|\t| {4}")
+"""How a quoted line begins, or one of indented code."""
+_TICKS = re.compile(r"`+")
 
 
 class Kind(StrEnum):
@@ -44,21 +54,31 @@ class Written:
     end: int
     """Behind its longest name."""
 
+    def end_of(self, name: str) -> int:
+        """Behind this one of its names."""
+        return self.end - len(self.names[0]) + len(name)
+
 
 def written(text: str) -> Iterator[Written]:
     """The mentions in a text, in their order."""
-    for found in _MENTION.finditer(text):
-        if found[1] is not None:
-            yield Written((found[1],), *found.span())
+    found = list(_MENTION.finditer(text))
+    code = _not_prose(text) if found else []
+    at = 0
+    for one in found:
+        start = one.start()
+        while at < len(code) and code[at][1] <= start:
+            at += 1
+        if at < len(code) and code[at][0] <= start:
             continue
-        name = found[2]
-        shorter = name.rstrip(_AFTER)
-        yield Written(tuple(dict.fromkeys(filter(None, (name, shorter)))), *found.span())
+        names = (one[1],) if one[1] is not None else _names(one[2])
+        if start and not text[start - 1].isspace() and is_of_disk(names[0]):
+            continue
+        yield Written(names, start, one.end())
 
 
 def is_of_disk(name: str) -> bool:
     """Whether a mention names a file of the disk, not one of a collection."""
-    return name.startswith(("/", "./", "../", "~"))
+    return name.startswith(("/", "./", "../", "~/")) or name == "~"
 
 
 def quoted(name: str) -> str:
@@ -73,3 +93,54 @@ def without(text: str, spans: Iterable[tuple[int, int]]) -> str:
         parts.append(text[at:start])
         at = max(at, end)
     return " ".join(" ".join((*parts, text[at:])).split())
+
+
+def _names(name: str) -> tuple[str, ...]:
+    """A name and the shorter ones that it may be: `handbook's` is `handbook's` or `handbook`."""
+    ends = [at for at, sign in enumerate(name) if not _IN_NAMES.match(sign)][:_SHORTER]
+    shorter = (name[:at] for at in reversed(ends))
+    every = (name, name.rstrip(_AFTER), *(each for part in shorter for each in (part, part.rstrip(_AFTER))))
+    return tuple(dict.fromkeys(filter(None, every))) or (name,)
+
+
+def _not_prose(text: str) -> list[tuple[int, int]]:
+    """Where code and quoted lines stand, in their order."""
+    spans: list[tuple[int, int]] = []
+    at = paragraph = 0
+    fence = ""
+    for line in text.splitlines(keepends=True):
+        end = at + len(line)
+        opened = None if fence else _FENCE.match(line)
+        if fence or opened or not line.strip() or _NO_PROSE.match(line):
+            spans += _inline(text, paragraph, at)
+            spans.append((at, end))
+            paragraph = end
+        if opened:
+            fence = opened[1]
+        elif fence and _closes(line.strip(), fence):
+            fence = ""
+        at = end
+    return spans + _inline(text, paragraph, at)
+
+
+def _closes(line: str, fence: str) -> bool:
+    return len(line) >= len(fence) and line == fence[0] * len(line)
+
+
+def _inline(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """Inline code in a paragraph: what stands between backticks of one number."""
+    runs = [found.span() for found in _TICKS.finditer(text, start, end)]
+    later: dict[int, list[int]] = {}
+    for number in range(len(runs) - 1, -1, -1):
+        later.setdefault(runs[number][1] - runs[number][0], []).append(number)
+    spans = []
+    number = 0
+    while number < len(runs):
+        same = later[runs[number][1] - runs[number][0]]
+        while same and same[-1] <= number:
+            same.pop()
+        if same:
+            spans.append((runs[number][0], runs[same[-1]][1]))
+            number = same[-1]
+        number += 1
+    return spans

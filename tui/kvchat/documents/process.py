@@ -22,7 +22,7 @@ from kvchat.documents.options import Options
 from kvchat.documents.worker import job, understood
 
 COMMAND = (sys.executable, "-P", "-m", "kvchat.documents.worker")
-PATIENCE = 2.0
+PATIENCE = 1.0
 _SOME = 65536
 _LONG = 1_000_000
 """A line of more bytes is taken apart beside the loop."""

@@ -6,8 +6,10 @@ was. It is one line of text; what cannot be read as one is the stamp of no file.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 
 from kvchat.display import one_line
 from kvchat.documents.collection import READER
@@ -15,7 +17,6 @@ from kvchat.documents.scanning import Found
 
 NEEDS = "needs kvchat["
 """How the reason of a file begins that can be read once an extra is installed."""
-
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,16 @@ class Stamp:
     def can_now(self) -> bool:
         """Whether what the file needed was installed since."""
         return self.reason.startswith(NEEDS) and find_spec("pypdf") is not None
+
+    def is_readable_now(self, path: Path) -> bool:
+        """Whether a file that could not be opened may be read now: permissions change without its dates."""
+        if not self.reason or self.sha256:
+            return False
+        try:
+            os.close(os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)))
+        except OSError:
+            return False
+        return True
 
 
 def stamp_of(text: str | None) -> Stamp | None:

@@ -22,7 +22,7 @@ from kvchat.documents.options import Options
 from kvchat.documents.roots import Root
 from kvchat.documents.scanning import Found, scan
 from kvchat.documents.stamps import Stamp, reason_of, stamp_of
-from kvchat.index.index import Chunk, Index
+from kvchat.index.index import Chunk, Index, IndexBusyError
 
 if TYPE_CHECKING:
     from kvchat.documents.reading.apart import Readers
@@ -44,10 +44,11 @@ class Visit:
     """Going through a collection once."""
 
     def __init__(self, index: Index, collection: Collection, options: Options, readers: Readers,
-                 told: Callable[[Progress], None], stopped: Callable[[], bool], anew: bool) -> None:
+                 told: Callable[[Progress], None], stopped: Callable[[], bool], anew: bool,
+                 lasts: Callable[[], bool] = lambda: True) -> None:
         self._index, self._collection, self._options = index, collection, options
         self._readers, self._told, self._stopped, self._anew = readers, told, stopped, anew
-        self._batch = Batch(index)
+        self._batch = Batch(index, lasts)
         self._begun = time.monotonic()
         self._told_at = self._begun - TOLD_EVERY
         self._skipped: list[Skipped] = []
@@ -57,11 +58,11 @@ class Visit:
 
     def report(self) -> Report:
         """Do it all."""
-        known = self._index.docs(self._collection.scope)
-        self._documents = len(known)
-        for text in known.values():
-            self._count(None, stamp_of(text))
         try:
+            known = self._index.docs(self._collection.scope, surely=True)
+            self._documents = len(known)
+            for text in known.values():
+                self._count(None, stamp_of(text))
             root = Root(Path(self._collection.root), bool(known))
             todo = self._looked_for(known)
             root.check()
@@ -70,13 +71,25 @@ class Visit:
             for found, old in todo:
                 self._brought_up_to_date(root, found, old)
             trouble = ""
+            self._batch.flush()
+        except IndexBusyError as error:
+            trouble = str(error)
         except _StoppedError:
             trouble = STOPPED
         except DocumentError as error:
             trouble = str(error)
-        self._batch.flush()
+        if trouble:
+            trouble = self._kept_before(trouble)
         self._tell(force=True)
         return self.reported(trouble)
+
+    def _kept_before(self, trouble: str) -> str:
+        """Put in what waits, though it ends early."""
+        try:
+            self._batch.flush()
+        except IndexBusyError as error:
+            return str(error)
+        return trouble
 
     def reported(self, trouble: str) -> Report:
         """What was done so far."""
@@ -86,7 +99,7 @@ class Visit:
 
     def is_kept(self) -> bool:
         """Whether the index has all that was put into it: another kvchat may have made it anew."""
-        return len(self._index.docs(self._collection.scope)) == self._documents
+        return len(self._index.docs(self._collection.scope, surely=True)) == self._documents
 
     # -- looking for work
 

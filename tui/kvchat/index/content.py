@@ -34,24 +34,58 @@ class Chunk:
 # Written.
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What makes given chunks of what there is of a document."""
+
+    removed: list[tuple[int, str, str]]
+    """Id, head and text."""
+    moved: list[tuple[str, int, int]]
+    """Key and place from now on, and id."""
+    added: list[tuple[int, str, str, str]]
+    """Place, key, head and text."""
+
+    def slices(self, most: int) -> Iterator[Changes]:
+        """The same in parts of at most so many chunks."""
+        for start in range(0, len(self.removed), most):
+            yield Changes(self.removed[start:start + most], [], [])
+        for start in range(0, len(self.moved), most):
+            yield Changes([], self.moved[start:start + most], [])
+        for start in range(0, len(self.added), most):
+            yield Changes([], [], self.added[start:start + most])
+
+
 def replace(connection: sqlite3.Connection, fts: bool, doc: str, chunks: Iterable[Chunk], stamp: str,
             date: float | None) -> None:
     """Make `chunks` what there is of `doc`. Those that say the same stay, with their vectors, also under a new key."""
-    doc = whole_characters(doc)
-    id = _noted(connection, doc, whole_characters(stamp), date)
+    apply(connection, fts, doc, changes(connection, doc, chunks), stamp, date)
+
+
+def changes(connection: sqlite3.Connection, doc: str, chunks: Iterable[Chunk]) -> Changes:
+    """What is to be done to make `chunks` what there is of `doc`."""
     wanted = {whole_characters(chunk.key): (whole_characters(chunk.head), whole_characters(chunk.text))
               for chunk in chunks}
-    there = connection.execute("SELECT id, key, at, head, text FROM chunk JOIN body USING (id) WHERE doc = ? "
-                               "ORDER BY id", (id,)).fetchall()
+    there = connection.execute("SELECT chunk.id, key, at, head, text FROM doc JOIN chunk ON chunk.doc = doc.id "
+                               "JOIN body ON body.id = chunk.id WHERE name = ? ORDER BY chunk.id",
+                               (whole_characters(doc),)).fetchall()
     kept = _kept(wanted, there)
-    _take_out(connection, fts, doc, [(row[0], *row[3:]) for row in there if row[0] not in kept.values()])
+    staying = set(kept.values())
     before = {row[0]: row[1:3] for row in there}
-    moved = [(key, at, kept[key]) for at, key in enumerate(wanted) if key in kept and before[kept[key]] != (key, at)]
-    connection.executemany("UPDATE chunk SET key = ?, at = ? WHERE id = ?", moved)
+    return Changes([(row[0], *row[3:]) for row in there if row[0] not in staying],
+                   [(key, at, kept[key]) for at, key in enumerate(wanted)
+                    if key in kept and before[kept[key]] != (key, at)],
+                   [(at, key, *said) for at, (key, said) in enumerate(wanted.items()) if key not in kept])
+
+
+def apply(connection: sqlite3.Connection, fts: bool, doc: str, done: Changes, stamp: str, date: float | None) -> None:
+    """Do this, and give the document its stamp. What somebody else has taken out meanwhile is let be."""
+    doc = whole_characters(doc)
+    id = _noted(connection, doc, whole_characters(stamp), date)
+    there = {row[0] for row in of(connection, "SELECT id FROM chunk WHERE id", [row[0] for row in done.removed])}
+    _take_out(connection, fts, doc, [row for row in done.removed if row[0] in there])
+    connection.executemany("UPDATE chunk SET key = ?, at = ? WHERE id = ?", done.moved)
     tokens = places(doc) if fts else ""
-    for at, (key, (head, text)) in enumerate(wanted.items()):
-        if key in kept:
-            continue
+    for at, key, head, text in done.added:
         chunk = connection.execute("INSERT INTO chunk(doc, at, key) VALUES (?, ?, ?)", (id, at, key)).lastrowid
         connection.execute("INSERT INTO body(id, head, text) VALUES (?, ?, ?)", (chunk, head, text))
         if fts:

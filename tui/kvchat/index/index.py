@@ -2,7 +2,8 @@
 
 The rule: no trouble with the index is trouble for a chat. Whatever happens to its file, every call does its work, at
 worst on an index in memory that is empty at first. Whoever fills it looks at `docs` now and then: a document that is
-missing there, or has another stamp, is put in again.
+missing there, or has another stamp, is put in again. A file that another kvchat holds is no damage: a search finds
+nothing that once, after a second, `trouble` says so, and what was to be put in waits for the next call.
 
 How it is used. A document is a name with a stamp that says of what state of it the chunks are; its name begins with
 what it belongs to: `memory/profile.md`, `docs/<collection>/guide/start.md`. A scope is the beginning of names, or a
@@ -34,13 +35,14 @@ from typing import Literal, TypeVar
 from kvchat.index import content, nearness, ranking, tables, vector_rows
 from kvchat.index.content import Chunk, Name
 from kvchat.index.fusion import fused
+from kvchat.index.lock import BUSY, IndexBusyError
 from kvchat.index.ranking import Ranked, in_order
 from kvchat.index.scoping import Scope, Within, exactly
 from kvchat.index.tables import Tables
 from kvchat.index.words import content_words
 from kvchat.store.errors import StoreError, StoreUnavailable
 
-__all__ = ["Chunk", "Document", "Hit", "Index", "Scope", "exactly"]
+__all__ = ["BUSY", "Chunk", "Document", "Hit", "Index", "IndexBusyError", "Scope", "exactly"]
 
 POOL = 200
 """The best by words, and the nearest by vectors, that are looked at."""
@@ -49,6 +51,11 @@ Document = tuple[str, Sequence[Chunk], str, float | None]
 """A document to put in: name, chunks, stamp, and date in seconds since the epoch."""
 AGAIN_S = 60.0
 """After so long in memory the file is tried again."""
+SOON_S = 2.0
+"""After so long one that was in use."""
+PATIENCE_S = 3.0
+"""How long what need not be put in at once waits for another kvchat to finish a write."""
+UNUSABLE = "The search index cannot be used; until it can, it is held in memory."
 
 T = TypeVar("T")
 log = logging.getLogger(__name__)
@@ -78,7 +85,11 @@ class Index:
         self._tables = tables.opened(path)
         self._renewing = threading.Lock()
         self._asked: dict[Name, int] = {}
-        self._again = time.monotonic() + AGAIN_S
+        self._putting = threading.RLock()
+        self._waiting: dict[str, Document | None] = {}
+        """What could not be put in, or taken out, because the file was in use."""
+        self._is_busy = False
+        self._again = self._next_try()
 
     @classmethod
     def open(cls, path: Path | None) -> Index:
@@ -87,8 +98,15 @@ class Index:
 
     @property
     def path(self) -> Path | None:
-        """Its file; None while it is in memory."""
-        return self._tables.path
+        """Its file, also while that is in use; None while it is in memory for another reason."""
+        return self._path if self._tables.is_stand_in else self._tables.path
+
+    @property
+    def trouble(self) -> str:
+        """A sentence where the last call could not use the file; empty: it could."""
+        if self._is_busy or self._tables.is_stand_in:
+            return BUSY
+        return UNUSABLE if self._path is not None and self._tables.path is None else ""
 
     def search(self, query: str, k: int = 8, *, scope: Scope = "", vector: Sequence[float] | None = None,
                model: str = "", since: float | None = None, until: float | None = None) -> list[Hit]:
@@ -103,7 +121,7 @@ class Index:
 
         def work(at: Tables) -> list[Hit]:
             with at.reading() as connection:
-                found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k)
+                found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k, at.mirrors)
                 near = nearness.near(at.held, connection, vector, model, within, found, POOL) if vector else {}
                 best = _fused(connection, found, near)[:k]
                 chunks = content.chunks(connection, [one.id for one in best])
@@ -112,54 +130,122 @@ class Index:
             return [Hit(one.name[0], chunks[one.id], one.score, counts[one.id], _why(one.id, by_words, near),
                         near.get(one.id)) for one in best]
 
-        return self._done(work)
+        return self._done(work, [])
 
     def frequencies(self, words: Sequence[str], most: int, *, scope: Scope = "") -> list[int]:
         """In how many chunks each of these texts is found by its words, counted up to `most`."""
         sought = [content_words(word) for word in words]
         within = Within.of(scope)
-        return self._read(lambda at, connection: ranking.frequencies(connection, at.fts, sought, within, most))
+        return self._read(lambda at, connection: ranking.frequencies(connection, at.fts, sought, within, most),
+                          [0] * len(sought))
 
     def replace(self, doc: str, chunks: Sequence[Chunk], stamp: str = "", date: float | None = None) -> None:
         """Make `chunks` what there is of a document, in one transaction. What says the same stays, with its vector,
         under whatever key. Of chunks with the same key the last one counts."""
         self.replace_all([(doc, chunks, stamp, date)])
 
-    def replace_all(self, documents: Sequence[Document], gone: Sequence[str] = ()) -> None:
-        """`replace` for several documents, and `remove` for those `gone`, in one transaction."""
-        def work(at: Tables, connection: Connection) -> None:
-            for doc in gone:
-                content.remove(connection, at.fts, doc)
-            for document in documents:
-                content.replace(connection, at.fts, *document)
+    def replace_all(self, documents: Sequence[Document], gone: Sequence[str] = (), *, at_once: bool = False) -> None:
+        """`replace` for several documents, and `remove` for those `gone`, in one transaction. `at_once`: raises
+        IndexBusyError where another kvchat holds the file for long; else it is done by a later call then."""
+        if not documents and not gone:
+            return
+        new = dict[str, Document | None](dict.fromkeys(gone)) | {document[0]: document for document in documents}
+        with self._putting:
+            if at_once:
+                for doc in new:
+                    self._waiting.pop(doc, None)
+                self._tried(lambda: self._put(new, None))
+            else:
+                self._waiting |= new
+                self._put_what_waits(PATIENCE_S)
 
-        if documents or gone:
-            self._written(work)
+    def replace_slowly(self, document: Document, most: int, rest: float) -> None:
+        """`replace` in transactions of at most `most` chunks, `rest` seconds apart. The document has no stamp until all
+        is in; nor has it one where somebody else wrote in it meanwhile. Raises IndexBusyError."""
+        doc, chunks, stamp, date = document
+
+        def applied(part: content.Changes, stamp: str) -> None:
+            def work(at: Tables) -> None:
+                with at.writing() as connection:
+                    content.apply(connection, at.fts, doc, part, stamp, date)
+
+            self._tried(lambda: self._worked(work))
+
+        def todo() -> content.Changes:
+            def work(at: Tables) -> content.Changes:
+                with at.reading() as connection:
+                    return content.changes(connection, doc, chunks)
+
+            return self._tried(lambda: self._worked(work))
+
+        for part in todo().slices(most):
+            applied(part, "")
+            time.sleep(rest)
+        if not any(todo().slices(most)):
+            applied(content.Changes([], [], []), stamp)
+
+    def _put(self, documents: Mapping[str, Document | None], patience: float | None) -> None:
+        def work(at: Tables) -> None:
+            with at.writing(patience) as connection:
+                for doc, document in documents.items():
+                    if document is None:
+                        content.remove(connection, at.fts, doc)
+                    else:
+                        content.replace(connection, at.fts, *document)
+
+        self._worked(work)
+
+    def _put_what_waits(self, patience: float) -> None:
+        """What cannot be put in now goes on waiting."""
+        if not self._waiting or not self._putting.acquire(blocking=patience > 0):
+            return
+        waiting, self._waiting = self._waiting, {}
+        try:
+            self._tried(lambda: self._put(waiting, patience))
+        except IndexBusyError:
+            self._waiting = waiting
+        finally:
+            self._putting.release()
 
     def remove(self, doc: str) -> None:
         """Take a document out, if it is there."""
         self.replace_all((), [doc])
 
-    def docs(self, scope: Scope = "") -> dict[str, str]:
-        """The documents by name, each with the stamp it was put in with."""
-        return self._read(lambda at, connection: content.docs(connection, Within.of(scope)))
+    def docs(self, scope: Scope = "", *, surely: bool = False) -> dict[str, str]:
+        """The documents by name, each with the stamp it was put in with. `surely`: raises IndexBusyError where that
+        cannot be told because the file is in use; else there are none then."""
+        self._put_what_waits(0.0)
+        within = Within.of(scope)
+
+        def work(at: Tables) -> dict[str, str]:
+            if surely and at.is_stand_in:
+                raise IndexBusyError
+            with at.reading() as connection:
+                return content.docs(connection, within)
+
+        return self._tried(lambda: self._worked(work)) if surely else self._done(work, {})
 
     def counts(self, scope: Scope = "") -> tuple[int, int]:
         """How many documents there are, also those without chunks, and how many chunks."""
-        return self._read(lambda at, connection: content.counts(connection, Within.of(scope)))
+        return self._read(lambda at, connection: content.counts(connection, Within.of(scope)), (0, 0))
 
     def names(self, scope: str, beginning: str, most: int) -> list[str]:
         """At most `most` names of documents that complete what is written behind `scope`: one for each folder and file
         that it can become at its place, then those in which a folder or file anywhere in the scope begins so."""
-        return self._read(lambda at, connection: content.completions(connection, scope, beginning, most))
+        return self._read(lambda at, connection: content.completions(connection, scope, beginning, most), [])
 
     def get(self, doc: str, keys: Sequence[str] | None = None) -> list[Chunk]:
         """The chunks of a document in their order; only those with these keys, if they are named."""
-        return self._read(lambda at, connection: content.get(connection, doc, keys))
+        return self._read(lambda at, connection: content.get(connection, doc, keys), [])
 
     def without_vector(self, model: str, limit: int, scope: Scope = "") -> list[tuple[str, Chunk]]:
         """At most `limit` chunks that have no vector of this model, each with its document."""
-        found = self._read(lambda at, connection: vector_rows.lacking(connection, model, limit, Within.of(scope)))
+        def work(at: Tables) -> list[tuple[int, str, str, str, str]]:
+            with at.reading() as connection:
+                return vector_rows.lacking(connection, model, limit, Within.of(scope))
+
+        nothing: list[tuple[int, str, str, str, str]] = []
+        found = self._done(work, nothing)
         self._asked |= {(doc, key): id for id, doc, key, _, _ in found}
         return [(doc, Chunk(*rest)) for _, doc, *rest in found]
 
@@ -172,12 +258,17 @@ class Index:
         if len({len(vector) for vector in vectors.values()}) > 1:
             raise ValueError("vectors of one model have one length")
         asked = {name: self._asked.pop(name) for name in vectors if name in self._asked}
-        self._written(lambda at, connection: vector_rows.put(connection, model, vectors, asked))
+
+        def work(at: Tables) -> None:
+            with at.writing(PATIENCE_S) as connection:
+                vector_rows.put(connection, model, vectors, asked)
+
+        self._done(work, None)
 
     def digest(self, scope: Scope = "") -> str:
         """A hash of all that a search by words can find: equal before and after the index is made anew, in whatever
         order its documents came."""
-        return self._read(lambda at, connection: content.digest(connection, at.fts, Within.of(scope)))
+        return self._read(lambda at, connection: content.digest(connection, at.fts, Within.of(scope)), "")
 
     def close(self) -> None:
         """Let go of the file. Calls after that work on an empty index in memory."""
@@ -185,27 +276,40 @@ class Index:
             self._path = None
             self._tables.close()
 
-    def _read(self, work: Callable[[Tables, Connection], T]) -> T:
+    def _read(self, work: Callable[[Tables, Connection], T], nothing: T) -> T:
         def reading(at: Tables) -> T:
             with at.reading() as connection:
                 return work(at, connection)
 
-        return self._done(reading)
+        return self._done(reading, nothing)
 
-    def _written(self, work: Callable[[Tables, Connection], None]) -> None:
-        def writing(at: Tables) -> None:
-            with at.writing() as connection:
-                work(at, connection)
+    def _done(self, work: Callable[[Tables], T], nothing: T) -> T:
+        """What `work` gives; `nothing` where the file is in use."""
+        try:
+            return self._tried(lambda: self._worked(work))
+        except IndexBusyError:
+            return nothing
 
-        self._done(writing)
+    def _tried(self, work: Callable[[], T]) -> T:
+        """What `work` gives, noting whether the file is in use."""
+        try:
+            found = work()
+        except IndexBusyError:
+            self._is_busy = True
+            raise
+        self._is_busy = False
+        return found
 
-    def _done(self, work: Callable[[Tables], T]) -> T:
-        """What `work` gives; where the file fails it, on one that was opened again or made anew, at last in memory."""
+    def _worked(self, work: Callable[[Tables], T]) -> T:
+        """What `work` gives; where the file fails it, on one that was opened again or made anew, at last in memory.
+        Raises IndexBusyError."""
         self._back_to_the_file()
         for last in (False, True):
             at = self._tables
             try:
                 return work(at)
+            except IndexBusyError:
+                raise
             except StoreError as error:
                 self._renew(at, error, in_memory=last)
         return work(self._tables)
@@ -217,11 +321,15 @@ class Index:
             return
         with self._renewing:
             if self._path is not None and self._tables.path is None:
-                self._again = time.monotonic() + AGAIN_S
                 found, before = tables.opened(self._path), self._tables
+                before.is_stand_in = found.is_stand_in
                 if found.path is not None:
                     self._tables = found
                 (found if found.path is None else before).close()
+                self._again = self._next_try()
+
+    def _next_try(self) -> float:
+        return time.monotonic() + (SOON_S if self._tables.is_stand_in else AGAIN_S)
 
     def _renew(self, failed: Tables, error: StoreError, *, in_memory: bool) -> None:
         with self._renewing:
@@ -230,8 +338,8 @@ class Index:
             log.warning("the search index failed: %s", error.__cause__ or error)
             failed.close()
             path = None if in_memory else self._path
-            self._again = time.monotonic() + AGAIN_S
             self._tables = tables.opened(path, anew=not isinstance(error, StoreUnavailable))
+            self._again = self._next_try()
 
 
 def _fused(connection: Connection, found: Sequence[Ranked], near: Mapping[int, float]) -> list[Ranked]:

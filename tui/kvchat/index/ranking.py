@@ -1,7 +1,7 @@
 """Which chunks the words of a query find: by the full-text table, or by reading all of them where SQLite has none.
 
-The rule: any of the words will do, the rarer ones and those in headings counting for more; and chunks of equal score
-come in the order of their names, so that an index that was made anew answers alike.
+The rule: any of the words will do, those that are rarer in what is searched and those in headings counting for more;
+and chunks of equal score come in the order of their names, so that an index that was made anew answers alike.
 
 Scoring a chunk costs about a microsecond, and common words stand in tens of thousands. So of many chunks only those are
 scored that hold one of a query's rarer words, by these and some of the common ones.
@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from kvchat.index import content
+from kvchat.index.mirror import Mirrors, mirrored
 from kvchat.index.scoping import ALL, Within
 from kvchat.index.words import TOKENIZE, Word, prepared, readable, stems
 from kvchat.store.database import connect
@@ -32,6 +33,8 @@ _COUNTED = 8 * _SCORED
 """Chunks with the words by which they are scored, at most, each word's counted up to _SCORED."""
 
 _BM25 = f"bm25(words, 0.0, {HEAD_WEIGHT}, 1.0)"
+_WHOLE = f"bm25(words, 0.0, {HEAD_WEIGHT}e12, 1e12)"
+"""BM25 as if a word stood beyond all measure in a chunk: the table's own weight of the word times _K1 + 1."""
 _NAMED = " CROSS JOIN chunk ON chunk.id = words.rowid CROSS JOIN doc ON doc.id = chunk.doc"
 
 
@@ -58,32 +61,86 @@ def in_order(connection: sqlite3.Connection, scores: Iterable[tuple[int, float]]
 
 
 def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], within: Within, pool: int,
-             needed: int) -> list[Ranked]:
-    """The best chunks that hold one of the words: at most `pool`, and at least `needed` where there are so many."""
+             needed: int, mirrors: Mirrors) -> list[Ranked]:
+    """The best chunks that hold one of the words: at most `pool`, and at least `needed` where there are so many. What
+    is rare, and what is long, is told by the scope that is searched; only one that holds most of the index is scored
+    by all of it. `mirrors`: what is held of small scopes."""
     if not words:
         return []
     if not fts:
         return in_order(connection, _scanned(connection, words, within).items())[:pool]
     within = _widest(connection, within)
-    match = _any(words)
+    if not within.undated.is_all and (mirror := mirrors.of(connection, within.undated)):
+        among = set(content.ids(connection, within)) if within.is_dated else None
+        return in_order(connection, _best(lambda limit: _indexed(mirror, _any(words), ALL, limit, among), pool,
+                                          needed))[:pool]
+    of = ALL if _is_most(connection, within.undated) else within.undated
+    match, counted = _any(words), list(words)
     if len(words) > 1 and content.counted(connection, within, _SCORED + 1) > _SCORED:
-        match = _rarer(connection, words, within, pool)
-    found = _indexed(connection, match, within, pool + 1)
-    if len(found) > pool:  # of those as good as the last one, the table has picked some by their ids
-        better = [one for one in found if one[1] > found[pool][1]]
-        if len(better) < needed:
-            better = [one for one in _indexed(connection, match, within, -1) if one[1] >= found[pool][1]]
-        found = better
+        match, counted = _rarer(connection, words, within, of, pool)
+    if of == ALL:
+        found = _best(lambda limit: _indexed(connection, match, within, limit), pool, needed)
+    else:
+        scores = _weighed(connection, match, counted, within, of, max(pool, needed))
+        found = _best(lambda limit: scores[:limit] if limit >= 0 else scores, pool, needed)
     return in_order(connection, found)[:pool]
 
 
-def _rarer(connection: sqlite3.Connection, words: Sequence[Word], within: Within, least: int) -> str:
+def _best(rows: Callable[[int], list[tuple[int, float]]], pool: int, needed: int) -> list[tuple[int, float]]:
+    """About `pool` of the `rows`, which gives so many at most, or all for -1: of equally good ones all or none."""
+    found = rows(pool + 1)
+    if len(found) <= pool:
+        return found
+    last = found[pool][1]  # of those as good as this one, the table has picked some by their ids
+    better = [one for one in found if one[1] > last]
+    return better if len(better) >= needed else [one for one in rows(-1) if one[1] >= last]
+
+
+def _is_most(connection: sqlite3.Connection, within: Within) -> bool:
+    """Whether so many of the chunks are in the scope that the words of all are much like those of the scope."""
+    if within.is_all:
+        return True
+    total: int = connection.execute("SELECT count(*) FROM chunk").fetchone()[0]
+    return content.counted(connection, within, total // 2 + 1) > total // 2
+
+
+def _weighed(connection: sqlite3.Connection, match: str, words: Sequence[Word], within: Within, of: Within,
+             pool: int) -> list[tuple[int, float]]:
+    """The chunks that fit `match` best by the whole table, and those with the words that are the rarest in the scope:
+    about `pool` of each, by BM25 with each word weighed by how rare it is in the scope."""
+    total = content.counted(connection, of, -1)
+    holding = dict(zip(words, frequencies(connection, True, [[word] for word in words], of, -1), strict=True))
+    ids = {id for id, _ in _indexed(connection, match, within, pool)}
+    most = len(ids) + pool
+    for word in sorted(words, key=lambda word: holding[word]):
+        if len(ids) + holding[word] > most:
+            break
+        tables, condition, values = _holding(word.match, within)
+        ids.update(id for id, in connection.execute(f"SELECT words.rowid {tables} WHERE {condition}", values))
+    scores: Counter[int] = Counter()
+    with closing(mirrored(connection, sorted(ids))) as beside:
+        for word in words:
+            weight = _weight(total, holding[word]) * (_K1 + 1)
+            for id, part in beside.execute(f"SELECT rowid, {_BM25} / {_WHOLE} FROM words WHERE words MATCH ?",
+                                           (word.match,)):
+                scores[id] += weight * part
+    return sorted(scores.items(), key=lambda one: (-one[1], one[0]))
+
+
+def _weight(total: int, holding: int) -> float:
+    """How much a word counts that so many of all chunks hold."""
+    return max(1e-6, math.log((total - holding + 0.5) / (holding + 0.5)))
+
+
+def _rarer(connection: sqlite3.Connection, words: Sequence[Word], within: Within, of: Within,
+           least: int) -> tuple[str, list[Word]]:
     """The expression for the words of a query that are rare enough, of which a chunk must hold one, and those that
-    count besides; for all words where fewer than `least` chunks of the scope hold one of the rare ones."""
+    count besides; for all words where fewer than `least` chunks of the scope hold one of the rare ones. And the words
+    that count."""
     deciding: list[Word] = []
     besides: list[Word] = []
     total = 0
-    counts = frequencies(connection, True, [[word] for word in words], ALL, _SCORED)
+    counts = frequencies(connection, True, [[word] for word in words], of, _SCORED)
     for count, place in sorted(zip(counts, range(len(words)), strict=True)):
         if total < least or (not besides and total + count <= _SCORED):
             deciding.append(words[place])
@@ -91,17 +148,20 @@ def _rarer(connection: sqlite3.Connection, words: Sequence[Word], within: Within
             besides.append(words[place])
         total += count
     if not besides and len(deciding) == len(words):
-        return _any(words)
+        return _any(words), list(words)
     if not within.is_all and frequencies(connection, True, [deciding], within, least) < [least]:
-        return _any(words)
-    return f"({_any(deciding)}) AND ({_any([*deciding, *besides])})" if besides else _any(deciding)
+        return _any(words), list(words)
+    counted = [*deciding, *besides]
+    return (f"({_any(deciding)}) AND ({_any(counted)})" if besides else _any(deciding)), counted
 
 
-def _indexed(connection: sqlite3.Connection, match: str, within: Within, limit: int) -> list[tuple[int, float]]:
+def _indexed(connection: sqlite3.Connection, match: str, within: Within, limit: int,
+             among: set[int] | None = None) -> list[tuple[int, float]]:
     tables, condition, values = _holding(match, within)
     rows = connection.execute(f"SELECT words.rowid, {_BM25} AS score {tables} WHERE {condition} ORDER BY score LIMIT ?",
-                              (*values, limit))
-    return [(id, -score) for id, score in rows]
+                              (*values, limit if among is None else -1))
+    found = [(id, -score) for id, score in rows if among is None or id in among]
+    return found if limit < 0 else found[:limit]
 
 
 def frequencies(connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequence[Word]], within: Within,
@@ -183,7 +243,7 @@ def _scanned(connection: sqlite3.Connection, words: Sequence[Word], within: With
             times[id] = found
     usual = sum(lengths.values()) / len(lengths) if lengths else 1.0
     holding = [sum(1 for found in times.values() if found[i]) for i in range(len(words))]
-    weights = [max(1e-6, math.log((len(lengths) - n + 0.5) / (n + 0.5))) for n in holding]
+    weights = [_weight(len(lengths), n) for n in holding]
     return {id: sum(weight * n * (_K1 + 1) / (n + _K1 * (1 - _B + _B * lengths[id] / usual))
                     for weight, n in zip(weights, found, strict=True))
             for id, found in times.items()}

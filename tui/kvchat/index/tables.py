@@ -1,7 +1,7 @@
 """The index's file: its tables, opening it, and what happens when it cannot be used.
 
 The rule: it is disposable. A damaged or outdated file is thrown away and made anew; where even that fails, the index
-lives in memory. A database that is not an index is never touched.
+lives in memory. A database that is not an index is never touched; one that is in use is waited for, then left alone.
 
 The journal is a rollback journal, not a WAL: then the file can be replaced while another kvchat has it open. The lock
 beside it keeps that from happening in the middle of a write.
@@ -18,18 +18,22 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from kvchat import paths
+from kvchat.index.lock import FileLock, IndexBusyError, said
+from kvchat.index.mirror import Mirrors
 from kvchat.index.nearness import Held
 from kvchat.index.scoping import Within
 from kvchat.index.words import TOKENIZE
 from kvchat.store.database import connect, has_fts
-from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
-from kvchat.store.locks import WriteLock
+from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code
 
 VERSION = 2
 """Raised when the tables, or `words.prepared`, change; older files are then made anew."""
 _APPLICATION_ID = 0x6B766978
-READ_MS, WRITE_MS = 3000, 3000
-"""How long SQLite waits for another program's lock: longer than a disk takes to write a batch of documents."""
+READ_MS, WRITE_MS = 1000, 3000
+"""How long SQLite waits for another program's lock: a search no longer than a person does, a write longer than a disk
+takes for a batch of documents."""
+PATIENCE_S = 30.0
+"""How long indexing waits for another kvchat to finish a write."""
 _CHECKED = 32_000_000
 """Files smaller than this many bytes are checked when they are opened."""
 
@@ -62,56 +66,65 @@ class Tables:
         self.path = path
         self.held: dict[Within, Held] = {}
         """The vectors of the scopes that were searched last."""
-        self._lock: WriteLock | None = None
-        with told(path), ExitStack() as undo:
+        self.mirrors = Mirrors()
+        self.is_stand_in = False
+        """Whether it is in memory only because its file is in use."""
+        self._lock: FileLock | None = None
+        with said(path), ExitStack() as undo:
             if path:
                 paths.folder(path.parent)
-                self._lock = WriteLock(_beside(path, ".lock"))
+                self._lock = FileLock(_beside(path, ".lock"))
                 undo.callback(self._lock.close)
-            with self._locked():
+            is_new = path is None or not path.is_file() or path.stat().st_size == 0
+            with self._locked(WRITE_MS / 1000) if is_new else contextlib.nullcontext():
                 if path:
                     _make_private(path)
-                self._writer = self._reader = _connected(path, WRITE_MS)
+                self._identity = _identity(path)
+                self._writer = self._reader = _connected(path, READ_MS)
                 undo.callback(self._writer.close)
                 self.fts = has_fts(self._writer)
-                self._prepare()
+                self._prepare(is_new)
                 self._writing = self._reading = threading.RLock()
                 if path:
                     self._reader, self._reading = _connected(path, READ_MS), threading.RLock()
                     undo.callback(self._reader.close)
                     self._reader.execute("PRAGMA query_only = ON")
-                self._identity = _identity(path)
+                    self._writer.execute(f"PRAGMA busy_timeout = {WRITE_MS}")
+                self._still_there()
             undo.pop_all()
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """One unchanging view, for this thread alone. Raises StoreError."""
-        with self._reading, told(self.path):
+        with self._reading, said(self.path):
             self._still_there()
             with _transaction(self._reader, "BEGIN"):
                 yield self._reader
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction. Raises StoreError, with nothing changed."""
-        with self._writing, told(self.path), self._locked():
+    def writing(self, patience: float | None = None) -> Iterator[sqlite3.Connection]:
+        """One transaction, after at most `patience` seconds in which others write. Raises StoreError, with nothing
+        changed; IndexBusyError where the file is in use for longer."""
+        with self._writing, said(self.path), self._locked(PATIENCE_S if patience is None else patience):
             self._still_there()
             with _transaction(self._writer, "BEGIN IMMEDIATE"):
                 yield self._writer
 
-    def _locked(self) -> AbstractContextManager[None]:
-        return self._lock.held() if self._lock else contextlib.nullcontext()
+    def _locked(self, seconds: float) -> AbstractContextManager[None]:
+        return self._lock.held(seconds) if self._lock else contextlib.nullcontext()
 
     def close(self) -> None:
         with self._writing, self._reading, contextlib.suppress(sqlite3.Error, OSError):
             self._reader.close()
             self._writer.close()
+            self.mirrors.close()
             lock, self._lock = self._lock, None
             if lock:
                 lock.close()
 
-    def _prepare(self) -> None:
-        """Settings, and tables where there are none."""
+    def _prepare(self, may_make: bool) -> None:
+        """Settings, and tables where there are none and it `may_make` them. Nothing is written to a file that has
+        them, so that opening one waits for no lock."""
         writer = self._writer
         tables = writer.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         mark = writer.execute("PRAGMA application_id").fetchone()[0]
@@ -128,6 +141,8 @@ class Tables:
                        "journal_mode = TRUNCATE"):
             writer.execute(f"PRAGMA {pragma}").fetchall()
         if not tables:
+            if not may_make:
+                raise _OutdatedError(f"{self.path} has no tables.")
             with _transaction(writer, "BEGIN IMMEDIATE"):
                 for statement in (_TABLES + (_FTS if self.fts else "")).split(";"):
                     writer.execute(statement)
@@ -152,7 +167,9 @@ def opened(path: Path | None, *, anew: bool = False) -> Tables:
         return Tables(None) if path is None else _in_file(path, anew)
     except (_OutdatedError, StoreError, OSError, ValueError, paths.PathError) as error:
         log.warning("the search index is held in memory: %s", error.__cause__ or error)
-        return Tables(None)
+        held = Tables(None)
+        held.is_stand_in = isinstance(error, IndexBusyError)
+        return held
 
 
 def _in_file(path: Path, anew: bool) -> Tables:
@@ -167,10 +184,10 @@ def _in_file(path: Path, anew: bool) -> Tables:
 
 def _throw_away(path: Path) -> None:
     """Remove the file and its journal, unless it is somebody else's database."""
-    with told(path):
-        lock = WriteLock(_beside(path, ".lock"))
+    with said(path):
+        lock = FileLock(_beside(path, ".lock"))
         try:
-            with lock.held():
+            with lock.held(WRITE_MS / 1000):
                 if _is_foreign(path):
                     raise StoreUnavailable(f"{path} is not a search index of kvchat. Move it away.")
                 for name in ("", "-journal", "-wal", "-shm"):
@@ -188,6 +205,8 @@ def _is_foreign(path: Path) -> bool:
         tables = found.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
         return bool(tables) and found.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID
     except (sqlite3.Error, UnicodeDecodeError) as error:
+        if isinstance(error, sqlite3.Error) and result_code(error) in (5, 6):
+            raise
         return isinstance(error, sqlite3.Error) and not is_damage(error) and result_code(error) != 1
     finally:
         found.close()

@@ -1,7 +1,7 @@
 """Citing: the passages of a branch by their numbers, and what an answer's `[2]` means.
 
-The rule: numbers go on over a branch, so that a number means one passage wherever it stands; and a passage whose text
-stands on the branch already is not sent again.
+The rule: numbers go on over a branch, so that a number means one passage wherever it stands, and none that an answer
+names gets another meaning; and a passage whose text stands on the branch already is not sent again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, SUMMARY, ContextBlock
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, Role
 
 CITE = "The texts below are numbered; name the numbers you rely on, as in [1]."
 """Said once on a branch, in front of its first passages."""
@@ -24,7 +24,9 @@ _DEFINED = re.compile(r"^ {0,3}\[\d{1,6}\]:", re.MULTILINE)
 _WIDEST = 50
 """Numbers in a range: a wider one is none."""
 _LARGEST_TOLD = 999
-"""The highest number in a summary that is taken for a citation, and not for a year."""
+"""The highest number in an answer or a summary that is taken for a citation, and not for a year."""
+
+_SENTENCE_ENDS = (*".!?:;…。！？)\"'”’»",)
 
 _FENCE = re.compile(r" {0,3}(?:[>*+-] *|\d{1,9}[.)] +)*+(`{3,}+|~{3,}+)([^\n]*)")
 _TICKS = re.compile("`+")
@@ -54,7 +56,7 @@ def numbered(blocks: Sequence[ContextBlock], path: Sequence[Node]) -> list[Conte
     told = [block for node in path for block in node.message.blocks]
     there = [block for block in told if block.kind in (FILE, PASSAGE)]
     is_said = any(_is_note(block) for block in told)
-    number = max(_taken(told), default=0)
+    number = max(_taken(path), default=0)
     found: list[ContextBlock] = []
     for block in blocks:
         if _is_note(block):
@@ -62,7 +64,7 @@ def numbered(blocks: Sequence[ContextBlock], path: Sequence[Node]) -> list[Conte
         if block.kind not in (FILE, PASSAGE):
             found.append(block)
             continue
-        if any(holds(known, block) for known in there):
+        if is_there(block, there):
             continue
         if not is_said:
             found.append(ContextBlock(NOTE, "kvchat", CITE))
@@ -77,21 +79,49 @@ def _is_note(block: ContextBlock) -> bool:
     return block.kind == NOTE and block.text == CITE
 
 
-def _taken(blocks: Iterable[ContextBlock]) -> Iterator[int]:
-    """The numbers that mean something on a branch, also those that only a summary of earlier turns still names."""
-    for block in blocks:
-        if block.kind == SUMMARY:
-            yield from (number for number in cited(block.text) if number <= _LARGEST_TOLD)
-        elif (number := number_of(block)) is not None:
-            yield number
+def _taken(path: Iterable[Node]) -> Iterator[int]:
+    """The numbers that mean something on a branch, also those that only an answer or a summary of earlier turns still
+    names: what they stood for may be gone from it."""
+    for node in path:
+        told = [block.text for block in node.message.blocks if block.kind == SUMMARY]
+        if node.role is Role.ASSISTANT:
+            told.append(node.text)
+        yield from (number for text in told for number in cited(text) if number <= _LARGEST_TOLD)
+        yield from (number for block in node.message.blocks if (number := number_of(block)) is not None)
+
+
+def is_there(block: ContextBlock, there: Sequence[ContextBlock]) -> bool:
+    """Whether the latest that `there`, oldest first, says of the place of `block` in its document is what `block` says.
+    An earlier state counts no more, even if it was the same or had more in it."""
+    later: set[str] = set()
+    for known in reversed(there):
+        if known.kind not in (FILE, PASSAGE) or not _is_same(_document(known), _document(block)):
+            continue
+        if known.kind == block.kind and (known.ref == block.ref or known.kind == FILE):
+            return known.ref == block.ref and known.text.strip() == block.text.strip()
+        if known.ref not in later and _has(known, block.text.strip()):
+            return True
+        if known.kind == FILE:
+            return False
+        later.add(known.ref)
+    return False
 
 
 def holds(known: ContextBlock, block: ContextBlock) -> bool:
-    """Whether all that `block` says stands in `known`: the same document's same words. Another state of an attached
-    file is not held by the one before, even if that only had more in it."""
-    if known.kind == block.kind == FILE and known.ref != block.ref:
+    """Whether `known` says of a place in a document what `block` says. Of more blocks than one see `is_there`."""
+    return is_there(block, (known,))
+
+
+def _has(known: ContextBlock, text: str) -> bool:
+    """Whether a text stands in a block as whole lines; in a file, whose long lines are cut into passages, also as whole
+    sentences."""
+    if f"\n{text}\n" in f"\n{known.text.strip()}\n":
+        return True
+    at = known.text.find(text) if known.kind == FILE else -1
+    if at < 0 or not (at == 0 or known.text[at - 1].isspace()):
         return False
-    return _is_same(_document(known), _document(block)) and block.text.strip() in known.text
+    after = known.text[at + len(text):at + len(text) + 1]
+    return after in ("", "\n") or (after.isspace() and text[-1:] in _SENTENCE_ENDS)
 
 
 def _document(block: ContextBlock) -> str:

@@ -105,7 +105,7 @@ ACTIONS: tuple[Action, ...] = (
            "undone.", "Memory", "forget", "WORDS"),
 
     Action("documents", "f6", "Documents", "Show the folders that are indexed, add one, and choose which are searched "
-           "for this conversation.", "Documents", "documents", "add PATH|off|ask|always NAME"),
+           "for this conversation.", "Documents", "documents", "add PATH|remove NAME|off|ask NAME|always NAME|WORDS"),
 
     Action("transcript.previous", "up,k", "Message above", "Select the message above.", "Messages", palette=False,
            reason=_MOVING, run="select(-1)"),

@@ -169,11 +169,12 @@ class KvchatApp(App[int]):
     def footer_keys(self, place: str = "") -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message."""
         if place == "transcript":
-            ids = ("edit", "regenerate", "copy", "code", "branches", "fork", "delete")
-            words = ("edit", "again", "copy", "code", "branches", "fork", "delete")
-            found = [(self.first_key(f"transcript.{id}"), word) for id, word in zip(ids, words, strict=True)]
-            return [*((key, word) for key, word in found if key), (self.first_key("stop"), "back"),
-                    (self.first_key("help"), "help")]
+            words = {"edit": "edit", "regenerate": "again", "copy": "copy", "code": "code", "branches": "branches",
+                     "fork": "fork", "delete": "delete"}
+            acts = [(self.first_key(f"transcript.{id}"), word) for id, word in words.items()]
+            found = [*acts, (self.first_key("stop"), "back"), (self.first_key("transcript.source"), "source"),
+                     (self.first_key("help"), "help")]
+            return [(key, word) for key, word in found if key]
         found = [(self.first_key(a.id), a.footer) for a in actions.ACTIONS if a.footer]
         return sorted(found, key=lambda item: item[1] == "help")
 

@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 NOT_INSTALLED = "The embedded engine is not installed. Install it with: pip install 'kvchat[embedded]'"
 LOOPBACK = "127.0.0.1"
+BACKGROUND = 5
+"""How much an engine for vectors stands back behind one that answers."""
 _PR_SET_PDEATHSIG = 1
 
 
@@ -55,6 +57,10 @@ def parameters(engine: Any, options: Mapping[str, Any]) -> Any:
     p.n_ubatch = min(p.n_ubatch, p.n_batch)
     p.cpuparams.n_threads = p.cpuparams_batch.n_threads = options["threads"]
     p.cpuparams.poll = p.cpuparams_batch.poll = 0  # an idle engine uses no processor time
+    if options["pooling"] is not None:
+        p.embedding = True
+        p.pooling_type = engine.llama_pooling_type(options["pooling"])
+        p.n_ubatch = p.n_batch  # a text's vector is made in one go
     if options["cache_ram"] >= -1:
         p.cache_ram_mib = options["cache_ram"]
     if options["snapshots"]:
@@ -73,6 +79,8 @@ def started(options: Mapping[str, Any]) -> Any:
         raise RuntimeError(NOT_INSTALLED) from None
     except ImportError as error:
         raise RuntimeError(f"The embedded engine cannot be loaded here: {error}") from None
+    if options["pooling"] is not None and hasattr(os, "nice"):
+        os.nice(BACKGROUND)
     return xllamacpp.Server(parameters(xllamacpp, options))
 
 

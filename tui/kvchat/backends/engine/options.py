@@ -19,6 +19,8 @@ DEFAULT_CACHE_RAM = 8192
 MOST_THREADS = 8
 """More threads than this wait for memory, not for each other."""
 SERVER_DEFAULT = -2
+OWN_POOLING, MEAN_POOLING = -1, 1
+"""The engine's numbers for what the model was made for, and for the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class EngineOptions:
     server's own default. None: a quarter of the machine's memory, at most `DEFAULT_CACHE_RAM`."""
     name: str = ""
     """What the server calls the model. Empty: the file's name without its ending."""
+    embeds: bool = False
+    """Whether it makes vectors of texts instead of talking. A text must fit into one batch."""
 
     def for_child(self, header: GgufHeader, api_key: str) -> dict[str, object]:
         """The line of options that the child process reads."""
@@ -52,9 +56,9 @@ class EngineOptions:
             "batch_size": max(1, self.batch_size),
             "snapshots": os.path.abspath(self.snapshots) if self.snapshots else "",  # noqa: PTH100
             "cache_ram": default_cache_ram() if self.cache_ram is None else self.cache_ram,
+            "pooling": pooling_for(header) if self.embeds else None,
             "api_key": api_key,
         }
-
 
     def shape(self, header: GgufHeader) -> Shape:
         """The cache of an engine with these options, as `child.parameters` sets it up."""
@@ -72,6 +76,11 @@ class EngineOptions:
 def context_for(wanted: int, trained: int | None) -> int:
     """Tokens per slot: `wanted`, or the default for 0, but never more than the model was trained for."""
     return min(wanted if wanted > 0 else DEFAULT_CONTEXT, trained or wanted or DEFAULT_CONTEXT)
+
+
+def pooling_for(header: GgufHeader) -> int:
+    """How the engine makes one vector of those of a text's tokens: `OWN_POOLING`, or else their mean."""
+    return OWN_POOLING if header.pooling > 0 else MEAN_POOLING
 
 
 def default_threads() -> int:

@@ -36,31 +36,70 @@ class CollectingActs(ChatBase):
     _reported: dict[str, Report] | None = None
     """The reports that were seen."""
 
+    _known: frozenset[str] | None = None
+    """The collections that exist; None: that has not been looked up yet."""
+
     # -- the list, and what is searched here
 
     async def action_documents(self, argument: str = "") -> None:
-        """The documents; or add a path; or off, ask, always: what this conversation does with collections."""
+        """The documents; or add a path, or remove a collection; or off, ask, always: what this conversation does with
+        collections; or a search for words."""
         word, _, rest = argument.strip().partition(" ")
         match word.lower():
             case "":
                 self.open_documents()
             case "add":
                 await self._add(rest.strip())
+            case "remove":
+                self.remove_documents(rest.strip().removeprefix("@"))
             case "off" | "ask" | "always" as mode:
                 await self._search_in(mode, rest.replace("@", " ").replace(",", " ").split())
             case _:
-                self.open_documents(query=argument)
+                self.search_documents(argument.strip())
 
     @work(group="dialog")
-    async def open_documents(self, *, query: str = "", add: str | None = None) -> None:
+    async def open_documents(self, *, add: str | None = None) -> None:
         from kvchat.ui.screens.documents import DocumentsScreen
 
         if not self.service.has_library:
             self.say("There are no documents in an incognito run.")
             return
         id = self.current.id if self.current is not None else ""
-        await self.ask(DocumentsScreen(self.service, id, query=query, add=add))
+        await self.ask(DocumentsScreen(self.service, id, add=add))
         self.show_searching()
+
+    @work(group="dialog")
+    async def search_documents(self, query: str) -> None:
+        """Try the index with these words; Esc leads back here."""
+        from kvchat.ui.screens.documents_search import DocumentSearchScreen
+
+        if not self.service.has_library:
+            self.say("There are no documents in an incognito run.")
+        elif not self.service.has_documents:
+            self.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
+        else:
+            await self.ask(DocumentSearchScreen(self.service, query=query))
+
+    @work(group="dialog")
+    async def remove_documents(self, name: str) -> None:
+        """Ask whether a collection is to be removed."""
+        try:
+            known = await self.service.with_documents(lambda library: [one.name for one in library.collections()])
+            if not name:
+                self.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
+                         "There are no documents yet.", "warning")
+                return
+            one, status = await self.service.with_documents(
+                lambda library: (library.get(name), library.status(name)))
+        except ChatError as error:
+            self.say(str(error), "warning")
+            return
+        from kvchat.ui.screens.documents_acts import remove_question
+
+        if await self.ask(remove_question(one, status)) and await self.attempt(
+                self.service.remove_documents(one.name)):
+            self.show_searching()
+            self.say(f"{one_line(one.name, 40)} is removed; its files stay.")
 
     async def _add(self, path: str) -> None:
         """Index a folder or file, at once."""
@@ -85,6 +124,7 @@ class CollectingActs(ChatBase):
         if mode != OFF:
             try:
                 known = await self.service.with_documents(lambda library: [one.name for one in library.collections()])
+                self._known = frozenset(known)
                 chosen = await self.service.with_documents(
                     lambda library: [library.get(name).name for name in names])
             except ChatError as error:
@@ -103,15 +143,28 @@ class CollectingActs(ChatBase):
             self.say(searching_words(mode, chosen))
 
     def show_searching(self) -> None:
-        """In the header, what this conversation searches by itself."""
+        """In the header, what this conversation searches by itself, of what exists."""
         record = self.current.record if self.current is not None else None
-        if record is None or record.searching == OFF or not record.collections:
+        searches = record is not None and record.searching != OFF and bool(record.collections)
+        if searches and self._known is None:
+            self._look_what_exists()
+        names = [one_line(name, 24) for name in record.collections if name in (self._known or ())] if record else []
+        if record is None or not searches or not names:
             self.header.set_documents(())
             return
         ask = "?" if record.searching == ASK else ""
-        names = [one_line(name, 24) for name in record.collections]
         what = names[0] if len(names) == 1 else f"{len(names):,}"
         self.header.set_documents((f"▤ {', '.join(names)}{ask}", f"▤ {what}{ask}", f"▤{ask}"))
+
+    @work(exclusive=True, group="collections")
+    async def _look_what_exists(self) -> None:
+        try:
+            self._known = await self.service.with_documents(
+                lambda library: frozenset(one.name for one in library.collections()))
+        except ChatError:
+            self._known = frozenset()  # nothing can be searched
+        if self.is_mounted:
+            self.show_searching()
 
     # -- what the service tells
 
@@ -127,17 +180,20 @@ class CollectingActs(ChatBase):
     def documents_changed(self) -> None:
         """Something was indexed to the end, added or removed: a word about what took long or went wrong."""
         self.show_indexing()
-        self.show_searching()
+        if self._known is not None:
+            self._look_what_exists()
         seen, self._reported = self._reported or {}, dict(self.service.reports)
         fresh = [report for name, report in self._reported.items() if seen.get(name) is not report]
         if not any(map(worth_telling, fresh)) or self.app.screen is not self:
             return
-        from kvchat.ui.screens.documents_rows import report_words
+        from kvchat.ui.screens.documents_rows import other_kinds, report_words
 
         for report in filter(worth_telling, fresh):
-            key = self.app.key_of("documents")
-            self.say(f"{report_words(report)}; {key} shows {'them' if report.skipped else 'it'}.",
-                     "warning" if report.trouble else "information")
+            if report.trouble:
+                self.say(report_words(report), "warning")
+            else:
+                key = self.app.key_of("documents")
+                self.say(f"{report_words(report)}; {key} shows {'them' if other_kinds(report.skipped)[1] else 'it'}.")
 
     # -- sources
 
@@ -203,7 +259,7 @@ def searching_words(mode: str, names: Sequence[str]) -> str:
         case "always":
             return f"The passages of {listed} that are found for a question here are sent with it."
         case _:
-            return "Nothing is searched by itself in this conversation. @NAME in a message still does it."
+            return "This conversation searches in no documents. @NAME in a message still does it."
 
 
 def worth_telling(report: Report) -> bool:

@@ -260,7 +260,8 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
             await self.attempt(self.service.select(id, node))
         if self.findbar.is_open:
             self.findbar.action_close()
-        self.composer.load(conversation.draft, id)
+        self.composer.load(self.draft_of(conversation), id)
+        self.show_looking_up()
         self.show_attached()
         self.show_conversation()
         self.sidebar.set_open(id)
@@ -328,7 +329,10 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     # -- stopping, finding, moving
 
     async def action_stop(self) -> None:
-        """Esc: out of what was begun last: editing, finding, the running answer, the transcript."""
+        """Esc: out of what was begun last: looking up what goes with a message, editing, finding, the running answer,
+        the transcript."""
+        if self.stop_looking_up():
+            return
         if self.editing is not None:
             self.stop_editing()
         elif self.findbar.is_open:

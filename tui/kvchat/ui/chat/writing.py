@@ -10,64 +10,14 @@ from textual.content import Content
 
 from kvchat.cache_words import cost_words
 from kvchat.ui import actions
-from kvchat.ui.chat.consulting import ConsultingActs
 from kvchat.ui.chat.remembering import RememberingActs
+from kvchat.ui.chat.sending import SendingActs
 from kvchat.ui.chat.server import ServerActs
 from kvchat.ui.widgets.composer import Composer
 
 
-class WritingActs(ServerActs, RememberingActs, ConsultingActs):
-    """Sending, editing and commands."""
-
-    @on(Composer.Submitted)
-    async def _submitted(self, event: Composer.Submitted) -> None:
-        event.stop()
-        server = self.service.server
-        if server is None or self.service.may_send_to(server, self.conversation.id):
-            await self._submit(event)
-        else:
-            self._ask_and_submit(event)
-
-    @work(group="dialog")
-    async def _ask_and_submit(self, event: Composer.Submitted) -> None:
-        if await self.may_leave_this_machine():
-            await self._submit(event)
-        else:
-            self._put_back(event)
-
-    async def _submit(self, event: Composer.Submitted) -> None:
-        if self.editing is not None:
-            await self._edited(event)
-        elif await self.attempt(self._send(event)):
-            self.transcript.follow()
-        else:
-            self._put_back(event)
-
-    async def _send(self, event: Composer.Submitted) -> None:
-        """Send a message with what was shown with it. Where it was sent before its passages were found, what the
-        person decided about those shown before holds."""
-        id, passages = event.key or self.conversation.id, event.passages
-        if passages is None and event.picked:
-            found = await self.service.consult(id, event.text)
-            passages = event.picked.of(found.passages, found.taken)
-        await self.service.send(id, event.text, event.blocks, without=event.dropped, recalls=event.memories,
-                                passages=passages)
-
-    def _put_back(self, event: Composer.Submitted) -> None:
-        self.composer.restore(event.text, event.blocks, event.dropped, event.memories, event.taken)
-
-    async def _edited(self, event: Composer.Submitted) -> None:
-        node, conversation = self.editing, self.conversation
-        assert node is not None
-        if conversation.tree[node].text == event.text:
-            self.stop_editing()
-            self.say("Nothing was changed; the message is as it was.")
-            return
-        if await self.attempt(self.service.edit(conversation.id, node, event.text)):
-            self.stop_editing()
-            self.transcript.follow()
-        else:
-            self._put_back(event)
+class WritingActs(ServerActs, RememberingActs, SendingActs):
+    """Editing, drafts and commands."""
 
     def begin_edit(self, node: str, text: str) -> None:
         self.composer.flush()
@@ -85,19 +35,19 @@ class WritingActs(ServerActs, RememberingActs, ConsultingActs):
             self.editing = None
             self.composer.remove_class("-editing")
             self.composer.border_title = ""
-            self.composer.load(self.conversation.draft, self.conversation.id)
+            self.composer.load(self.draft_of(self.conversation), self.conversation.id)
 
     async def keep_draft(self) -> None:
         """Store what is in the composer now, without waiting for the typing to rest."""
         if self.current is not None and self.editing is None:
-            await self.service.set_draft(self.current.id, self.composer.draft)
+            await self.service.set_draft(self.current.id, self.kept_draft(self.current.id, self.composer.draft))
 
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:
         event.stop()
         self.show_attached()
         if event.key:
-            await self.service.set_draft(event.key, event.draft)
+            await self.service.set_draft(event.key, self.kept_draft(event.key, event.draft))
 
     @on(Composer.Rested)
     def _rested(self, event: Composer.Rested) -> None:
@@ -149,6 +99,8 @@ class WritingActs(ServerActs, RememberingActs, ConsultingActs):
         await self.app.action_quit()
 
     async def _stopped(self) -> bool:
+        if self.stop_looking_up():
+            return True
         if self.current is None or self.current.id not in self.service.streaming():
             return False
         await self.service.stop(self.current.id)

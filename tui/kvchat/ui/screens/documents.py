@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import work
 from textual.binding import Binding, BindingType
 
 from kvchat.ui.screens.documents_acts import DocumentsActs
@@ -18,31 +17,38 @@ class DocumentsScreen(DocumentsActs):
     """All collections. It answers nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("j", "move(1)", "Down", show=False),
-        Binding("k", "move(-1)", "Up", show=False),
-        Binding("a", "add", "Add", show=False),
-        Binding("x,d,delete", "remove", "Remove", show=False),
-        Binding("r", "update", "Look for changes", show=False),
-        Binding("R", "update(True)", "Read everything again", show=False),
-        Binding("c", "stop_indexing", "Stop indexing", show=False),
-        Binding("s", "choose", "Report", show=False),
-        Binding("slash,ctrl+f", "search", "Search", show=False),
-        Binding("space", "cycle", "This conversation", show=False),
-        Binding("o", "folder", "Folder", show=False),
+        Binding(keys, action, words, show=False, priority=True) for keys, action, words in (
+            ("j,down,ctrl+down", "move(1)", "Down"),
+            ("k,up,ctrl+up", "move(-1)", "Up"),
+            ("pageup", "page(-1)", "Page up"),
+            ("pagedown", "page(1)", "Page down"),
+            ("home,ctrl+home", "move(-1000000000)", "First"),
+            ("end,ctrl+end", "move(1000000000)", "Last"),
+            ("a", "add", "Add"),
+            ("x,delete", "remove", "Remove"),
+            ("r", "update", "Look for changes"),
+            ("R", "update(True)", "Read everything again"),
+            ("c", "stop_indexing", "Stop indexing"),
+            ("s,enter", "choose", "Report"),
+            ("slash,ctrl+f", "search", "Search"),
+            ("space", "cycle", "This conversation"),
+            ("o", "folder", "Folder"),
+        )
     ]
+    """With priority: each key is done with before the next one is read, so a dialog that it opens gets what follows."""
 
-    def __init__(self, service: DocumentsService, conversation: str = "", *, query: str = "",
-                 add: str | None = None) -> None:
-        """`query`: begin with a search for it; `add`: begin with adding this path."""
+    def __init__(self, service: DocumentsService, conversation: str = "", *, add: str | None = None) -> None:
+        """`add`: begin with adding this path."""
         super().__init__(service, conversation)
-        self._query = query
         self._path = add
 
     def on_mount(self) -> None:
         if self._path is not None:
             self.action_add(self._path)
-        elif self._query:
-            self.action_search()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Nothing can be done before there is something to do it with."""
+        return self._stands and super().check_action(action, parameters)
 
     def choose(self, index: int) -> None:
         self.action_report()
@@ -55,8 +61,7 @@ class DocumentsScreen(DocumentsActs):
         self.tell("")
         super().action_page(direction)
 
-    @work(group="dialog")
-    async def action_report(self) -> None:
+    def action_report(self) -> None:
         """What was skipped and why, and what the last indexing did."""
         from kvchat.ui.screens.documents_report import ReportScreen
 
@@ -68,17 +73,13 @@ class DocumentsScreen(DocumentsActs):
         if status is None and report is None:
             self.tell("It is still being counted.")
             return
-        await self.app.push_screen_wait(ReportScreen(one, status, report))
+        self.app.push_screen(ReportScreen(one, status, report))
 
-    @work(group="dialog")
-    async def action_search(self) -> None:
+    def action_search(self) -> None:
         """Try the index."""
         from kvchat.ui.screens.documents_search import DocumentSearchScreen
 
-        if self.collections is None:
-            await self.list_again()
-        if not self.collections:
+        if self.collections is not None and not self.collections:
             self.tell("There is nothing to search in yet; a adds a folder.")
-            return
-        query, self._query = self._query, ""
-        await self.app.push_screen_wait(DocumentSearchScreen(self.service, self.collection, query=query))
+        else:
+            self.app.push_screen(DocumentSearchScreen(self.service, self.collection))

@@ -16,6 +16,7 @@ from pathlib import Path
 from textual import work
 
 from kvchat.display import one_line
+from kvchat.documents.collection import Collection, Status
 from kvchat.numbers import counted
 from kvchat.ui.clipboard import copy
 from kvchat.ui.screens.confirm import ConfirmScreen
@@ -36,29 +37,39 @@ class DocumentsActs(DocumentsPages):
 
     # -- adding and removing
 
-    @work(group="dialog")
-    async def action_add(self, path: str = "") -> None:
+    def action_add(self, path: str = "") -> None:
         from kvchat.ui.screens.documents_add import AddDocumentsScreen
 
-        taken = [one.name for one in self.collections or ()]
-        added = await self.app.push_screen_wait(AddDocumentsScreen(self.service.add_documents, taken, path=path))
-        if added is not None:
-            await self.look_again(at=added.name)
-            self.tell(f"{one_line(added.name, 40)} is being indexed. You may close this; it goes on beside your chat.")
+        known = {one.root: one.name for one in self.collections or ()}
+
+        def then(added: Collection | None) -> None:
+            if added is not None:
+                self._added(added, added.root in known)
+
+        self.app.push_screen(AddDocumentsScreen(self.service.add_documents, known, path=path), then)
 
     @work(group="dialog")
-    async def action_remove(self) -> None:
+    async def _added(self, added: Collection, known: bool) -> None:
+        await self.look_again(at=added.name)
+        if added.name in self.service.indexing:
+            name = one_line(added.name, 40)
+            self.tell_while_indexing(added.name, f"Looking for changes in {name}." if known else
+                                     f"{name} is being indexed. You may close this; it goes on beside your chat.")
+
+    def action_remove(self) -> None:
         one = self.collection
         if one is None:
             return
-        status = self.telling.statuses.get(one.name)
-        chunks = f", {counted(status.chunks, 'chunk')}," if status is not None else ""
-        sure = await self.app.push_screen_wait(ConfirmScreen(
-            f"Remove {one_line(one.name, 40)}?",
-            [f"Its part of the index{chunks} is thrown away. The files in {home_path(one.root)} stay as they are.",
-             "What was sent of it stands in the conversations as before."],
-            [("y", "Remove", True), ("n", "Cancel", False)]))
-        if sure and await self.act(self.service.remove_documents(one.name)):
+
+        def then(sure: bool | None) -> None:
+            if sure:
+                self._removed(one)
+
+        self.app.push_screen(remove_question(one, self.telling.statuses.get(one.name)), then)
+
+    @work(group="dialog")
+    async def _removed(self, one: Collection) -> None:
+        if await self.act(self.service.remove_documents(one.name)):
             left = self.searching.without(one.name)
             if left != self.searching:
                 await self.act(self.service.set_searching(self.conversation, left.mode, left.collections))
@@ -75,9 +86,8 @@ class DocumentsActs(DocumentsPages):
         if one.name in self.service.indexing:
             self.tell("It is being indexed; c stops that.")
         elif await self.act(self.service.index_documents(one.name, anew)):
-            self.fill()
-            self.tell(f"Every file of {one_line(one.name, 40)} is read again." if anew else
-                      f"Looking for changes in {one_line(one.name, 40)}.")
+            self.tell_while_indexing(one.name, f"Every file of {one_line(one.name, 40)} is read again." if anew else
+                                     f"Looking for changes in {one_line(one.name, 40)}.")
 
     def action_stop_indexing(self) -> None:
         one = self.collection
@@ -120,6 +130,16 @@ class DocumentsActs(DocumentsPages):
             self.tell(f"Opened {home_path(folder)}.")
         else:
             self.tell(f"No file manager can be opened from here; the path is in {copy(self.app, str(folder))}.")
+
+
+def remove_question(one: Collection, status: Status | None = None) -> ConfirmScreen[bool]:
+    """Whether a collection is to be removed. Enter leaves it: a key meant for something else removes nothing."""
+    chunks = f", {counted(status.chunks, 'chunk')}," if status is not None else ""
+    return ConfirmScreen(
+        f"Remove {one_line(one.name, 40)}?",
+        [f"Its part of the index{chunks} is thrown away. The files in {home_path(one.root)} stay as they are.",
+         "What was sent of it stands in the conversations as before."],
+        [("n", "Cancel", False), ("y", "Remove", True)])
 
 
 def _shown(folder: Path) -> bool:

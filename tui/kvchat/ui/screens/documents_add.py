@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import ClassVar
 
 from textual import on, work
@@ -25,8 +26,8 @@ from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.documents.collection import Collection, is_name
 from kvchat.documents.naming import named, unused
+from kvchat.ui.screens.documents_typing import TypingModal
 from kvchat.ui.screens.filtering import FilterInput
-from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import BAD, MUTED, content, shown
 
@@ -34,6 +35,8 @@ MOST = 500
 """Folders that are offered."""
 LOOKED_AT = 20_000
 """Entries of a folder that are looked at for them."""
+EMPTY: Mapping[str, str] = MappingProxyType({})
+_HELLO = "Its files are read and indexed here, and never changed. @name in a message searches in it."
 
 Add = Callable[[str, str], Awaitable[Collection]]
 """Adds a path under a name: `ChatService.add_documents`. Raises ChatError."""
@@ -72,16 +75,19 @@ def _fits(entry: os.DirEntry[str], beginning: str) -> bool:
         return False
 
 
-def proposed(written: str, taken: Sequence[str]) -> str:
-    """A name for what is at this path; empty where nothing is written. Looks at the disk."""
+def name_of(written: str, known: Mapping[str, str]) -> tuple[str, bool]:
+    """The name of what is at this path, and whether it is a collection already; `known`: names by root. Otherwise the
+    name is a proposal, empty where nothing is written. Looks at the disk."""
     text = unquoted(written)
     if not text:
-        return ""
+        return "", False
     try:
         root = Path(os.path.normpath(Path.cwd() / Path(text).expanduser()))
     except (OSError, RuntimeError, ValueError):
-        return ""
-    return unused(named(root), {name.casefold() for name in taken})
+        return "", False
+    if str(root) in known:
+        return known[str(root)], True
+    return unused(named(root), {name.casefold() for name in known.values()}), False
 
 
 class Field(Horizontal):
@@ -97,7 +103,7 @@ class Field(Horizontal):
         yield FilterInput(self._value, placeholder=self._placeholder)
 
 
-class AddDocumentsScreen(ListModal[Collection]):
+class AddDocumentsScreen(TypingModal[Collection]):
     """Result: what was added."""
 
     DEFAULT_CSS = """
@@ -111,16 +117,18 @@ class AddDocumentsScreen(ListModal[Collection]):
         Binding("shift+tab", "other_field", "Name", show=False, priority=True),
     ]
 
-    def __init__(self, add: Add, taken: Sequence[str] = (), *, path: str = "") -> None:
-        """`taken`: the names that there are; `path`: what is written at first."""
+    def __init__(self, add: Add, known: Mapping[str, str] = EMPTY, *, path: str = "") -> None:
+        """`known`: the names of the collections there are, by their roots; `path`: what is written at first."""
         super().__init__(classes="-list -small")
         self.heading = "Add a folder or a file"
         self.hints = (("tab", "complete"), ("enter", "add"), ("shift+tab", "name"), ("esc", "cancel"))
         self._add = add
-        self._taken = taken
+        self._known = known
         self._begin = path
         self._offers: Sequence[str] = ()
         self._proposed = ""
+        self._is_known = False
+        """Whether the path is a collection already: its name stands fast then."""
         self._moved = False
         """Whether the person went into the list: Enter takes what is there then."""
 
@@ -131,10 +139,9 @@ class AddDocumentsScreen(ListModal[Collection]):
         yield Static(classes="words", id="note")
 
     def on_mount(self) -> None:
-        self.path.focus()
         self.rows.empty = "No folder begins like this."
         self.rows.show(0)
-        self.tell("Its files are read and indexed here, and never changed. @name in a message searches in it.")
+        self.tell(_HELLO)
         self._offer(self.path.value)
 
     @property
@@ -160,14 +167,18 @@ class AddDocumentsScreen(ListModal[Collection]):
     @work(exclusive=True, group="offer", exit_on_error=False)
     async def _offer(self, written: str) -> None:
         """The folders that begin like what is written, and a name for it."""
-        offers, name = await asyncio.to_thread(lambda: (folders(written), proposed(written, self._taken)))
+        offers, (name, known) = await asyncio.to_thread(lambda: (folders(written), name_of(written, self._known)))
         if written != self.path.value:
             return
         self._offers, self._moved = offers, False
         self.rows.show(len(offers))
-        if self.name_field.value in ("", self._proposed):
+        if known or self._is_known or self.name_field.value in ("", self._proposed):
             self.name_field.value = name
         self._proposed = name
+        if known or self._is_known:
+            self.tell(f"This is the collection {one_line(name, 40)} already; Enter looks for changes in it." if known
+                      else _HELLO)
+        self._is_known = self.name_field.disabled = known
 
     def action_complete(self) -> None:
         """Take the folder under the cursor into the path."""
@@ -179,7 +190,10 @@ class AddDocumentsScreen(ListModal[Collection]):
             self.path.cursor_position = len(self.path.value)
 
     def action_other_field(self) -> None:
-        (self.path if self.focused is self.name_field else self.name_field).focus()
+        if self.focused is self.name_field:
+            self.path.focus()
+        elif not self._is_known:
+            self.name_field.focus()
 
     def action_move(self, step: int) -> None:
         self._moved = True
@@ -205,7 +219,7 @@ class AddDocumentsScreen(ListModal[Collection]):
             self.tell("A name has letters, digits, - _ and ., and at most 40 of them.", bad=True)
         else:
             try:
-                added = await self._add(path, "" if name == self._proposed else name)
+                added = await self._add(path, "" if name == self._proposed or self._is_known else name)
             except ChatError as error:
                 self.tell(str(error), bad=True)
                 return

@@ -76,6 +76,10 @@ class DocumentsFrame(ListModal[str]):
         """None: they are being read."""
         self.telling = Telling(service.now(), has_conversation=bool(conversation))
         self._told = ("", False)
+        self._told_of = ""
+        """The collection whose indexing the sentence is about: it stands until that ends."""
+        self.looked_into: set[str] = set()
+        """The collections for which it is tried, without a word, whether another kvchat still indexes them."""
 
     def body(self) -> Iterable[Widget]:
         yield Static(classes="words", id="heads")
@@ -107,11 +111,15 @@ class DocumentsFrame(ListModal[str]):
 
     def fill(self) -> None:
         """All that depends on what goes on, and on the width."""
-        self.telling = replace(self.telling, now=self.service.now(), indexing=dict(self.service.indexing),
+        indexing = {name: progress for name, progress in self.service.indexing.items()
+                    if progress.all_files or name not in self.looked_into}
+        self.telling = replace(self.telling, now=self.service.now(), indexing=indexing,
                                reports=dict(self.service.reports), searching=self.searching,
                                longest=max((cell_len(one_line(c.name)) for c in self.collections or ()), default=8))
         if not self._stands:
             return
+        if self._told_of and self._told_of not in self.service.indexing:
+            self.tell("")
         empty = self.collections is not None and not self.collections
         self.set_class(empty, "-empty")
         self.query_one("#heads", Static).update(words.heading_row(self.telling, max(1, self.rows.room)))
@@ -124,7 +132,7 @@ class DocumentsFrame(ListModal[str]):
 
     def tell(self, text: str, *, bad: bool = False) -> None:
         """A sentence below the list until the cursor moves."""
-        self._told = (text, bad)
+        self._told, self._told_of = (text, bad), ""
         if not self._stands:
             return
         note = self.query_one("#note", Static)
@@ -133,6 +141,12 @@ class DocumentsFrame(ListModal[str]):
         note.display = bool(text)
         line = one_line(text, 2 * width)
         note.update(content((line if cell_len(line) <= 2 * width else line[:width], BAD if bad else ACCENT)))
+
+    def tell_while_indexing(self, name: str, text: str) -> None:
+        """A sentence below the list until the cursor moves or the indexing of this collection ends."""
+        self.tell(text)
+        self._told_of = name
+        self.fill()
 
     @property
     def told(self) -> str:

@@ -6,20 +6,24 @@ The rule: what is told ten times a second is drawn a few times a second, and the
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from textual import work
 from textual.timer import Timer
 
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed, ServiceEvent
 from kvchat.display import one_line
 from kvchat.documents.collection import Status
 from kvchat.ui.screens.documents_frame import DocumentsFrame
-from kvchat.ui.screens.documents_source import AT_ONCE, Library, counted_up, stale_key
+from kvchat.ui.screens.documents_source import AT_ONCE, Library, counted_up, is_elsewhere, stale_key
 
 PATIENCE = 0.25
 """Seconds between two drawings of what is told."""
+RENEWAL = 5.0
+"""Seconds between two looks at what other programs may have changed."""
 
 
 class DocumentsPages(DocumentsFrame):
@@ -38,12 +42,24 @@ class DocumentsPages(DocumentsFrame):
         self.rows.show(0)
         self.tell("")
         self.look_soon()
+        self.set_interval(RENEWAL, self._renew)
 
     def on_unmount(self) -> None:
         self._stop_listening()
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.fill)
+
+    @work(exclusive=True, group="renew")
+    async def _renew(self) -> None:
+        """Ages and counts as they are now; what another kvchat indexes is tried again, for nobody tells of its end."""
+        self.looked_into &= self.service.indexing.keys()
+        for name, report in dict(self.service.reports).items():
+            if is_elsewhere(report) and name not in self.service.indexing:
+                self.looked_into.add(name)
+                with suppress(ChatError):
+                    await self.service.index_documents(name)
+        self.look_soon()
 
     def _heard(self, event: ServiceEvent) -> None:
         if isinstance(event, DocumentsChanged):

@@ -16,15 +16,15 @@ from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Report, Skipped, Status
 from kvchat.numbers import counted, size
 from kvchat.ui.render.sources import ending
-from kvchat.ui.screens.documents_rows import changes_words
+from kvchat.ui.screens.documents_rows import changes_words, other_kinds
+from kvchat.ui.screens.documents_typing import TypingModal
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
-from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.source_file import home_path
 from kvchat.ui.screens.tones import BAD, MUTED, content, joined
 
 
-class ReportScreen(ListModal[None]):
+class ReportScreen(TypingModal[None]):
     """The files that were skipped, narrowed by what is typed."""
 
     DEFAULT_CSS = "ReportScreen #about { margin-bottom: 1; }"
@@ -37,7 +37,8 @@ class ReportScreen(ListModal[None]):
         self._status = status
         self._report = report
         skipped = status.skipped if status is not None and status.skipped else report.skipped if report else ()
-        self._skipped: Sequence[Skipped] = sorted(skipped, key=lambda one: (one.reason, one.path))
+        self._kinds, files = other_kinds(skipped)
+        self._skipped: Sequence[Skipped] = sorted(files, key=lambda one: (one.reason, one.path))
         self._texts = [f"{one.path} {one.reason}".casefold() for one in self._skipped]
         self._shown = list(range(len(self._skipped)))
         self._query = ""
@@ -60,6 +61,9 @@ class ReportScreen(ListModal[None]):
                                  f"{size(status.bytes)}."))
         if self._report is not None:
             lines.append(content((f"Last time: {changes_words(self._report)}.", MUTED)))
+        if self._kinds is not None:
+            lines.append(content((one_line(f"{counted(self._kinds.files, 'file')} of other kinds: {self._kinds.named}.",
+                                           400), MUTED)))
         trouble = (self._status.trouble if self._status else "") or (self._report.trouble if self._report else "")
         if trouble:
             lines.append(content((one_line(trouble, 300), BAD)))

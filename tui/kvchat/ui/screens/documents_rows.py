@@ -5,7 +5,8 @@ The rule: names and paths are data: they are cleaned here, shown as they are, an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -13,7 +14,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from kvchat.display import one_line
-from kvchat.documents.collection import Collection, Progress, Report, Status
+from kvchat.documents.collection import Collection, Progress, Report, Skipped, Status
 from kvchat.numbers import UNKNOWN, age, count, counted, duration, moment, percent, size
 from kvchat.prompt.conversation import ALWAYS, ASK
 from kvchat.ui.render.sources import ending
@@ -24,10 +25,13 @@ from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, joined, s
 WIDE = 84
 """Cells of a row from which on the folder stands in it too."""
 BAR = 8
-_FIGURES = (("files", 8), ("chunks", 9), ("size", 8), ("indexed", 8))
+_FIGURES = (("files", 8), ("chunks", 9), ("size", 8), ("indexed", 12))
 _HERE = 6
 """Cells of the column of this conversation."""
 _MARKS = {ASK: ("ask", ACCENT), ALWAYS: ("always", ACCENT)}
+
+_OTHERS = re.compile(r"holds ([\d,]+) files? of other kinds: (.*)", re.DOTALL)
+_BEGINNINGS = ("It", "Its", "The", "There", "No")
 
 EMPTY = (
     "No documents yet.",
@@ -89,7 +93,7 @@ def row(one: Collection, telling: Telling, width: int) -> Content:
     if status is None:
         figures = ("…", "…", "…", "…")
     else:
-        when = age(telling.now.timestamp() - one.indexed) if one.indexed is not None else "never"
+        when = f"{age(telling.now.timestamp() - one.indexed)} ago" if one.indexed is not None else "never"
         figures = (count(status.files), count(status.chunks), size(status.bytes), when)
     parts: list[Part] = [(text.rjust(cells), MUTED) for text, (_, cells) in zip(figures, _FIGURES, strict=True)]
     return joined(name + folder + content(*parts), here, width)
@@ -146,8 +150,7 @@ def about(one: Collection, telling: Telling, width: int) -> list[Content]:
         lines.append(content(shown(f"{counted(status.files, 'file')}, {counted(status.chunks, 'chunk')}, "
                                    f"{size(status.bytes)}; {when}", width)))
         if status.skipped:
-            skipped = f"{counted(len(status.skipped), 'file')} skipped; Enter shows why"
-            lines.append(content((shown(skipped, width), MUTED)))
+            lines.append(content((shown(f"{skipped_words(status.skipped)}; Enter shows more", width), MUTED)))
     if telling.has_conversation and len(lines) < 4:
         lines.append(content((shown(here_words(one.name, telling.searching), width), MUTED)))
     return lines
@@ -174,13 +177,41 @@ def indexing_words(indexing: Mapping[str, Progress]) -> str:
     return f"indexing {one_line(running.collection, 24)}{share}{more}"
 
 
+@dataclass(frozen=True, slots=True)
+class OtherKinds:
+    """The files of a folder that are of no kind that is read: they are counted, not skipped one by one."""
+
+    files: int
+    named: str
+    """`.png 150, .pyc 40`"""
+
+
+def other_kinds(skipped: Sequence[Skipped]) -> tuple[OtherKinds | None, list[Skipped]]:
+    """How many files are of other kinds, which the scan tells of the folder itself, and the files that were skipped."""
+    files = [one for one in skipped if not (one.path == "" and _OTHERS.fullmatch(one.reason))]
+    told = next((found for one in skipped if one.path == "" and (found := _OTHERS.fullmatch(one.reason))), None)
+    return (OtherKinds(int(told[1].replace(",", "")), told[2]) if told is not None else None), files
+
+
+def skipped_words(skipped: Sequence[Skipped]) -> str:
+    """`6 skipped files, 212 of other kinds`; empty where there are none."""
+    kinds, files = other_kinds(skipped)
+    if kinds is None:
+        return counted(len(files), "skipped file") if files else ""
+    if not files:
+        return f"{counted(kinds.files, 'file')} of other kinds"
+    return f"{counted(len(files), 'skipped file')}, {count(kinds.files)} of other kinds"
+
+
 def report_words(report: Report) -> str:
-    """`handbook: 1,204 files, 3 skipped`"""
+    """`handbook: 1,204 files, 3 skipped`; where something is wrong, a sentence of it."""
     name = one_line(report.collection, 40)
     if report.trouble:
-        return f"{name}: {one_line(report.trouble, 200)}"
+        first, blank, rest = one_line(report.trouble, 300).partition(" ")
+        return f"{name}: {first.lower() if first in _BEGINNINGS else first}{blank}{rest.rstrip('.')}."
     files = report.added + report.changed + report.unchanged
-    skipped = f", {count(len(report.skipped))} skipped" if report.skipped else ""
+    left = other_kinds(report.skipped)[1]
+    skipped = f", {count(len(left))} skipped" if left else ""
     return f"{name}: {counted(files, 'file')}{skipped}"
 
 

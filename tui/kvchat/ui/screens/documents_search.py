@@ -21,8 +21,9 @@ from kvchat.documents.collection import Collection, Passage
 from kvchat.numbers import counted
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.documents_source import DocumentsService, Library
+from kvchat.ui.screens.documents_typing import TypingModal
 from kvchat.ui.screens.filtering import FilterLine, highlighted
-from kvchat.ui.screens.modal import ListModal, hint_line
+from kvchat.ui.screens.modal import hint_line
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.source import SourceScreen
 from kvchat.ui.screens.tones import MUTED, content, joined
@@ -42,7 +43,7 @@ class PassageRows(RowList):
             self.scroll_to(y=self.cursor + 2 - height, animate=False, immediate=True)
 
 
-class DocumentSearchScreen(ListModal[None]):
+class DocumentSearchScreen(TypingModal[None]):
     """What the index finds. A passage that is chosen is shown above the list."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "scope", "Where", show=False, priority=True)]
@@ -70,7 +71,6 @@ class DocumentSearchScreen(ListModal[None]):
         yield PassageRows(self._draw)
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
         self._show((), "", _HELLO)
         if self._query:
             self._run(self._query)
@@ -81,6 +81,9 @@ class DocumentSearchScreen(ListModal[None]):
             self._query = event.value
             if self._timer is not None:
                 self._timer.stop()
+            if not self._found and self._query.strip():
+                self.rows.empty = "searching …"
+                self.rows.refresh()
             self._timer = self.set_timer(PAUSE_SECONDS, lambda: self._run(self._query))
 
     @work(exclusive=True, group="search", exit_on_error=False)
@@ -115,7 +118,7 @@ class DocumentSearchScreen(ListModal[None]):
                                                         self._shown_query)
         title = content(ending(one_line(passage.title), width))
         room = width - title.cell_length - 2
-        headings = one_line(passage.head, room) if room >= 12 else ""
+        headings = one_line(headings_of(passage), room) if room >= 12 else ""
         return joined(title, content((headings, MUTED)), width)
 
     def choose(self, index: int) -> None:
@@ -129,11 +132,25 @@ class DocumentSearchScreen(ListModal[None]):
             self._run(self._query)
 
 
+def headings_of(passage: Passage) -> str:
+    """The headings above a passage, without the file's name, which stands before them."""
+    first, _, rest = passage.head.partition(" > ")
+    return rest if first == passage.place.path.rpartition("/")[2] else passage.head
+
+
 def snippet(text: str, query: str) -> str:
-    """The line of a passage that has most of the query's words, on one line and begun near the first of them."""
-    words = [re.compile(re.escape(word), re.IGNORECASE) for word in query.split()[:20]]
+    """The line of a passage that has most of the query's words, on one line and begun near the first of them; an
+    inflected word counts half."""
+    words = list(dict.fromkeys(re.findall(r"\w+", query.casefold())))[:20]
+    stems = [word[:max(4, len(word) - 2)] for word in words]
     lines = [line for line in clean(text).split("\n") if line.strip()] or [""]
-    best = max(lines, key=lambda line: sum(1 for word in words if word.search(line)))
-    first = min((found.start() for word in words if (found := word.search(best))), default=0)
+
+    def fits(line: str) -> int:
+        low = line.casefold()
+        return sum((word in low) + (stem in low) for word, stem in zip(words, stems, strict=True))
+
+    best = max(lines, key=fits)
+    found = re.search("|".join(map(re.escape, stems)), best, re.IGNORECASE) if words else None
+    first = found.start() if found is not None else 0
     start = 0 if first <= 40 else best.rfind(" ", 0, first - 20) + 1
     return ("… " if start else "") + one_line(best[start:], 400)

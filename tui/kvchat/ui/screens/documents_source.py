@@ -103,3 +103,8 @@ def counted_up(library: Library, names: Sequence[str]) -> dict[str, Status]:
 def stale_key(collection: Collection, reports: Mapping[str, Report]) -> object:
     """Another one when a collection is to be counted again."""
     return collection.root, collection.indexed, id(reports.get(collection.name))
+
+
+def is_elsewhere(report: Report) -> bool:
+    """Whether a collection could not be indexed because another kvchat does."""
+    return "by another kvchat" in report.trouble

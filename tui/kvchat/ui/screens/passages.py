@@ -18,7 +18,7 @@ from kvchat.display import clean, one_line
 from kvchat.numbers import size
 from kvchat.prompt.context import guarded
 from kvchat.ui.screens.modal import Modal, hint_line
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, removed_words
 from kvchat.ui.widgets.context_items import FILE, MEMORY, PASSAGE, Item
 from kvchat.ui.widgets.context_parts import GLYPHS
 
@@ -88,6 +88,8 @@ class ContextScreen(Modal[frozenset[str]]):
             lines.append(content((one_line(item.head, 300), MUTED)))
         price = self._price(item)
         lines.append(content((f"{price} · " if price else "", MUTED), state))
+        if item.kind != MEMORY and (words := removed_words(item.text)):
+            lines.append(content((words, BAD)))
         self.query_one("#about", Static).update(Content("\n").join(lines))
 
     def action_leave_out(self) -> None:

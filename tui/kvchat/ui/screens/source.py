@@ -27,7 +27,7 @@ from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.source_file import NOT_TEXT, SourceService, Standing, file_lines, home_path, place_in, standing
 from kvchat.ui.screens.source_pager import handed_over, paged, paged_text
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, removed_words
 
 
 class TextRows(RowList, can_focus=True, inherit_bindings=False):
@@ -120,6 +120,8 @@ class SourceScreen(ListModal[None]):
             lines.append(content((ending(home_path(state.path), width), MUTED)))
         if state is not None and state.words:
             lines.append(content((one_line(state.words, 3 * width), BAD)))
+        if words := removed_words(self.block.text):
+            lines.append(content((words, BAD)))
         about = self.query_one("#about", Static)
         about.display = bool(lines)
         about.update(Content("\n").join(lines))
@@ -188,7 +190,8 @@ class SourceScreen(ListModal[None]):
         self.tell(trouble, bad=True)
 
     def action_copy_place(self) -> None:
-        place = one_line(file_lines(self._file, self.place) if self.block.ref else title_of(self.block))
+        place = file_lines(self._file, self.place) if self.block.ref else title_of(self.block)
+        place = place.replace("\n", "␊").replace("\t", "␉")  # pasted into a shell it runs nothing
         self.tell(f"{place} is in {copy(self.app, place)}.")
 
     def action_copy_text(self) -> None:

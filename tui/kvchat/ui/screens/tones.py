@@ -10,6 +10,8 @@ import re
 from textual.content import Content
 
 from kvchat.display import one_line
+from kvchat.numbers import counted
+from kvchat.prompt.context import removed
 from kvchat.ui.widgets.cells import fit
 from kvchat.ui.widgets.sidebar_rows import Mark
 
@@ -68,6 +70,12 @@ def with_glyphs(text: str) -> Content:
 def shown(text: str, width: int) -> str:
     """Text from outside on one line of at most `width` cells."""
     return fit(one_line(text, max(1, width)), width)
+
+
+def removed_words(text: str) -> str:
+    """`3 invisible characters removed`: what is not shown, and not sent, of a foreign text; empty where it has none."""
+    gone = removed(text)
+    return f"{counted(gone, 'invisible character')} removed" if gone else ""
 
 
 def joined(left: Content, right: Content, width: int) -> Content:

@@ -276,7 +276,7 @@ class Composer(Completing):
             return
         picked = self._left_out()
         self.post_message(self.Submitted(rest, self.blocks, self._key, picked.dropped, MEMORY not in self.context.none,
-                                         self._passages_for(rest), picked.taken))
+                                         self._passages_for(rest), picked.taken, self._files_for(rest)))
         self._empty(keep_chips=True)
 
     def _run(self, name: str, argument: str) -> None:

@@ -47,10 +47,11 @@ class Accompanied(Vertical):
         self._line = ContextLine()
         self._entries: dict[str, Entry] = {}
         self._passages: dict[str, Passage] = {}
+        self._files: tuple[ContextBlock, ...] = ()
         self._asked = ""
         """The text of the last `Rested`."""
         self._consulted: str | None = None
-        """The text that the passages were found for; None: they are not known."""
+        """The text that the passages and files were found for; None: they are not known."""
 
     def take_focus(self) -> None:
         """Have the focus at once, before the next key is looked at; `focus` waits its turn."""
@@ -73,7 +74,7 @@ class Accompanied(Vertical):
         if text != self._asked or not text:
             return
         self._consulted = text
-        self._passages = {passage.ref: passage for passage in passages}
+        self._passages, self._files = {passage.ref: passage for passage in passages}, tuple(files)
         line = self._line
         line.items.offers, line.problems, line.searching = not taken, tuple(problems), False
         line.items.put(PASSAGE, [passage_item(passage, self.count, fixed) for passage in self._passages.values()])
@@ -85,6 +86,12 @@ class Accompanied(Vertical):
         """The documents are still being searched for `text`."""
         if text and text == self._asked and self._consulted != text:
             self._line.searching = True
+            self._line.draw_anew()
+
+    def set_sending(self, looks_up: bool) -> None:
+        """Whether what goes with the message before, which is on its way, is still being looked up."""
+        if self._line.sending is not looks_up:
+            self._line.sending = looks_up
             self._line.draw_anew()
 
     def set_memories_key(self, key: str) -> None:
@@ -127,6 +134,11 @@ class Accompanied(Vertical):
             return ()
         return self.passages if self._consulted == text else None
 
+    def _files_for(self, text: str) -> tuple[ContextBlock, ...] | None:
+        """The files that go with exactly this text, as they were shown; None: its mentions have not been followed yet,
+        or not all of them could be."""
+        return self._files if self._consulted == text and not self._line.problems else None
+
     def _left_out(self) -> Picked:
         """What the person decided, also that none of those found is to go."""
         none = {item.id for item in self.context.of(PASSAGE) if PASSAGE in self.context.none}
@@ -146,7 +158,7 @@ class Accompanied(Vertical):
     def _begin_context(self, picked: Picked | None = None, none: Iterable[str] = ()) -> None:
         """Another message begins: nothing is found for it, and left out is only what is given."""
         self._asked, self._consulted = "", None
-        self._entries, self._passages = {}, {}
+        self._entries, self._passages, self._files = {}, {}, ()
         picked = picked or Picked()
         self._line.items.reset(picked.dropped, none, picked.taken)
         self._line.problems, self._line.searching = (), False

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from textual.message import Message
 
 from kvchat.prompt.context import ContextBlock
+from kvchat.ui.widgets.chips import Draft, chips_of, decoded
 from kvchat.ui.widgets.context_items import Picked
 
 if TYPE_CHECKING:
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
 
 class Submitted(Message, namespace="composer"):
     """A message to send. `key` is the one given with `load`. `dropped`: the ids of the memories and passages that the
-    person left out; `memories` False: none may go with it. `passages`: exactly these go with it; None: they have not
-    been found for this text yet, and `taken` are those that the person took of what was found for an earlier one."""
+    person left out; `memories` False: none may go with it. `passages`, `files`: exactly these go with it; None: they
+    have not been found for this text yet, and `taken` are the passages that the person took of what was found for an
+    earlier one."""
 
     def __init__(self, text: str, blocks: tuple[ContextBlock, ...], key: str,
                  dropped: frozenset[str] = frozenset(), memories: bool = True,
-                 passages: tuple[Passage, ...] | None = None, taken: frozenset[str] = frozenset()) -> None:
+                 passages: tuple[Passage, ...] | None = None, taken: frozenset[str] = frozenset(),
+                 files: tuple[ContextBlock, ...] | None = None) -> None:
         super().__init__()
         self.text = text
         self.blocks = blocks
@@ -32,11 +35,18 @@ class Submitted(Message, namespace="composer"):
         self.memories = memories
         self.passages = passages
         self.taken = taken
+        self.files = files
 
     @property
     def picked(self) -> Picked:
         """What the person decided about what goes with it."""
         return Picked(self.dropped, self.taken)
+
+    def before(self, draft: str) -> str:
+        """A draft, as the store has it, with this message in front."""
+        there = decoded(draft)
+        text = f"{self.text}\n\n{there.text}" if there.text else self.text
+        return Draft(text, {**there.chips, **chips_of(self.text, self.blocks)}).encoded()
 
 
 class SlashCommand(Message, namespace="composer"):

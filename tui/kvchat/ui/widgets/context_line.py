@@ -64,6 +64,8 @@ class ContextLine(Widget):
         self.items = ContextItems()
         self.searching = False
         """Whether the documents are being searched for so long that it is worth a word."""
+        self.sending = False
+        """Whether they still are for a message that is on its way."""
         self.problems: Sequence[str] = ()
         """What is wrong with mentions."""
         self._cursor = 0
@@ -83,7 +85,7 @@ class ContextLine(Widget):
         """What it shows has changed."""
         if not self.items.all:
             self.leave()
-        self.display = bool(self.items.all or self.problems or self.searching)
+        self.display = bool(self.items.all or self.problems or self.searching or self.sending)
         self.refresh()
 
     def toggle(self, at: int) -> None:
@@ -176,4 +178,5 @@ class ContextLine(Widget):
 
     def _parts(self, width: int) -> list[Part]:
         cursor = self._cursor if self._choosing else None
-        return parts(Shown(self.items, cursor, self.key_shown, self.searching, self.problems), width)
+        searching = self.searching or self.sending
+        return parts(Shown(self.items, cursor, self.key_shown, searching, self.problems), width)

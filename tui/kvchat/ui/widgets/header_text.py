@@ -91,7 +91,7 @@ def documents(words: Sequence[str], room: int) -> list[Piece]:
     return [Piece(f"{text}  ", "accent")] if (text := next(fitting, "")) else []
 
 
-def meter(state: HeaderState, width: int) -> list[Piece]:
+def meter(state: HeaderState, width: int, *, bar_shown: bool = True) -> list[Piece]:
     """`ctx ▕███▍   ▏ 3,812/8,192`, with a sign in front when the window fills up: fixed width for a given window;
     unknown parts are –."""
     used, size = state.context_used, state.context_size
@@ -106,4 +106,6 @@ def meter(state: HeaderState, width: int) -> list[Piece]:
     sign = Piece("▲ " if share >= NEARLY_FULL else "△ " if share >= EARLY else "  ", loud)
     filled = Piece(bar(share, 16 if width >= 100 else 8), loud)
     tone: Tone = loud if share >= NEARLY_FULL else "plain"
+    if not bar_shown:
+        return [sign, Piece("ctx ", "quiet"), Piece(count.strip(), tone)]
     return [sign, Piece("ctx ▕", "quiet"), filled, Piece("▏ ", "quiet"), Piece(count, tone)]

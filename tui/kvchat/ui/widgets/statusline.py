@@ -23,6 +23,8 @@ from kvchat.ui.widgets.header_text import HeaderState
 from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, width_of
 from kvchat.ui.widgets.status_text import Live
 
+LEFT_CELLS = 32
+"""Cells of the header that the model and its place keep where it also says what is searched."""
 CHARACTERS_PER_TOKEN = 4
 """For the estimate of a running answer's tokens, when the server does not count them."""
 
@@ -143,8 +145,12 @@ class Header(PieceLine):
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
         right = header_text.meter(self.state, width + 2)
         if self._documents:
-            room = width - width_of(right) - 4 - width_of(header_text.left(self.state, width))
-            right = [*header_text.documents(self._documents, room), *right]
+            left = width_of(header_text.left(self.state, width))
+            said = header_text.documents(self._documents[:1], width - width_of(right) - 4 - left)
+            if not said:  # the name is worth more than the bar, and than all of the model's name
+                right = header_text.meter(self.state, width + 2, bar_shown=False)
+                said = header_text.documents(self._documents, width - width_of(right) - 4 - min(left, LEFT_CELLS))
+            right = [*said, *right]
         return header_text.left(self.state, width - width_of(right) - (2 if right else 0)), right
 
 

@@ -1,0 +1,249 @@
+"""Mentions in questions: what reads a file, what is only text, and what is said where one cannot be followed."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import io
+import sqlite3
+import sys
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from consulting_kit import asked, consulting, indexed, written
+
+from kvchat.asking import ask
+from kvchat.chat import consulting as module
+from kvchat.chat.errors import ChatError
+from kvchat.chat.service import ChatService
+from kvchat.chat.worker import Worker
+from kvchat.documents import consultation as looking
+from kvchat.documents.attaching import attached
+from kvchat.documents.library import Library
+from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.prompt.message import Node, Role
+from toyserver import ToyServer
+
+LAMP = "How often does the lamp turn?"
+MAIL = "Write a mail to user@example.org, please."
+
+
+@pytest.fixture
+async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
+    async with consulting(server.url, tmp_path / "data") as service:
+        await indexed(service, written(tmp_path / "handbook"))
+        await service.create("Be brief.")
+        yield service
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    path = tmp_path / "secret.txt"
+    path.write_text("the key is 1234\n")
+    return path
+
+
+@pytest.fixture
+def held() -> Iterator[threading.Event]:
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+@asynccontextmanager
+async def occupied(service: ChatService, held: threading.Event) -> AsyncIterator[None]:
+    """The documents' thread is at something long, such as a look at a slow drive."""
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    task = asyncio.create_task(service._reader.do(
+        lambda: (loop.call_soon_threadsafe(begun.set), held.wait(60))))
+    await begun.wait()
+    try:
+        yield
+    finally:
+        held.set()
+        await task
+
+
+def id_of(service: ChatService) -> str:
+    return service.conversations()[0].id
+
+
+def files(question: Node) -> list[ContextBlock]:
+    return [block for block in question.message.blocks if block.kind == FILE]
+
+
+@pytest.mark.parametrize("text", [
+    "What does this do?\n\n```sh\ncurl -d @{file} http://example.org\n```\n", "What does `curl -d @{file} x` do?",
+    "> see @{file}\n\nWhat is meant?", "    curl -d @{file} x\n\nWhat is that?", "What is -F file=@{file} for?",
+    "It says '@{file}'.", "Escaped: \\@{file} is text."])
+async def test_code_quotes_and_what_stands_inside_words_attach_no_file(service, secret, text):
+    text = text.format(file=secret)
+    question = await asked(service, id_of(service), text)
+    assert not files(question) and question.text == text
+
+
+async def test_a_file_of_the_disk_goes_along_where_a_word_begins(service, secret):
+    question = await asked(service, id_of(service), f"Sum up\n@{secret}, please. Not `@/etc`.")
+    assert [block.text for block in files(question)] == ["the key is 1234\n"]
+
+
+@pytest.mark.parametrize("text", [
+    "alias: { '@/': './src' } - what is this?", "import x from @/components/Button fails", "Meet me @~ 5 pm.",
+    "What does @./ mean?", "What is @~root ?", "Explain @../ in paths", "chown user:@/tmp ?", "What is in @/lib ?",
+    "@./nothing here"])
+async def test_a_sign_in_front_of_what_names_no_file_is_only_text(service, text):
+    question = await asked(service, id_of(service), text)
+    assert not files(question) and question.text == text
+
+
+async def test_a_file_that_is_not_there_is_told(service, tmp_path):
+    with pytest.raises(ChatError, match=r"There is no file .*lamb\.md"):
+        await service.send(id_of(service), f"@{tmp_path}/handbook/lamb.md How often?")
+    with pytest.raises(ChatError, match=r"There is no handbook/lamb\.md"):
+        await service.send(id_of(service), "@handbook/lamb.md How often?")
+    assert len(service.get(id_of(service)).path()) == 1
+
+
+async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(service, server, secret, monkeypatch):
+    piped = f"@handbook {LAMP}\n@{secret}\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped.encode())))
+    await ask(service, argparse.Namespace(text="-", conversation=None, continue_=False, json=True, max_tokens=None,
+                                          temperature=None))
+    assert b"1234" not in server.chats[0].body and b"twelve seconds" not in server.chats[0].body
+
+
+async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret):
+    id, text = id_of(service), f"@{secret} What is it?"
+    shown = await service.consult(id, text)
+    secret.write_text("the key is 5678\n")
+    await service.send(id, text, passages=shown.passages, files=shown.files)
+    await service.wait(id)
+    assert [block.text for block in files(service.get(id).path()[1])] == ["the key is 1234\n"]
+
+
+async def test_a_file_that_is_gone_since_it_was_shown_is_told(service, secret):
+    id, text = id_of(service), f"@{secret} What is it?"
+    shown = await service.consult(id, text)
+    secret.unlink()
+    for given in (shown.files, None):
+        with pytest.raises(ChatError, match="There is no file"):
+            await service.send(id, text, passages=shown.passages, files=given)
+
+
+async def test_one_file_under_two_paths_is_sent_once(service, tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "handbook")
+    assert files(await asked(service, id_of(service), f"@{tmp_path}/link/lamp.md What is this?"))
+    assert not files(await asked(service, id_of(service), "@handbook/lamp.md How often?"))
+
+
+async def test_a_mail_address_does_not_wait_for_the_documents(service, held):
+    id = id_of(service)
+    async with occupied(service, held):
+        await service.send(id, MAIL)
+        assert not held.is_set() and service.get(id).path()[1].text == MAIL
+    await service.wait(id)
+
+
+async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(service, held, monkeypatch):
+    monkeypatch.setattr(module, "SEARCH_S", 0.05)
+    id = id_of(service)
+    await service.set_searching(id, "always", ["handbook"])
+    async with occupied(service, held):
+        await service.send(id, LAMP)
+        assert not held.is_set()
+    await service.wait(id)
+    assert PASSAGE not in [block.kind for block in service.get(id).path()[1].message.blocks]
+
+
+async def test_a_place_that_is_not_indexed_yet_is_told_and_its_small_files_go(service, tmp_path):
+    notes = written(tmp_path / "notes", {"ship.md": "# Ship\n\nThe ship is green.\n", "more/a.md": "# A\n\nAlpha.\n"})
+    await service.with_documents(lambda library: library.add(str(notes), "notes"))
+    id = id_of(service)
+    service._known_names = frozenset()
+    for text in ("@notes What colour has the ship?", "@notes/more/ What is Alpha?"):
+        with pytest.raises(ChatError, match="search index"):
+            await service.send(id, text)
+    assert "green" in files(await asked(service, id, "@notes/ship.md What colour?"))[0].text
+
+
+async def test_a_place_that_is_just_being_indexed_says_so(service, tmp_path):
+    from kvchat.documents.collection import Progress
+
+    await service.with_documents(lambda library: library.add(str(written(tmp_path / "notes")), "notes"))
+    service._known_names = frozenset()
+    service._indexing["notes"] = Progress("notes", 0, 0, 0, 0, 0, 0.0)
+    found = await service.consult(id_of(service), f"@notes {LAMP}")
+    del service._indexing["notes"]
+    assert "notes is still being indexed" in found.problems[0]
+
+
+async def test_a_question_about_a_locked_index_is_not_sent_without_its_documents(service, tmp_path):
+    other = sqlite3.connect(tmp_path / "data" / "index.db", isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        with pytest.raises(ChatError, match="mention"):
+            await service.send(id_of(service), f"@handbook {LAMP}")
+    finally:
+        other.execute("ROLLBACK")
+        other.close()
+
+
+@pytest.mark.parametrize("text", [
+    "What is @handbook's lamp?", "@handbook，lamp turn？", "(@handbook)lamp turns often", "@handbook—the lamp turns?",
+    "**@handbook** lamp turn", "@handbook/lamp.md's text"])
+async def test_a_mention_in_prose_is_followed(service, text):
+    found = await service.consult(id_of(service), text)
+    assert found.passages or found.files
+
+
+async def test_many_mentions_read_the_collections_once(service, monkeypatch):
+    read, plain = [], Library.collections
+    monkeypatch.setattr(Library, "collections", lambda self: read.append(1) or plain(self))
+    await service.consult(id_of(service), "@handbook @foo @handbook/lamp.md " * 500 + LAMP)
+    assert len(read) <= 3  # once for the mentions, and for the file that is named
+
+
+async def test_texts_that_nobody_asks_about_any_more_are_not_looked_up(service, secret, held, monkeypatch):
+    read = []
+    monkeypatch.setattr(looking, "attached", lambda *args: read.append(1) or attached(*args))
+    id = id_of(service)
+    async with occupied(service, held):
+        for number in range(8):
+            task = asyncio.create_task(service.consult(id, f"@{secret} What is {number}?"))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.wait({task})
+    assert files(await asked(service, id, f"@{secret} What is it?")) and len(read) == 1
+
+
+async def test_a_cancelled_piece_of_work_is_done_unless_it_may_be_dropped(held):
+    worker, done = Worker("test"), []
+    first = asyncio.create_task(worker.do(lambda: held.wait(60)))
+    others = [asyncio.create_task(worker.do(lambda name=name: done.append(name), droppable=name == "look"))
+              for name in ("write", "look")]
+    await asyncio.sleep(0)
+    for task in others:
+        task.cancel()
+    await asyncio.wait(others)
+    held.set()
+    await first
+    await worker.do(lambda: None)
+    worker.end()
+    assert done == ["write"]
+
+
+async def test_an_edit_has_a_mentioned_file_once(service, tmp_path):
+    id, notes = id_of(service), tmp_path / "notes.txt"
+    notes.write_text("".join(f"line {number} of the log\n" for number in range(60)))
+    block = await service.attach(id, str(notes))
+    await service.send(id, "See [notes.txt: 60 lines]", [block])
+    await service.wait(id)
+    question = [node for node in service.get(id).path() if node.role is Role.USER][-1]
+    await service.edit(id, question.id, f"See [notes.txt: 60 lines] and @{notes}")
+    await service.wait(id)
+    assert len(files(service.get(id).path()[1])) == 1

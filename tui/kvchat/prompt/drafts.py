@@ -1,0 +1,104 @@
+"""Drafts: a text whose long pastes and attached files stand in it as short labels, and the string that keeps both.
+
+The rule: a label in the text is what sends its block; the text and its blocks are stored and found again together.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kvchat.display import one_line
+from kvchat.prompt.citing import name_of
+from kvchat.prompt.context import FILE, ContextBlock
+
+PASTE = "paste"
+LABEL = re.compile(r"\[[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)\]")
+
+_NAME = 48
+"""Characters of a file's name in a label."""
+_SEPARATOR = "\x1e"
+"""Between a draft's text and its pastes; a text area never holds this control character."""
+
+_DROPPED = {code: None for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+
+
+def plain_paste(text: str) -> str:
+    """Pasted text as text: every kind of line end is a newline, other control characters are left out."""
+    text = re.sub("\r\n?|\x85|\u2028|\u2029|\x0b|\x0c", "\n", text)
+    return text.translate(_DROPPED)
+
+
+def label_of(block: ContextBlock) -> str:
+    """The label of a paste's block: [pasted 1: 2,040 lines]; of a file's the first of its labels."""
+    if block.kind == PASTE:
+        return "[" + block.source.replace(" (", ": ", 1).removesuffix(")") + "]"
+    return next(labels_of(block))
+
+
+def labels_of(block: ContextBlock) -> Iterator[str]:
+    """The labels that a file's block may have, the shortest first: [setup.md: 312 lines], [guide/setup.md: 312 lines],
+    [setup.md 2: 312 lines]; of what changed in it: [change of setup.md: 12 lines]."""
+    file, _, state = block.ref.rpartition("#")
+    path, sort = (file or name_of(block)).split("/"), "change of " if ".." in state else ""
+    lines = len(block.text.splitlines())
+    what = f"{lines:,} line{'s' * (lines != 1)}"
+    names = ["/".join(path[-parts:]) for parts in (1, 2, 3) if parts <= len(path)]
+    names += [f"{path[-1]} {number}" for number in range(2, 1000)]
+    for name in dict.fromkeys(names):
+        plain = one_line(re.sub(r"[\[\]]", "", plain_paste(name))) or "file"
+        yield f"[{sort}{plain if len(plain) <= _NAME else '…' + plain[1 - _NAME:]}: {what}]"
+
+
+def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBlock]:
+    """The blocks of a message by their labels in its text."""
+    chips: dict[str, ContextBlock] = {}
+    for block in blocks:
+        if block.kind == PASTE:
+            chips[label_of(block)] = block
+        elif block.kind == FILE:
+            fitting = (label for label in itertools.islice(labels_of(block), 9) if label in text and label not in chips)
+            if (label := next(fitting, "")):
+                chips[label] = block
+    return chips
+
+
+def draft_of(text: str, blocks: Sequence[ContextBlock]) -> str:
+    """A message as a draft: its text, and the blocks that have labels in it without the numbers that they had."""
+    kept = chips_of(text, blocks)
+    return Draft(text, {label: replace(block, source=name_of(block)) for label, block in kept.items()}).encoded()
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is in a composer: the text, and the chips by label."""
+
+    text: str = ""
+    chips: Mapping[str, ContextBlock] = field(default_factory=dict)
+
+    def encoded(self) -> str:
+        """The draft as one string for the store: the text alone, or the text and the blocks it refers to."""
+        labels = dict.fromkeys(found[0] for found in LABEL.finditer(self.text))
+        kept = [_stored(label, self.chips[label]) for label in labels if label in self.chips]
+        return self.text + _SEPARATOR + json.dumps(kept, ensure_ascii=False) if kept else self.text
+
+
+def _stored(label: str, block: ContextBlock) -> list[str]:
+    return [block.source, block.text] if block.kind == PASTE else [block.source, block.text, block.ref, label]
+
+
+def decoded(stored: str) -> Draft:
+    """The draft that was `encoded`. Any other string is a text; damaged blocks are left out, the text stays."""
+    text, separator, rest = stored.partition(_SEPARATOR)
+    chips: dict[str, ContextBlock] = {}
+    if separator:
+        try:
+            for source, body, *more in json.loads(rest):
+                block = ContextBlock(FILE if more else PASTE, str(source), str(body), str(more[0]) if more else "")
+                chips[str(more[1]) if more else label_of(block)] = block
+        except (ValueError, TypeError, IndexError):
+            chips = {}
+    return Draft(text, chips)

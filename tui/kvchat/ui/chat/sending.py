@@ -1,0 +1,190 @@
+"""Messages on their way: what goes with one is looked up, then it is sent, and the screen works on meanwhile.
+
+The rule: one message of a conversation at a time; what is not sent yet stays in the conversation's draft, and what
+could not be sent is put back into the composer, in front of what has been typed since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual import on, work
+
+from kvchat.chat.errors import ChatError
+from kvchat.ui.chat.consulting import SLOW_S, ConsultingActs
+from kvchat.ui.widgets.composer import Composer
+
+if TYPE_CHECKING:
+    from kvchat.chat.consulting import Consulted
+    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.service import ChatService
+
+UNDER_WAY = "The message before it is still on its way. Esc takes that one back, or wait for it."
+
+
+@dataclass(slots=True)
+class Sending:
+    """A message on its way."""
+
+    id: str
+    """Its conversation."""
+    event: Composer.Submitted
+    editing: str | None
+    """The question that it takes the place of, if it is an edit."""
+    later: str = ""
+    """The draft that was begun after it."""
+    looking: asyncio.Task[Consulted] | None = None
+    """The look-up, while it runs."""
+    is_begun: bool = False
+    """Whether it may leave this machine."""
+    is_slow: bool = False
+    is_stopped: bool = False
+    """Whether the person took it back."""
+
+
+class SendingActs(ConsultingActs):
+    """Sending messages and edits."""
+
+    def __init__(self, service: ChatService) -> None:
+        super().__init__(service)
+        self._sending: dict[str, Sending] = {}
+        """The messages on their way, by their conversations."""
+
+    @on(Composer.Submitted)
+    def _submitted(self, event: Composer.Submitted) -> None:
+        event.stop()
+        id, editing = event.key or self.conversation.id, self.editing
+        sending = Sending(id, event, editing)
+        if id in self._sending:
+            self.say(UNDER_WAY, "warning")
+            self._restore(event)
+        elif editing is not None and self.conversation.tree[editing].text == event.text:
+            self.stop_editing()
+            self.say("Nothing was changed; the message is as it was.")
+        else:
+            self._sending[id] = sending
+            self._send(sending)
+
+    @work(group="send")
+    async def _send(self, sending: Sending) -> None:
+        slow = self.set_timer(SLOW_S, lambda: self._is_slow(sending))
+        try:
+            sent = await self.may_leave_this_machine()
+            if sent:
+                sending.is_begun = True
+                self.show_looking_up()
+                sent = await self.attempt(self._sent(sending))
+        finally:
+            slow.stop()
+            del self._sending[sending.id]
+        self.show_looking_up()
+        await (self._was_sent if sent else self._put_back)(sending)
+
+    async def _sent(self, sending: Sending) -> None:
+        """Send it with what was shown with it; what had not been found for it by then is found now. Raises
+        ChatError."""
+        id, event = sending.id, sending.event
+        found = await self._looked_up(sending)
+        if sending.editing is not None:
+            await self.service.edit(id, sending.editing, event.text)
+            return
+        passages, files = event.passages, event.files
+        if passages is None:
+            passages = event.picked.of(found.passages, found.taken)
+        await self.service.send(id, event.text, event.blocks, without=event.dropped, recalls=event.memories,
+                                passages=passages, files=found.files if files is None else files)
+
+    async def _looked_up(self, sending: Sending) -> Consulted:
+        """What goes with a message. This alone can be stopped. Raises ChatError."""
+        event = sending.event
+        if sending.editing is not None:
+            look_up = self._consulted(sending.id, event.text, sending.editing)
+        else:
+            look_up = self.service.consult(sending.id, event.text, search=event.passages is None)
+        sending.looking = asyncio.create_task(look_up)
+        try:
+            found = await sending.looking
+        except asyncio.CancelledError:
+            if sending.is_stopped:
+                raise ChatError("The message was not sent.") from None
+            raise
+        finally:
+            sending.looking = None
+        if found.problems:
+            raise ChatError(found.problems[0])
+        return found
+
+    async def _was_sent(self, sending: Sending) -> None:
+        if sending.is_stopped:
+            await self.service.stop(sending.id)
+        here = self._is_here(sending)
+        if sending.editing is None:
+            await self._keep(sending.id, self.composer.draft if here else sending.later)
+        elif here:
+            self.stop_editing()
+        if self.current is not None and self.current.id == sending.id:
+            self.transcript.follow()
+
+    async def _put_back(self, sending: Sending) -> None:
+        """Into the composer, or where that shows something else by now into the conversation's draft."""
+        if self._is_here(sending):
+            self._restore(sending.event)
+        elif sending.editing is None:
+            await self._keep(sending.id, sending.event.before(sending.later))
+
+    def _restore(self, event: Composer.Submitted) -> None:
+        self.composer.restore(event.text, event.blocks, event.dropped, event.memories, event.taken)
+
+    def _is_here(self, sending: Sending) -> bool:
+        """Whether the composer still is where the message was written."""
+        return self.current is not None and self.current.id == sending.id and self.editing == sending.editing
+
+    # -- while it is on its way
+
+    def _is_slow(self, sending: Sending) -> None:
+        sending.is_slow = True
+        self.show_looking_up()
+        if sending.editing is None:
+            self.run_worker(self._keep(sending.id, sending.event.before(sending.later)), group="send")
+
+    def show_looking_up(self) -> None:
+        """On the line over the composer: what goes with the message before is still being looked up."""
+        sending = self._sending.get(self.current.id) if self.current is not None else None
+        self.composer.set_sending(sending is not None and sending.is_slow and sending.is_begun)
+
+    def stop_looking_up(self) -> bool:
+        """Take back the message of the open conversation that is on its way; where it is too late for that, have its
+        answer stopped at once. Whether there is one."""
+        sending = self._sending.get(self.current.id) if self.current is not None else None
+        if sending is None or not sending.is_begun:
+            return False
+        sending.is_stopped = True
+        if sending.looking is not None:
+            sending.looking.cancel()
+        return True
+
+    # -- drafts
+
+    def draft_of(self, conversation: OpenConversation) -> str:
+        """What is in the composer of a conversation: its draft without the message that is on its way."""
+        sending = self._sending.get(conversation.id)
+        return conversation.draft if sending is None or sending.editing is not None else sending.later
+
+    def kept_draft(self, id: str, draft: str) -> str:
+        """What is stored of a conversation for which `draft` is in the composer: what is on its way stands in front."""
+        sending = self._sending.get(id)
+        if sending is None or sending.editing is not None:
+            return draft
+        sending.later = draft
+        return sending.event.before(draft)
+
+    async def _keep(self, id: str, draft: str) -> None:
+        conversation = self.service.get(id)
+        if conversation is not None and conversation.draft != draft:
+            await self.service.set_draft(id, draft)
+
+    def stop_editing(self) -> None:
+        """Leave the editing, and show the draft."""
+        raise NotImplementedError
