@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
@@ -23,6 +24,7 @@ from kvchat.store.jobs import Job
 
 if TYPE_CHECKING:
     from kvchat.backends.embeddings import ChatServer, Embeddings
+    from kvchat.backends.local_embeddings import LocalEmbeddings
     from kvchat.index.index import Index
     from kvchat.memory.book import Memories
 
@@ -31,6 +33,8 @@ BATCH = 64
 """Chunks that are embedded in one go."""
 QUESTION_S = 0.3
 """How long a question's vector is waited for."""
+OWN_ENGINE = "the engine for vectors"
+"""The name of its lane: no chat ever waits there."""
 MEMORY_SCOPE, DOCUMENT_SCOPE = "memory/", "docs/"
 
 T = TypeVar("T")
@@ -44,7 +48,7 @@ class Embedding(Collecting):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._embeddings: Embeddings | None = None
+        self._embeddings: Embeddings | LocalEmbeddings | None = None
         self._last_vector: tuple[str, list[float]] | None = None
         self.vector_model = ""
         """Whose vector the last question had."""
@@ -53,7 +57,8 @@ class Embedding(Collecting):
 
     @property
     def _embeds(self) -> bool:
-        return bool(self.settings.embeddings.base_url) and (self._embeds_memory or self.has_library)
+        chosen = self.settings.embeddings
+        return bool(chosen.base_url or chosen.local_model) and (self._embeds_memory or self.has_library)
 
     @property
     def _embeds_memory(self) -> bool:
@@ -61,14 +66,18 @@ class Embedding(Collecting):
 
     @property
     def _embedding_lane(self) -> Lane:
-        return self._links.lane_at(self.settings.embeddings.base_url)
+        return self._links.lane_at(self.settings.embeddings.base_url or OWN_ENGINE)
 
-    async def _vector_source(self) -> Embeddings:
+    async def _vector_source(self) -> Embeddings | LocalEmbeddings:
         """Where vectors come from. Raises BackendError and ConfigError."""
-        if self._embeddings is None:
+        chosen = self.settings.embeddings
+        if self._embeddings is None and chosen.local_model:
+            from kvchat.backends.local_embeddings import LocalEmbeddings
+
+            self._embeddings = LocalEmbeddings(Path(chosen.local_model))
+        elif self._embeddings is None:
             from kvchat.backends.embeddings import Embeddings
 
-            chosen = self.settings.embeddings
             owner = ServerSettings(base_url=chosen.base_url, api_key_env=chosen.api_key_env)
             key = await asyncio.to_thread(api_key, owner, name="embeddings")
             self._embeddings = Embeddings(chosen.base_url, chosen.model, api_key=key, chats=self._chat_servers)
@@ -157,6 +166,11 @@ class Embedding(Collecting):
             return None
         self._last_vector, self.vector_model = (question, vector), source.model
         return vector
+
+    async def _end_embedding(self) -> None:
+        """End the engine for vectors, where there is one."""
+        if self.settings.embeddings.local_model and self._embeddings is not None:
+            await self._embeddings.aclose()  # type: ignore[union-attr]
 
 
 def _use_vectors(memories: Memories, model: str) -> None:

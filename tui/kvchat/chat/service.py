@@ -117,6 +117,7 @@ class ChatService(Serving):
         await self._rest_now()
         await self._note_states()
         await self._links.aclose()
+        await self._end_embedding()
         await self._end_documents()
         await self._end_memory()
         await self._keeper.aclose()
