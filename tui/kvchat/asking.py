@@ -14,6 +14,8 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerProgressed, ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
+from kvchat.display import one_line
+from kvchat.prompt.citing import name_of, sources
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.terminal import Printer
@@ -55,6 +57,8 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
         raise ChatError(answer.note or "The answer did not complete.")
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
         print(f"kvchat: {answer.note}", file=sys.stderr)
+    if not args.json and (sources := given(conversation, answer)):
+        print(*(f"[{number}] {one_line(title)}" for number, title in sources.items()), sep="\n", file=sys.stderr)
     return 0
 
 
@@ -107,6 +111,13 @@ async def _answered(service: ChatService, conversation: OpenConversation, text: 
     return interrupted.is_set()
 
 
+def given(conversation: OpenConversation, answer: Node) -> dict[int, str]:
+    """What the question was sent with from documents: where each is from, by the number that the answer cites."""
+    if answer.parent is None:
+        return {}
+    return {number: name_of(block) for number, block in sources([conversation.tree[answer.parent]]).items()}
+
+
 def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]:
     """The object of `--json`: what was said and what it cost. Figures that are not known are null."""
     figures = answer.figures
@@ -116,6 +127,7 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "model": answer.model,
         "text": answer.text,
         "reasoning": answer.message.reasoning or None,
+        "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
         "finish_reason": FINISH.get(answer.state, str(answer.state)),
         "note": answer.note or None,
         "prompt_tokens": figures and figures.prompt_tokens,

@@ -159,12 +159,15 @@ class _GoneThrough:
     """That are indexed now."""
     stopped: bool
     """Whether the person stopped it."""
+    anew: bool
+    """Whether all was read again."""
 
     @property
     def lines(self) -> list[str]:
         """The summary; none where nothing could be done."""
         failed = self.report.trouble and not self.stopped
-        return [] if failed else report_lines(self.report, self.collection, self.files)
+        return [] if failed else report_lines(
+            self.report, self.collection, self.files, self.anew)
 
     @property
     def json(self) -> dict[str, object]:
@@ -191,7 +194,8 @@ def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThr
     if not report.trouble:
         library.indexed(collection.name)
     status = library.status(collection.name)
-    return _GoneThrough(status.collection, report, status.files, stop.is_set() and bool(report.trouble))
+    return _GoneThrough(status.collection, report, status.files, stop.is_set() and bool(report.trouble),
+                        anew)
 
 
 def _status_of(done: Sequence[_GoneThrough], go_on: str = "") -> int:

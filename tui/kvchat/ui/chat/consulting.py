@@ -192,15 +192,15 @@ class ConsultingActs(ChatBase):
 
     def _window_focused(self, focused: bool) -> None:
         if focused:
-            self._look_for_changes()
+            self.look_for_changes()
 
     @on(Composer.Loaded)
     def _loaded(self, event: Composer.Loaded) -> None:
         event.stop()
-        self._look_for_changes()
+        self.look_for_changes()
 
     @work(exclusive=True, group="changed files")
-    async def _look_for_changes(self) -> None:
+    async def look_for_changes(self) -> None:
         """Tell of attached files that say something else now, once for each."""
         if self.current is None:
             return

@@ -55,6 +55,7 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
         event.stop()
         self._recall(event.key, event.text)
         self.consult(event.text)
+        self.look_for_changes()
 
     @work(exclusive=True, group="recall")
     async def _recall(self, key: str, text: str) -> None:

@@ -91,10 +91,10 @@ class Completing(Accompanied):
             self._mentions.close()
 
     def _mention_key(self, key: str) -> bool:
-        """Act on a key while the list is open; False when it is not used here."""
+        """Act on a key while the list is open; False when it is not used here. Tab never leaves a mention."""
         mentions = self._mentions
         if not mentions.is_open:
-            return False
+            return key == "tab" and self._typed is not None
         if key in ("up", "down"):
             mentions.move(-1 if key == "up" else 1)
         elif key == "tab":
