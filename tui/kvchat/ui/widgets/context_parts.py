@@ -6,6 +6,7 @@ named.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ NARROWEST = 14
 """Cells of a name; where there is less for each, only the first ones are named."""
 SEARCHING = "searching…"
 _BETWEEN = " · "
+_WHERE = re.compile(r"(?::[\d¶-]+| p\. [\d-]+)\Z")
 
 
 class Part(NamedTuple):
@@ -152,13 +154,20 @@ def _names(shown: Shown, room: int) -> list[Part]:
         item, out = every[at], items.is_out(every[at])
         before = _BETWEEN if found else ": "
         sign = "" if item.is_fixed else " +" if out else " ×"
-        label = fit(labels[at], room // (len(named) - number) - len(before) - len(sign))
+        label = _fitted(labels[at], item.kind, room // (len(named) - number) - len(before) - len(sign))
         if not label:
             break
         style = "cursor" if at == shown.cursor else "out" if out and not _is_offered(items, item) else "quiet"
         found += [Part(before, "quiet"), Part(label, style, at), Part(sign, "quiet", at)]
         room -= len(before) + cell_len(label) + len(sign)
     return found
+
+
+def _fitted(label: str, kind: str, cells: int) -> str:
+    """The label in at most `cells` cells. A passage keeps where it stands: several are of one file."""
+    where = _WHERE.search(label) if kind == PASSAGE and cell_len(label) > cells else None
+    name = fit(label[:where.start()], cells - cell_len(where[0])) if where else ""
+    return name + where[0] if where and name else fit(label, cells)
 
 
 def _is_offered(items: ContextItems, item: Item) -> bool:
