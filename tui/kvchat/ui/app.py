@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
+import os
+import signal
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 from textual import events
@@ -26,6 +30,8 @@ from kvchat.ui.widgets.transcript import Transcript
 FALLBACK_THEME = "kvchat-night"
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
+HUNG_UP_S = 5.0
+"""How long what is said and written may take to be kept when the terminal is gone."""
 RENAMED = {"transcript.delete": "delete_turn", "transcript.code": "code"}
 """Actions of the transcript under the names the main screen has for them."""
 
@@ -76,8 +82,28 @@ class KvchatApp(App[int]):
         return ChatScreen(self.service, show_sidebar=self.service.settings.sidebar)
 
     async def on_mount(self) -> None:
+        self._end_with_the_terminal()
         self.set_keymap(self.keys)
         self.call_after_refresh(self._begin)
+
+    def _end_with_the_terminal(self) -> None:
+        """Quit properly when the window is closed or the system asks for it; also under nohup, where reading from a
+        terminal that is gone would never end."""
+        loop = asyncio.get_running_loop()
+        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # Windows, threads
+            loop.add_signal_handler(signal.SIGTERM, self.exit)
+            loop.add_signal_handler(signal.SIGHUP, lambda: self.run_worker(self._hung_up(), group="hang-up"))
+
+    async def _hung_up(self) -> None:
+        """Keep what there is and end, without another word to the terminal: nobody takes it, and it would be waited
+        for."""
+        if self._driver is not None:
+            self._driver.write = _to_nobody  # type: ignore[method-assign]
+        with suppress(Exception):
+            async with asyncio.timeout(HUNG_UP_S):
+                await self.chat.keep_draft()
+                await self.service.aclose()
+        os._exit(0)
 
     async def _begin(self) -> None:
         """After the first paint: the conversation and the notices."""
@@ -202,3 +228,7 @@ class KvchatApp(App[int]):
         if self._driver is not None and not self.is_headless:
             name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
             self._driver.write(f"\x1b]2;{name}\x07")
+
+
+def _to_nobody(data: str) -> None:
+    """Where the app writes when its terminal is gone."""
