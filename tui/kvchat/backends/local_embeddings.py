@@ -28,8 +28,9 @@ IDLE_S = 300.0
 """After so long without a text the engine is ended, and its memory given back."""
 BATCH = 4
 """Texts in one request: so few that a slow machine answers in time, and that a question waits for no more of them."""
-MOST_TOKENS = 2048
-"""The longest text, as far as the model was made for that. It is computed in one go, which takes memory."""
+MOST_TOKENS = 1024
+"""The longest text, as far as the model was made for that: 2,000 characters of most languages. It is computed in one
+go, and with twice as many tokens that takes twice the memory; longer texts are cut shorter."""
 _MOMENT = 0.5
 _SETTING = "(embeddings.model in the settings)"
 _RANKS = 4

@@ -166,6 +166,12 @@ def counted(connection: sqlite3.Connection, within: Within, most: int) -> int:
     return count
 
 
+def counted_all(connection: sqlite3.Connection) -> int:
+    """How many chunks there are in all documents: told at once."""
+    count: int = connection.execute("SELECT count(*) FROM chunk").fetchone()[0]
+    return count
+
+
 def completions(connection: sqlite3.Connection, scope: str, beginning: str, most: int) -> list[str]:
     """Names of documents with chunks for completing `beginning` behind the scope: one for each folder and file that it
     can become at its place, in their order; then those in which a folder's or the file's own name begins so, the

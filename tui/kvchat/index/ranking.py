@@ -74,14 +74,14 @@ def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], w
         among = set(content.ids(connection, within)) if within.is_dated else None
         return in_order(connection, _best(lambda limit: _indexed(mirror, _any(words), ALL, limit, among), pool,
                                           needed))[:pool]
-    of = ALL if _is_most(connection, within.undated) else within.undated
-    match, counted = _any(words), list(words)
-    if len(words) > 1 and content.counted(connection, within, _SCORED + 1) > _SCORED:
-        match, counted = _rarer(connection, words, within, of, pool)
+    everywhere = content.counted_all(connection)
+    total = everywhere if within.undated.is_all else content.counted(connection, within.undated, everywhere // 2 + 1)
+    of = ALL if 2 * total > everywhere else within.undated  # most of all: its words are much like those of all
+    rare = _Rarity.of(connection, words, within, of, pool, is_large=total > _SCORED)
     if of == ALL:
-        found = _best(lambda limit: _indexed(connection, match, within, limit), pool, needed)
+        found = _best(lambda limit: _indexed(connection, rare.match, within, limit), pool, needed)
     else:
-        scores = _weighed(connection, match, counted, within, of, max(pool, needed))
+        scores = _weighed(connection, rare, within, total, max(pool, needed))
         found = _best(lambda limit: scores[:limit] if limit >= 0 else scores, pool, needed)
     return in_order(connection, found)[:pool]
 
@@ -96,31 +96,68 @@ def _best(rows: Callable[[int], list[tuple[int, float]]], pool: int, needed: int
     return better if len(better) >= needed else [one for one in rows(-1) if one[1] >= last]
 
 
-def _is_most(connection: sqlite3.Connection, within: Within) -> bool:
-    """Whether so many of the chunks are in the scope that the words of all are much like those of the scope."""
-    if within.is_all:
-        return True
-    total: int = connection.execute("SELECT count(*) FROM chunk").fetchone()[0]
-    return content.counted(connection, within, total // 2 + 1) > total // 2
+@dataclass(frozen=True, slots=True)
+class _Rarity:
+    """The words of a query by how rare they are."""
+
+    deciding: Sequence[Word]
+    """Of these a chunk must hold one."""
+    besides: Sequence[Word]
+    """These only count."""
+    holding: Mapping[Word, int]
+    """How many chunks hold each; up to _SCORED where all documents are asked for."""
+
+    @property
+    def match(self) -> str:
+        return f"({_any(self.deciding)}) AND ({_any(self.counted)})" if self.besides else _any(self.deciding)
+
+    @property
+    def counted(self) -> list[Word]:
+        return [*self.deciding, *self.besides]
+
+    @classmethod
+    def of(cls, connection: sqlite3.Connection, words: Sequence[Word], within: Within, of: Within, least: int, *,
+           is_large: bool) -> _Rarity:
+        """Counted in the documents of `of`. All words decide where fewer than `least` chunks hold one of the rare
+        ones, and where there is not much to search."""
+        if of == ALL and (not is_large or len(words) == 1):
+            return cls(words, (), {})
+        counts = frequencies(connection, True, [[word] for word in words], of, _SCORED if of == ALL else -1)
+        holding = dict(zip(words, counts, strict=True))
+        if not is_large:
+            return cls(words, (), holding)
+        deciding: list[Word] = []
+        besides: list[Word] = []
+        total = 0
+        for count, place in sorted(zip(counts, range(len(words)), strict=True)):
+            count = min(count, _SCORED)
+            if total < least or (not besides and total + count <= _SCORED):
+                deciding.append(words[place])
+            elif total + count <= _COUNTED:
+                besides.append(words[place])
+            total += count
+        left_out = len(deciding) < len(words)
+        if left_out and not within.is_all and frequencies(connection, True, [deciding], within, least) < [least]:
+            return cls(words, (), holding)
+        return cls(deciding, besides, holding)
 
 
-def _weighed(connection: sqlite3.Connection, match: str, words: Sequence[Word], within: Within, of: Within,
+def _weighed(connection: sqlite3.Connection, rare: _Rarity, within: Within, total: int,
              pool: int) -> list[tuple[int, float]]:
-    """The chunks that fit `match` best by the whole table, and those with the words that are the rarest in the scope:
-    about `pool` of each, by BM25 with each word weighed by how rare it is in the scope."""
-    total = content.counted(connection, of, -1)
-    holding = dict(zip(words, frequencies(connection, True, [[word] for word in words], of, -1), strict=True))
-    ids = {id for id, _ in _indexed(connection, match, within, pool)}
+    """The chunks that hold a deciding word and are the best by the whole table, and those with the words that are the
+    rarest in the scope of `total` chunks: about `pool` of each, by BM25 with each word weighed by how rare it is in
+    the scope."""
+    ids = {id for id, _ in _indexed(connection, _any(rare.deciding), within, pool)}
     most = len(ids) + pool
-    for word in sorted(words, key=lambda word: holding[word]):
-        if len(ids) + holding[word] > most:
+    for word in sorted(rare.counted, key=lambda word: rare.holding[word]):
+        if len(ids) + rare.holding[word] > most:
             break
         tables, condition, values = _holding(word.match, within)
         ids.update(id for id, in connection.execute(f"SELECT words.rowid {tables} WHERE {condition}", values))
     scores: Counter[int] = Counter()
     with closing(mirrored(connection, sorted(ids))) as beside:
-        for word in words:
-            weight = _weight(total, holding[word]) * (_K1 + 1)
+        for word in rare.counted:
+            weight = _weight(total, rare.holding[word]) * (_K1 + 1)
             for id, part in beside.execute(f"SELECT rowid, {_BM25} / {_WHOLE} FROM words WHERE words MATCH ?",
                                            (word.match,)):
                 scores[id] += weight * part
@@ -130,29 +167,6 @@ def _weighed(connection: sqlite3.Connection, match: str, words: Sequence[Word], 
 def _weight(total: int, holding: int) -> float:
     """How much a word counts that so many of all chunks hold."""
     return max(1e-6, math.log((total - holding + 0.5) / (holding + 0.5)))
-
-
-def _rarer(connection: sqlite3.Connection, words: Sequence[Word], within: Within, of: Within,
-           least: int) -> tuple[str, list[Word]]:
-    """The expression for the words of a query that are rare enough, of which a chunk must hold one, and those that
-    count besides; for all words where fewer than `least` chunks of the scope hold one of the rare ones. And the words
-    that count."""
-    deciding: list[Word] = []
-    besides: list[Word] = []
-    total = 0
-    counts = frequencies(connection, True, [[word] for word in words], of, _SCORED)
-    for count, place in sorted(zip(counts, range(len(words)), strict=True)):
-        if total < least or (not besides and total + count <= _SCORED):
-            deciding.append(words[place])
-        elif total + count <= _COUNTED:
-            besides.append(words[place])
-        total += count
-    if not besides and len(deciding) == len(words):
-        return _any(words), list(words)
-    if not within.is_all and frequencies(connection, True, [deciding], within, least) < [least]:
-        return _any(words), list(words)
-    counted = [*deciding, *besides]
-    return (f"({_any(deciding)}) AND ({_any(counted)})" if besides else _any(deciding)), counted
 
 
 def _indexed(connection: sqlite3.Connection, match: str, within: Within, limit: int,
