@@ -116,7 +116,7 @@ def test_after_stop_nothing_is_written(file: Path) -> None:
 
 
 def test_a_full_disk_ends_the_log_and_nothing_else(file: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    handler = logging.getLogger("kvchat").handlers[0]
+    handler = next(one for one in logging.getLogger("kvchat").handlers if isinstance(one, logging.StreamHandler))
     assert isinstance(handler, logging.StreamHandler)
     handler.stream.close()
     log.error("x")
