@@ -20,7 +20,7 @@ HANDBOOK = {
                       "brass rail.\n",
     "broken.bin": "\0\1\2",
 }
-ASKED = "How fast does the brass lamp turn?"
+ASKED = "@handbook How fast does the brass lamp turn?"
 
 
 @pytest.fixture
@@ -275,8 +275,9 @@ async def test_a_number_cites_only_what_came_before_it(drive: Drive, folder: Pat
         app.server.on_chat(tokens("As I said [1]."))
         await app.grow("first, without documents")
         await app.service.set_searching(app.conversation.id, "always", ["handbook"])
+        app.server.on_chat(tokens("As I said [1] [2]."))
         await app.grow(ASKED)
-        await shows(app, "Sources [1] handbook/lamp.md:1-3")
+        await shows(app, "Sources [2] handbook/lamp.md:1-3")
         items = app.chat.transcript.items
         assert [bool(item.sources) for item in items] == [False, False, False, True]
         await app.command("/source 77")

@@ -397,9 +397,11 @@ async def _(app: Driven, do: Do) -> None:
 
 @case("composer.enter")
 async def _(app: Driven, do: Do) -> None:
+    before = len(app.said)
     await app.write("sent by a key")
     await do()
-    await app.until(lambda: app.said[-2:-1] == ["sent by a key"])
+    await app.until(lambda: len(app.said) == before + 2)
+    assert app.said[-2] == "sent by a key"
     await app.settled()
     assert app.draft == ""
     assert app.shown[-1] == "Hello"

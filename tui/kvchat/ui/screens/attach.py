@@ -83,7 +83,7 @@ class AttachScreen(ListModal[ContextBlock]):
     async def _look(self, path: str) -> None:
         """Show what the path can become."""
         found = [one for one in await self._complete(on_disk(path)) if clean(one.text) == one.text]
-        if path == self._path:
+        if self.query(Input) and path == self._path:  # it may have been closed meanwhile
             exact = next((at for at, one in enumerate(found) if one.text == on_disk(path)), 0)
             self._found = found
             self.rows.empty = "Nothing begins like this." if path else "There is nothing here."
@@ -120,4 +120,5 @@ class AttachScreen(ListModal[ContextBlock]):
         try:
             self.finish(await self._take(path))
         except ChatError as error:
-            self._tell(str(error))
+            if self.query(Static):
+                self._tell(str(error))
