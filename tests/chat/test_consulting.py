@@ -127,3 +127,20 @@ async def test_a_removed_collection_is_found_no_more_and_its_files_stay(service,
 async def test_a_mistyped_collection_is_not_passed_over(service, text):
     with pytest.raises(ChatError, match="there is @handbook"):
         await service.send(id_of(service), text)
+
+
+async def test_nothing_quoted_is_shown_to_a_server_before_the_person_agreed(service, monkeypatch):
+    asked_about = []
+
+    async def told(backend: object, text: str) -> frozenset[str]:
+        asked_about.append(text)
+        return frozenset()
+
+    monkeypatch.setattr("kvchat.backends.special_tokens.special_texts", told)
+    await asked(service, id_of(service), f"@handbook {LAMP}")
+    assert any("twelve seconds" in text for text in asked_about)
+    asked_about.clear()
+    monkeypatch.setattr(service, "_agreed_to", lambda *_: False)
+    await service.send(id_of(service), "@handbook/tower/ When is it painted?")
+    await service.wait(id_of(service))
+    assert asked_about == []

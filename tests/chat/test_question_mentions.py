@@ -125,13 +125,15 @@ async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret
     assert [block.text for block in files(service.get(id).path()[1])] == ["the key is 1234\n"]
 
 
-async def test_a_file_that_is_gone_since_it_was_shown_is_told(service, secret):
+async def test_a_file_that_is_gone_is_told_unless_it_was_captured_before(service, secret):
     id, text = id_of(service), f"@{secret} What is it?"
     shown = await service.consult(id, text)
     secret.unlink()
-    for given in (shown.files, None):
-        with pytest.raises(ChatError, match="There is no file"):
-            await service.send(id, text, passages=shown.passages, files=given)
+    with pytest.raises(ChatError, match="There is no file"):
+        await service.send(id, text, passages=shown.passages)
+    await service.send(id, text, passages=shown.passages, files=shown.files)
+    await service.wait(id)
+    assert [block.text for block in files(service.get(id).path()[1])] == ["the key is 1234\n"]
 
 
 async def test_one_file_under_two_paths_is_sent_once(service, tmp_path):

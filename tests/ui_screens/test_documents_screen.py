@@ -17,10 +17,10 @@ from kvchat.display import clean
 from kvchat.documents.collection import Progress, Report, Skipped
 from kvchat.ui.screens.documents import DocumentsScreen
 from kvchat.ui.screens.documents_add import AddDocumentsScreen, folders, unquoted
-from kvchat.ui.screens.documents_frame import DocumentRows
 from kvchat.ui.screens.documents_pages import PATIENCE
 from kvchat.ui.screens.documents_search import PAUSE_SECONDS, snippet
 from kvchat.ui.screens.documents_source import AT_ONCE, Searching
+from kvchat.ui.screens.rows import FocusRows
 
 SIZES = [(80, 24), (120, 40)]
 HALF = Progress("handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "guide/setup.md")
@@ -461,10 +461,10 @@ async def test_the_name_avoids_those_that_are_taken(tmp_path: Path) -> None:
 
 async def test_a_click_moves_the_cursor_and_a_double_click_shows_the_report() -> None:
     async with documents(Service(sample())) as shown:
-        await shown.pilot.click(DocumentRows, offset=(20, 1))
+        await shown.pilot.click(FocusRows, offset=(20, 1))
         await shown.pilot.pause()
         assert "logbooks" in shown.cursor_line
-        await shown.pilot.click(DocumentRows, offset=(20, 1), times=2)
+        await shown.pilot.click(FocusRows, offset=(20, 1), times=2)
         await shown.pilot.pause()
         assert front(shown) == "ReportScreen"
 

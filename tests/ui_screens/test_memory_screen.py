@@ -20,8 +20,9 @@ from kvchat.store.jobs import Job, JobState
 from kvchat.ui.editor import EditorError, at_line, opened
 from kvchat.ui.screens.memory import MemoryScreen
 from kvchat.ui.screens.memory_edit import MemoryText, line_of
-from kvchat.ui.screens.memory_frame import Jump, MemoryRows
+from kvchat.ui.screens.memory_frame import Jump
 from kvchat.ui.screens.memory_pages import PATIENCE, PAUSE_SECONDS
+from kvchat.ui.screens.rows import FocusRows
 
 SIZES = [(80, 24), (120, 40)]
 METRIC = "Prefers metric units."
@@ -101,12 +102,12 @@ async def test_a_long_text_ends_with_a_mark_and_is_whole_in_the_editor() -> None
 
 async def test_a_click_moves_the_cursor_and_a_double_click_edits() -> None:
     async with memory(service()) as shown:
-        await shown.pilot.click(MemoryRows, offset=(20, 5))
+        await shown.pilot.click(FocusRows, offset=(20, 5))
         await shown.pilot.pause()
         assert METRIC in shown.cursor_line and not field(shown).has_focus
-        await shown.pilot.click(MemoryRows, offset=(20, 0))
+        await shown.pilot.click(FocusRows, offset=(20, 0))
         assert METRIC in shown.cursor_line, "a heading is no row"
-        await shown.pilot.click(MemoryRows, offset=(20, 5), times=2)
+        await shown.pilot.click(FocusRows, offset=(20, 5), times=2)
         await shown.pilot.pause()
         assert field(shown).has_focus and field(shown).text == METRIC
 

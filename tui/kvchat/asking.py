@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from kvchat.chat.errors import ChatError
@@ -16,6 +17,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.prompt.citing import name_of, sources
+from kvchat.prompt.conversation import OFF
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.terminal import Printer
@@ -23,6 +25,9 @@ from kvchat.terminal import Printer
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
+CONNECT_S = 20.0
+"""How long the server of a question with documents is waited for before they are looked up: it tells how much they may
+take, and how it reads them."""
 
 
 async def ask(service: ChatService, args: argparse.Namespace) -> int:
@@ -100,6 +105,10 @@ async def _answered(service: ChatService, conversation: OpenConversation, text: 
         loop.add_signal_handler(signal.SIGTERM, interrupted.set)
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
+    if (typed and "@" in text) or conversation.record.searching != OFF:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CONNECT_S):
+                await service.connect(conversation.id)
     await service.send(conversation.id, text, parameters=parameters, mentions=typed)
     done = asyncio.create_task(service.wait(conversation.id))
     stop = asyncio.create_task(interrupted.wait())

@@ -222,10 +222,12 @@ class Consulting(Embedding):
                    mentions: bool = True) -> None:
         """Store the question with what goes in front of it, then let the answer stream in its own task. `passages`,
         `files` (those that it mentions): exactly these, as they were shown; None: what is found for the text.
-        `mentions` False: nobody typed the text, and it mentions nothing. Raises ChatError, also where a mention cannot
-        be followed any more."""
+        `mentions` False: nobody typed the text, and it mentions nothing. Raises ChatError, also where a mention that is
+        looked up here cannot be followed."""
         conversation = await self._free(id)
-        found = await self.consult(id, text, search=passages is None, mentions=mentions)
+        found = Consulted()
+        if passages is None or files is None:
+            found = await self.consult(id, text, search=passages is None, mentions=mentions)
         if found.problems:
             raise ChatError(found.problems[0])
         if passages is None:

@@ -18,9 +18,11 @@ class Defusing(Restoring):
     """Quoted text as the server will read it: as text."""
 
     async def _defused(self, conversation: OpenConversation, blocks: Sequence[ContextBlock]) -> list[ContextBlock]:
-        """The blocks without what the conversation's server, where it is connected, would read as special tokens."""
+        """The blocks without what the conversation's server, where it is connected and may have them, would read as
+        special tokens."""
         connector = self._link(conversation.id).connector
-        if connector.connection.phase != "ready" or all(block.kind == TIME for block in blocks):
+        info = connector.info if connector.connection.phase == "ready" else None
+        if info is None or all(block.kind == TIME for block in blocks) or not self._agreed_to(info, conversation.id):
             return list(blocks)
         from kvchat.backends.special_tokens import special_texts
 

@@ -5,29 +5,25 @@ The rule: it only draws what it was given; the keys that it tells of are those t
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from rich.cells import cell_len
-from textual import events, on
+from textual import on
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.documents.collection import Collection
 from kvchat.ui.screens import documents_rows as words
 from kvchat.ui.screens.documents_rows import Telling
 from kvchat.ui.screens.documents_source import DocumentsService, Searching, searching_of
 from kvchat.ui.screens.modal import Hint, ListModal, hint_line
-from kvchat.ui.screens.rows import GUTTER, RowList
+from kvchat.ui.screens.rows import GUTTER, FocusRows, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, content
-
-T = TypeVar("T")
-log = logging.getLogger(__name__)
+from kvchat.ui.screens.trying import Trying
 
 FIRST: Sequence[Hint] = (("a", "add"), ("esc", "close"))
 HINTS: Sequence[Hint] = (("a", "add"), ("/", "search"), ("space", "this conversation"), ("esc", "close"))
@@ -35,19 +31,7 @@ KEYS: Sequence[Hint] = (("enter", "report"), ("r", "update"), ("R", "read anew")
 RUNNING: Sequence[Hint] = (("c", "stop indexing"), ("enter", "report"), ("x", "remove"), ("o", "folder"))
 
 
-class DocumentRows(RowList, can_focus=True, inherit_bindings=False):
-    """The list, with the keys of the screen. A click moves the cursor, a double click chooses."""
-
-    def on_click(self, event: events.Click) -> None:
-        event.prevent_default()
-        index = self._row_at(event)
-        if index is not None and index == self.cursor and event.chain > 1:
-            self.post_message(self.Chosen(self, index))
-        elif index is not None:
-            self._put(index)
-
-
-class DocumentsFrame(ListModal[str]):
+class DocumentsFrame(Trying, ListModal[str]):
     """What stands on the screen, and where."""
 
     DEFAULT_CSS = """
@@ -83,7 +67,7 @@ class DocumentsFrame(ListModal[str]):
 
     def body(self) -> Iterable[Widget]:
         yield Static(classes="words", id="heads")
-        rows = DocumentRows(self._draw)
+        rows = FocusRows(self._draw)
         rows.id = "rows"
         yield rows
         yield Static(Content("\n".join(words.EMPTY)), classes="words", id="empty")
@@ -152,16 +136,6 @@ class DocumentsFrame(ListModal[str]):
     def told(self) -> str:
         """The sentence below the list; empty: none."""
         return self._told[0]
-
-    async def tried(self, act: Awaitable[T]) -> T | None:
-        """What `act` gives; None when it fails. That is told: a disk or a store that fails must not end the app."""
-        try:
-            return await act
-        except Exception as error:
-            if not isinstance(error, ChatError):
-                log.info("the documents screen", exc_info=True)
-            self.tell(str(error) or type(error).__name__, bad=True)
-            return None
 
     @on(RowList.Moved)
     def tell_row(self) -> None:

@@ -5,19 +5,17 @@ The rule: it only draws what it was given; the keys that it tells of are those t
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple
 
 from rich.cells import cell_len
-from textual import events, on
+from textual import on
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.memory.entry import Change, Entry, Status
 from kvchat.ui.screens import memory_keys as heads
@@ -30,11 +28,9 @@ from kvchat.ui.screens.memory_list import Filter, Listing
 from kvchat.ui.screens.memory_rows import Telling
 from kvchat.ui.screens.memory_source import Look, MemoryService, QueueLine
 from kvchat.ui.screens.modal import Hint, ListModal, hint_line
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FocusRows, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, STRONG, content
-
-T = TypeVar("T")
-log = logging.getLogger(__name__)
+from kvchat.ui.screens.trying import Trying
 
 
 class Jump(NamedTuple):
@@ -44,19 +40,7 @@ class Jump(NamedTuple):
     node: str | None
 
 
-class MemoryRows(RowList, can_focus=True, inherit_bindings=False):
-    """The list, with the keys of the screen. A click moves the cursor, a double click chooses."""
-
-    def on_click(self, event: events.Click) -> None:
-        event.prevent_default()
-        index = self._row_at(event)
-        if index is not None and index == self.cursor and event.chain > 1:
-            self.post_message(self.Chosen(self, index))
-        elif index is not None:
-            self._put(index)
-
-
-class MemoryFrame(ListModal[Jump]):
+class MemoryFrame(Trying, ListModal[Jump]):
     """What stands on the screen, and where."""
 
     DEFAULT_CSS = """
@@ -108,7 +92,7 @@ class MemoryFrame(ListModal[Jump]):
             yield FilterLine("search", self.filter.query)
             yield Static(id="filters")
         yield Static(classes="words", id="problems")
-        rows = MemoryRows(self._draw)
+        rows = FocusRows(self._draw)
         rows.id = "rows"
         yield rows
         yield Static(Content("\n".join(words.EMPTY)), classes="words", id="empty")
@@ -172,16 +156,6 @@ class MemoryFrame(ListModal[Jump]):
     def told(self) -> str:
         """The sentence in the last line; empty: none."""
         return self._told[0]
-
-    async def tried(self, act: Awaitable[T]) -> T | None:
-        """What `act` gives; None when it fails. That is told: a disk or a store that fails must not end the app."""
-        try:
-            return await act
-        except Exception as error:
-            if not isinstance(error, ChatError):
-                log.info("the memory screen", exc_info=True)
-            self.tell(str(error) or type(error).__name__, bad=True)
-            return None
 
     @on(RowList.Moved)
     def tell_row(self) -> None:

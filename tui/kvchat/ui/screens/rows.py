@@ -177,3 +177,15 @@ class RowList(ScrollView, can_focus=False):
         if index is not None and self._has_cursor:
             self._put(index)
             self.post_message(self.Chosen(self, index))
+
+
+class FocusRows(RowList, can_focus=True, inherit_bindings=False):
+    """The list, where it has the keys of its screen. A click moves the cursor, a double click chooses."""
+
+    def on_click(self, event: events.Click) -> None:
+        event.prevent_default()
+        index = self._row_at(event)
+        if index is not None and index == self.cursor and event.chain > 1:
+            self.post_message(self.Chosen(self, index))
+        elif index is not None:
+            self._put(index)
