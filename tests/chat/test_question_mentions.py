@@ -40,9 +40,12 @@ async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatServic
 
 
 @pytest.fixture
-def secret(tmp_path: Path) -> Path:
-    path = tmp_path / "secret.txt"
+def secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in the working folder."""
+    path = tmp_path / "work" / "secret.txt"
+    path.parent.mkdir()
     path.write_text("the key is 1234\n")
+    monkeypatch.chdir(path.parent)
     return path
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from textual import events
+from textual.keys import _character_to_key
 from textual.pilot import Pilot
 
 from kvchat.chat.events import ServiceEvent
@@ -156,11 +157,22 @@ class Driven:
         self.app.post_message(events.Paste(text))
         await self.rest()
 
-    async def write(self, text: str) -> None:
-        """Put text into the composer."""
+    async def paste(self, text: str) -> None:
+        """Paste text into the composer."""
         self.chat.composer.focus()
         await self.rest()
         await self.type(text)
+
+    async def write(self, text: str) -> None:
+        """Put text into the composer: as a person who types it where it mentions something, else in one piece."""
+        if "@" not in text:
+            await self.paste(text)
+            return
+        self.chat.composer.focus()
+        await self.rest()
+        for character in text:
+            self.app.post_message(events.Key(_character_to_key(character), character))
+        await self.rest()
 
     async def say(self, *texts: str) -> None:
         """Write messages and send them with Enter, each after the answer to the one before has come."""

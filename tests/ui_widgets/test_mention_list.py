@@ -35,7 +35,7 @@ def asked(host: Any) -> list[str]:
 
 async def offered(composer: Composer, pilot: Any, text: str, found: Sequence[Mention], beginning: str) -> None:
     """`text` was typed, and these completions came for its mention."""
-    composer.insert(text)
+    composer.type(text)
     await pilot.pause(ASKED)
     composer.set_completions(found, beginning)
     await pilot.pause()
@@ -86,7 +86,7 @@ async def test_without_a_match_no_list_opens_and_enter_sends(writing: Writing) -
 async def test_a_late_answer_for_what_was_typed_before_is_dropped(writing: Writing) -> None:
     host, composer = writing()
     async with host.run_test() as pilot:
-        composer.insert("@han")
+        composer.type("@han")
         await pilot.pause(ASKED)
         await pilot.press("x")
         composer.set_completions([HANDBOOK], "han")
@@ -191,7 +191,7 @@ async def test_the_list_shows_eight_rows_of_many_above_the_rule_and_moves_nothin
     host, composer = writing()
     composer.styles.border_top = ("solid", "gray")
     async with host.run_test(size=(60, 24)) as pilot:
-        composer.insert("@handbook/")
+        composer.type("@handbook/")
         await pilot.pause(ASKED)
         before = composer.region
         many = [Mention(f"handbook/灯台の本{n}" + "x" * 90, "", Kind.FILE) for n in range(50)]
@@ -213,7 +213,7 @@ async def test_in_a_command_nothing_is_mentioned_but_a_file_to_attach_is_complet
     host, composer = writing()
     composer.set_commands([("attach", "Attach"), ("find", "Find")])
     async with host.run_test() as pilot:
-        composer.insert("/find @han")
+        composer.type("/find @han")
         await pilot.pause(ASKED)
         assert asked(host) == []
         composer.replace_text("")

@@ -14,6 +14,7 @@ from dataclasses import replace
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerProgressed, ServiceEvent
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.mentioning import ALL, NOTHING
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.prompt.citing import name_of, sources
@@ -109,7 +110,7 @@ async def _answered(service: ChatService, conversation: OpenConversation, text: 
         with suppress(TimeoutError):
             async with asyncio.timeout(CONNECT_S):
                 await service.connect(conversation.id)
-    await service.send(conversation.id, text, parameters=parameters, mentions=typed)
+    await service.send(conversation.id, text, parameters=parameters, meant=ALL if typed else NOTHING)
     done = asyncio.create_task(service.wait(conversation.id))
     stop = asyncio.create_task(interrupted.wait())
     await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)

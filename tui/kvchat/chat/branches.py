@@ -15,6 +15,7 @@ from kvchat.chat.events import (
     ConversationChanged,
 )
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.mentioning import ALL, Meant, counted_in
 from kvchat.chat.talking import Talking
 from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
 from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
@@ -32,13 +33,14 @@ FORK = "↳ "
 class Branches(Talking):
     """Edit, ask again, fork, delete, walk, undo."""
 
-    async def edit(self, id: str, node_id: str, text: str) -> None:
-        """Ask a question differently: a sibling of it, answered anew. The old branch stays."""
+    async def edit(self, id: str, node_id: str, text: str, *, meant: Meant = ALL) -> None:
+        """Ask a question differently: a sibling of it, answered anew. The old branch stays. Raises ChatError, and
+        OutsideError where a file that it mentions needs the person's yes."""
         conversation = await self._free(id)
         question, _ = conversation.tree.turn_of(node_id)
         before = conversation.tree.path(question.parent)
         blocks = await self._defused(
-            conversation, await self._with_memories(conversation, before, text, _kept(question, text)))
+            conversation, await self._with_memories(conversation, before, text, _kept(question, text), meant))
         branch = self._asked(conversation, question.parent, text, blocks)
         self._did(conversation, "edit", question.id)
         self._remember(conversation)
@@ -68,7 +70,8 @@ class Branches(Talking):
         at = conversation.tree[node_id]
         draft = ""
         if at.role is Role.USER:
-            draft, at = draft_of(at.text, at.message.blocks), conversation.tree[at.parent or ""]
+            draft = draft_of(at.text, at.message.blocks, counted_in(at.text, at.message.blocks))
+            at = conversation.tree[at.parent or ""]
         path = conversation.tree.path(at.id)
         now = self._clock().timestamp()
         figures = [n.figures for n in path if n.figures]

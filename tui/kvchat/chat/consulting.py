@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from kvchat.chat.branch_files import files_of, path_of, unsaid, with_files
 from kvchat.chat.embedding import Embedding
 from kvchat.chat.errors import ChatError
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.mentioning import ALL, Meant, OutsideError, OutsideFile, outside
 from kvchat.prompt.citing import name_of, numbered
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
@@ -51,8 +52,12 @@ class Consulted:
     """False: they are offered, and go only if the person takes them."""
     files: tuple[ContextBlock, ...] = ()
     """The files that it mentions, captured now."""
+    outside: tuple[OutsideFile, ...] = ()
+    """Those of `files` that go only with the person's yes."""
     problems: tuple[str, ...] = ()
     """Sentences about mentions that could not be followed."""
+    pasted: tuple[str, ...] = ()
+    """What it would mention if the person had typed it: plain text."""
 
 
 class Consulting(Embedding):
@@ -80,49 +85,67 @@ class Consulting(Embedding):
     # -- for a question
 
     async def consult(self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True,
-                      mentions: bool = True) -> Consulted:
+                      meant: Meant = ALL) -> Consulted:
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
-        the files. `mentions` False: nobody typed the text, and it mentions nothing."""
+        the files."""
         conversation = self._open.get(id)
         if conversation is None or not text.strip():
             return Consulted()
         record = conversation.record
-        meant = await self._meant(text) if mentions and "@" in text else []
+        every = await self._mentioned(text) if "@" in text else []
+        mentions = meant.counted(text, every)
+        pasted = self._pasted(every, mentions)
         chosen = record.collections if record.searching != OFF and self.has_documents else ()
-        if not meant and not (chosen and search):
-            return Consulted()
+        if not mentions and not (chosen and search):
+            return Consulted(pasted=pasted)
         path = conversation.path() if after is None else after
-        if meant:
-            return await self._follow_mentions(conversation, text, meant, chosen, path, search)
+        if mentions:
+            found = await self._follow_mentions(conversation, text, mentions, chosen, path, search)
+            return replace(found, pasted=pasted)
         try:
             async with asyncio.timeout(SEARCH_S):
-                plan = await self._consultation(text, meant, chosen, path, self._window(id) or UNKNOWN_WINDOW)
+                plan, _ = await self._consultation(conversation, text, (), chosen, path)
                 passages = await self._passages_for(id, plan, path)
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("the documents were not searched: %s", error or "it took too long")
-            return Consulted()
-        return Consulted(passages, record.searching == ALWAYS)
+            return Consulted(pasted=pasted)
+        return Consulted(passages, record.searching == ALWAYS, pasted=pasted)
 
-    async def _meant(self, text: str) -> list[Written]:
+    async def _mentioned(self, text: str) -> list[Written]:
         """The mentions that may mean something. The documents' thread is not needed for that."""
         from kvchat.documents.consultation import mentioned
 
-        names = (self._known_names or self._names()) if self.has_library else ()
-        collections = [name for name, _ in names]
+        collections = [name for name, _ in self._roots()]
         if len(text) < LONG:
             return mentioned(text, collections)
         return await asyncio.to_thread(mentioned, text, collections)
 
-    async def _follow_mentions(self, conversation: OpenConversation, text: str, meant: Sequence[Written],
-                        chosen: Sequence[str], path: Sequence[Node], search: bool) -> Consulted:
+    def _roots(self) -> Collection[tuple[str, str]]:
+        """The collections by name, each with its folder."""
+        return (self._known_names or self._names()) if self.has_library else ()
+
+    def _pasted(self, every: Sequence[Written], mentions: Sequence[Written]) -> tuple[str, ...]:
+        """What mentions something by its form, and does not count. The disk is not asked: others chose these names."""
+        if len(every) == len(mentions):
+            return ()
+        from kvchat.documents.mentions import is_of_disk
+
+        known, counted = {name.casefold() for name, _ in self._roots()}, {one.start for one in mentions}
+        left = [one for one in every if one.start not in counted]
+        names = (name for one in left for name in one.names[-1:]
+                 if is_of_disk(name) or name.partition("/")[0].casefold() in known)
+        return tuple(dict.fromkeys(names))
+
+    async def _follow_mentions(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
+                               chosen: Sequence[str], path: Sequence[Node], search: bool) -> Consulted:
         """What goes with a text that mentions something."""
         from kvchat.documents.consultation import still_indexed
 
         id = conversation.id
         try:
             async with asyncio.timeout(READ_S):
-                plan = await self._consultation(text, meant, chosen, path, self._window(id) or UNKNOWN_WINDOW)
+                plan, from_outside = await self._consultation(conversation, text, mentions, chosen, path)
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("a mention was not followed: %s", error or "it took too long")
             return Consulted(problems=(NOT_SEARCHED,))
@@ -140,20 +163,24 @@ class Consulting(Embedding):
                 if begun and plan.named and plan.query and not passages:
                     problems = (*problems, still_indexed(begun[0]))
         taken = plan.named or conversation.record.searching == ALWAYS
-        return Consulted(passages, taken, plan.files, problems)
+        return Consulted(passages, taken, plan.files, from_outside, problems)
 
-    async def _consultation(self, text: str, meant: Sequence[Written], chosen: Sequence[str], path: Sequence[Node],
-                         window: int) -> Consultation:
-        """What the text mentions, of files what the branch does not have yet; or the collections to search in, where it
-        mentions none. Raises ChatError and StoreError."""
+    async def _consultation(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
+                            chosen: Sequence[str], path: Sequence[Node]) -> tuple[
+                                Consultation, tuple[OutsideFile, ...]]:
+        """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
+        the collections to search in, where it mentions none. Raises ChatError and StoreError."""
+        window = self._window(conversation.id) or UNKNOWN_WINDOW
         most = window * self.settings.documents.attach_percent // 100 * 4
-        library, indexing = self.has_library and bool(self._known_names or self._names()), frozenset(self.indexing)
+        roots, indexing = [root for _, root in self._roots()], frozenset(self.indexing)
+        given = _given(conversation)
 
-        def look() -> Consultation:
+        def look() -> tuple[Consultation, tuple[OutsideFile, ...]]:
             from kvchat.documents.consultation import consultation
 
-            plan = consultation(self._opened_library() if library else None, text, meant, chosen, most, indexing)
-            return replace(plan, files=unsaid(path, plan.files))
+            plan = consultation(self._opened_library() if roots else None, text, mentions, chosen, most, indexing)
+            plan = replace(plan, files=unsaid(path, plan.files))
+            return plan, outside(plan.files, roots, given)
 
         return await self._reader.do(look, droppable=True)
 
@@ -219,17 +246,17 @@ class Consulting(Embedding):
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
                    parameters: Parameters | None = None, without: frozenset[str] = frozenset(), recalls: bool = True,
                    passages: Sequence[Passage] | None = None, files: Sequence[ContextBlock] | None = None,
-                   mentions: bool = True) -> None:
+                   meant: Meant = ALL) -> None:
         """Store the question with what goes in front of it, then let the answer stream in its own task. `passages`,
-        `files` (those that it mentions): exactly these, as they were shown; None: what is found for the text.
-        `mentions` False: nobody typed the text, and it mentions nothing. Raises ChatError, also where a mention that is
-        looked up here cannot be followed."""
+        `files` (those that it mentions): exactly these, as they were shown; None: what is found for the text. Raises
+        ChatError, also where a mention that is looked up here cannot be followed, and OutsideError."""
         conversation = await self._free(id)
         found = Consulted()
         if passages is None or files is None:
-            found = await self.consult(id, text, search=passages is None, mentions=mentions)
+            found = await self.consult(id, text, search=passages is None, meant=meant)
         if found.problems:
             raise ChatError(found.problems[0])
+        _agreed_to(found.outside if files is None else await self._from_outside(conversation, files), meant)
         if passages is None:
             passages = found.passages if found.taken else ()
         text, blocks = await self._with_bases(conversation, text, blocks)
@@ -238,6 +265,13 @@ class Consulting(Embedding):
         sent = await with_files(blocks, found.files if files is None else files)
         await super().send(id, text, await self._as_sent(conversation, conversation.path(), (
             *sent, *(passage.block for passage in passages))), parameters=parameters, without=without, recalls=recalls)
+
+    async def _from_outside(self, conversation: OpenConversation, files: Sequence[ContextBlock]) -> tuple[
+            OutsideFile, ...]:
+        if not files:
+            return ()
+        roots, given = [root for _, root in self._roots()], _given(conversation)
+        return await asyncio.to_thread(lambda: outside(files, roots, given))
 
     async def _with_bases(self, conversation: OpenConversation, text: str,
                           blocks: Sequence[ContextBlock]) -> tuple[str, Sequence[ContextBlock]]:
@@ -262,10 +296,11 @@ class Consulting(Embedding):
         return text, sent
 
     async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
-                             blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
-        found = await self.consult(conversation.id, text, path)
+                             blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:
+        found = await self.consult(conversation.id, text, path, meant=meant)
         if found.problems:
             raise ChatError(found.problems[0])
+        _agreed_to(found.outside, meant)
         kept = [replace(block, source=name_of(block)) for block in blocks if block.kind != PASSAGE]
         passages = [one.block for one in found.passages] if found.taken else []
         if conversation.record.searching == ASK and not passages:  # those it has are the person's choice
@@ -273,8 +308,19 @@ class Consulting(Embedding):
             passages = [now.get(block.ref, replace(block, source=name_of(block)))
                         for block in blocks if block.kind == PASSAGE]
         sent = await self._as_sent(conversation, path, (*await with_files(kept, found.files), *passages))
-        return await super()._with_memories(conversation, path, text, sent)
+        return await super()._with_memories(conversation, path, text, sent, meant)
 
     async def _as_sent(self, conversation: OpenConversation, path: Sequence[Node],
                        blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
         return numbered(await super()._as_sent(conversation, path, blocks), path)
+
+
+def _given(conversation: OpenConversation) -> list[ContextBlock]:
+    """The files that went with questions of this conversation, on whatever branch."""
+    return [block for node in conversation.tree for block in node.message.blocks if block.kind == FILE]
+
+
+def _agreed_to(files: Sequence[OutsideFile], meant: Meant) -> None:
+    """Raises OutsideError where one of these files needs a yes that was not given."""
+    if missing := [file for file in files if file.path not in meant.agreed]:
+        raise OutsideError(missing)

@@ -18,6 +18,7 @@ from kvchat.chat.background import Background
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.mentioning import Meant
 from kvchat.chat.worker import Worker
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, new_id
@@ -170,7 +171,7 @@ class Remembering(Background):
         await super().send(id, text, blocks, parameters=parameters)
 
     async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
-                             blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+                             blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:
         return _joined(blocks, [recalled.block for recalled in await self.recall(conversation.id, text, path)])
 
     # -- by the person

@@ -15,7 +15,6 @@ from kvchat.cache.accounting import Totals, totals
 from kvchat.chat.events import Noticed
 from kvchat.chat.serving import Serving
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
-from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
@@ -62,10 +61,6 @@ class ChatService(Serving):
     async def search(self, query: str, limit: int = 50, ranked: bool = False) -> list[SearchHit]:
         """Messages and titles that match, newest first; `ranked`: best first among the newest."""
         return await self._keeper.call(lambda: self._store.search(query, limit, ranked=ranked))
-
-    def sent_texts(self, id: str) -> list[str]:
-        """The person's messages in this conversation, newest first."""
-        return [n.text for n in reversed(self._open[id].path()) if n.role is Role.USER]
 
     async def export(self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False,
                      overwrite: bool = False) -> Path:

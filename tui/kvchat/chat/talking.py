@@ -26,6 +26,7 @@ from kvchat.chat.events import (
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.mentioning import Meant
 from kvchat.chat.reading import Reading
 from kvchat.display import one_line
 from kvchat.prompt.branching import Branch, asked
@@ -64,7 +65,7 @@ class Talking(Reading):
         await self._grow(conversation, self._asked(conversation, conversation.record.head, text, blocks), parameters)
 
     async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
-                             blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+                             blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:
         """The blocks of a question after `path`, with what is remembered that belongs to it."""
         return blocks
 

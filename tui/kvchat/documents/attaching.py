@@ -69,7 +69,7 @@ def change(block: ContextBlock, newer: ContextBlock, whole: ContextBlock | None 
     if _state(block) == state and state:
         return None
     base = block if not _is_change(block) else whole
-    name = _plain_name(newer)
+    name = plain_name(newer)
     if base is None:
         return _as_it_is_now(newer, name)
     if base.text == newer.text:
@@ -122,7 +122,7 @@ def _as_it_is_now(newer: ContextBlock, name: str) -> ContextBlock:
     return ContextBlock(FILE, f"{name}, as it is now: changed since it was attached", newer.text, newer.ref)
 
 
-def _plain_name(block: ContextBlock) -> str:
+def plain_name(block: ContextBlock) -> str:
     """What the person calls the file of a block, also of a change."""
     name = name_of(block)
     found = _CHANGE.fullmatch(name) or _WHOLE.fullmatch(name)

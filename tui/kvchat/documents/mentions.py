@@ -1,18 +1,20 @@
 """Mentions: `@handbook`, `@handbook/guide/setup.md`, `@./notes.txt` in what a person writes.
 
 The rule: a mention that means nothing is just text; the text of a message is never changed for one. What is quoted or
-code mentions nothing, and a file of the disk is mentioned only where a word begins after white space: text that was
-copied from elsewhere reads no files unawares. `\\@` is never a mention.
+code mentions nothing, and a file of the disk is mentioned only where a word begins after white space. `\\@` is never a
+mention. A mention counts where the person typed its `@` or touched it, never because it was pasted; which `@` of a text
+these are is told by their numbers in it, from 0.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-_MENTION = re.compile(r'(?<![\w@./"\\])@(?:"([^"\n]{1,1000})"|([^\s@"<>|]{1,1000}))')
+_NAMED = re.compile(r'@(?:"([^"\n]{1,1000})"|([^\s@"<>|]{1,1000}))')
+_MENTION = re.compile(rf'(?<![\w@./"\\]){_NAMED.pattern}')
 _AFTER = ".,;:!?)]}'’”»…，。、；：！？）】」』"
 """What may follow a mention without belonging to it."""
 _IN_NAMES = re.compile(r"[\w./~-]")
@@ -74,6 +76,40 @@ def written(text: str) -> Iterator[Written]:
         if start and not text[start - 1].isspace() and is_of_disk(names[0]):
             continue
         yield Written(names, start, one.end())
+
+
+def sign_of(text: str, mention: Written) -> int:
+    """Which `@` of the text begins a mention, from 0."""
+    return text.count("@", 0, mention.start)
+
+
+def at_place(text: str, place: int) -> Written | None:
+    """The mention in whose characters this place of a text is, its end counted in; None: none."""
+    return next((one for one in written(text) if one.start <= place <= one.end), None)
+
+
+def still_typed(before: str, typed: Collection[int], after: str) -> frozenset[int]:
+    """Which `@` of a text count after it was changed in an editor, where those of `typed` counted before: those whose
+    name counted, and those that are new. What stood there as text still is."""
+    signs = [*_signs(before)]
+    counted = {_bare(names[0]) for sign, names in enumerate(signs) if sign in typed and names}
+    text = {name for sign, names in enumerate(signs) if sign not in typed for name in names}
+    return frozenset(sign for sign, names in enumerate(_signs(after))
+                     if names and (_bare(names[0]) in counted or not text & {*names}))
+
+
+def _signs(text: str) -> Iterator[tuple[str, ...]]:
+    """What may be the name behind each `@`, wherever that stands: it may become a mention when what is around it
+    changes. Empty: there is no name."""
+    at = text.find("@")
+    while at >= 0:
+        found = _NAMED.match(text, at)
+        yield () if found is None else (found[1],) if found[1] is not None else _names(found[2])
+        at = text.find("@", at + 1)
+
+
+def _bare(name: str) -> str:
+    return name.rstrip(_AFTER)
 
 
 def is_of_disk(name: str) -> bool:

@@ -1,6 +1,8 @@
 """Drafts: a text whose long pastes and attached files stand in it as short labels, and the string that keeps both.
 
-The rule: a label in the text is what sends its block; the text and its blocks are stored and found again together.
+The rule: a label in the text is what sends its block; the text and its blocks are stored and found again together. An
+`@` mentions something only where the person typed it, so which of them were typed is stored too; where that is not
+known, none was.
 """
 
 from __future__ import annotations
@@ -66,24 +68,35 @@ def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBloc
     return chips
 
 
-def draft_of(text: str, blocks: Sequence[ContextBlock]) -> str:
+def draft_of(text: str, blocks: Sequence[ContextBlock], typed: frozenset[int] = frozenset()) -> str:
     """A message as a draft: its text, and the blocks that have labels in it without the numbers that they had."""
     kept = chips_of(text, blocks)
-    return Draft(text, {label: replace(block, source=name_of(block)) for label, block in kept.items()}).encoded()
+    return Draft(text, {label: replace(block, source=name_of(block)) for label, block in kept.items()}, typed).encoded()
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What is in a composer: the text, and the chips by label."""
+    """What is in a composer: the text, the chips by label, and which mentions count."""
 
     text: str = ""
     chips: Mapping[str, ContextBlock] = field(default_factory=dict)
+    typed: frozenset[int] = frozenset()
+    """Which of the `@` in the text, counted from 0, the person typed or touched. The others came with a paste."""
 
     def encoded(self) -> str:
-        """The draft as one string for the store: the text alone, or the text and the blocks it refers to."""
+        """The draft as one string for the store: the text alone, or the text and what belongs to it."""
         labels = dict.fromkeys(found[0] for found in LABEL.finditer(self.text))
         kept = [_stored(label, self.chips[label]) for label in labels if label in self.chips]
-        return self.text + _SEPARATOR + json.dumps(kept, ensure_ascii=False) if kept else self.text
+        typed = sorted(self.typed & {*range(self.text.count("@"))})
+        more = {"chips": kept, "typed": typed} if typed else kept
+        return self.text + _SEPARATOR + json.dumps(more, ensure_ascii=False) if more else self.text
+
+    def before(self, later: Draft) -> Draft:
+        """This draft with another one below it."""
+        if not later.text:
+            return Draft(self.text, {**later.chips, **self.chips}, self.typed)
+        moved = {sign + self.text.count("@") for sign in later.typed}
+        return Draft(f"{self.text}\n\n{later.text}", {**later.chips, **self.chips}, self.typed | moved)
 
 
 def _stored(label: str, block: ContextBlock) -> list[str]:
@@ -94,11 +107,16 @@ def decoded(stored: str) -> Draft:
     """The draft that was `encoded`. Any other string is a text; damaged blocks are left out, the text stays."""
     text, separator, rest = stored.partition(_SEPARATOR)
     chips: dict[str, ContextBlock] = {}
+    typed: frozenset[int] = frozenset()
     if separator:
         try:
-            for source, body, *more in json.loads(rest):
-                block = ContextBlock(FILE if more else PASTE, str(source), str(body), str(more[0]) if more else "")
-                chips[str(more[1]) if more else label_of(block)] = block
-        except (ValueError, TypeError, IndexError):
+            more = json.loads(rest)
+            listed = more["chips"] if isinstance(more, dict) else more
+            for source, body, *of_file in listed:
+                block = ContextBlock(FILE if of_file else PASTE, str(source), str(body), *map(str, of_file[:1]))
+                chips[str(of_file[1]) if of_file else label_of(block)] = block
+            if isinstance(more, dict):
+                typed = frozenset(sign for sign in more["typed"] if isinstance(sign, int))
+        except (ValueError, TypeError, IndexError, KeyError):
             chips = {}
-    return Draft(text, chips)
+    return Draft(text, chips, typed)

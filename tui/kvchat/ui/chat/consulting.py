@@ -13,6 +13,7 @@ from textual import on, work
 
 from kvchat.cache_words import cost_words
 from kvchat.chat.errors import ChatError
+from kvchat.chat.mentioning import Meant
 from kvchat.display import one_line
 from kvchat.numbers import counted
 from kvchat.prompt.context import rendered
@@ -48,31 +49,32 @@ class ConsultingActs(ChatBase):
 
     # -- found for what is written
 
-    def consult(self, text: str) -> None:
-        """Find what goes with this text, for the line over the composer."""
+    def consult(self, text: str, typed: frozenset[int]) -> None:
+        """Find what goes with this text, for the line over the composer. `typed`: which `@` in it count."""
         if self.current is not None and text:
-            self._consult(self.current.id, text, self.editing)
+            self._consult(self.current.id, text, typed, self.editing)
 
     @work(exclusive=True, group="consult")
-    async def _consult(self, id: str, text: str, editing: str | None) -> None:
+    async def _consult(self, id: str, text: str, typed: frozenset[int], editing: str | None) -> None:
         slow = self.set_timer(SLOW_S, lambda: self.composer.set_searching(text))
         try:
-            found = await self._consulted(id, text, editing)
+            found = await self._consulted(id, text, Meant(typed), editing)
         finally:
             slow.stop()
         if self.current is None or self.current.id != id or self.editing != editing:
             return
-        if editing is not None and not found.taken:  # an edit asks anew with what is found; nothing is offered for it
-            self.composer.set_passages((), text, files=found.files, problems=found.problems)
-        else:
-            self.composer.set_passages(found.passages, text, taken=found.taken, files=found.files,
-                                       problems=found.problems, fixed=editing is not None)
+        # An edit asks anew with what is found; nothing is offered for it.
+        offers_none = editing is not None and not found.taken
+        self.composer.set_passages(
+            () if offers_none else found.passages, text, typed, taken=found.taken or offers_none, files=found.files,
+            outside={file.ref: file.path for file in found.outside}, problems=found.problems, pasted=found.pasted,
+            fixed=editing is not None)
 
-    async def _consulted(self, id: str, text: str, editing: str | None) -> Consulted:
+    async def _consulted(self, id: str, text: str, meant: Meant, editing: str | None) -> Consulted:
         if editing is None:
-            return await self.service.consult(id, text)
+            return await self.service.consult(id, text, meant=meant)
         tree = self.conversation.tree
-        return await self.service.consult(id, text, tree.path(tree[editing].parent))
+        return await self.service.consult(id, text, tree.path(tree[editing].parent), meant=meant)
 
     @on(Composer.Mentioning)
     def _mentioning(self, event: Composer.Mentioning) -> None:
@@ -128,7 +130,8 @@ class ConsultingActs(ChatBase):
         if at is None:
             return
         out = {item.id for item in every if context.is_out(item)}
-        left_out = await self.ask(ContextScreen(every, at, out, lambda item: self._price(item.sent, item.tokens)))
+        left_out = await self.ask(ContextScreen(
+            every, at, out, lambda item: self._price(item.sent, item.tokens), self.composer.agree))
         if left_out is not None:
             self.composer.leave_out(left_out, {item.id for item in every} - left_out)
 

@@ -140,7 +140,7 @@ class OptionActs(MessageActs):
         from kvchat.ui.editor import EditorError, edited
 
         try:
-            self.composer.replace_text(await edited(self.composer.text, self.service.settings.editor))
+            self.composer.take_edited(await edited(self.composer.text, self.service.settings.editor))
         except EditorError as error:
             return str(error)
         return ""

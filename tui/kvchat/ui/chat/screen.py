@@ -37,6 +37,7 @@ from kvchat.chat.events import (
     StorageChanged,
     WarmthChanged,
 )
+from kvchat.chat.mentioning import counted_in
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.numbers import counted, duration
@@ -274,7 +275,9 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     def show_conversation(self) -> None:
         conversation = self.conversation
         self.transcript.set_items(items_of(conversation, self.model(), self.now()))
-        self.composer.set_history(self.service.sent_texts(conversation.id))
+        asked = [node for node in reversed(conversation.path()) if node.role is Role.USER]
+        self.composer.set_history([node.text for node in asked],
+                                  lambda at: counted_in(asked[at].text, asked[at].message.blocks))
         self.status.set_live(None)
         self.transcript.set_live(None)
         last = next((n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT), None)
@@ -367,7 +370,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     @on(Transcript.TypeThrough)
     def _type_through(self, event: Transcript.TypeThrough) -> None:
         self.composer.focus()
-        self.composer.insert(event.character)
+        self.composer.type(event.character)
 
     @on(Sidebar.Opened)
     async def _opened(self, event: Sidebar.Opened) -> None:

@@ -7,16 +7,20 @@ could not be sent is put back into the composer, in front of what has been typed
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from textual import on, work
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.mentioning import Meant, OutsideError
+from kvchat.numbers import counted
 from kvchat.ui.chat.consulting import SLOW_S, ConsultingActs
 from kvchat.ui.widgets.composer import Composer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kvchat.chat.consulting import Consulted
     from kvchat.chat.live import OpenConversation
     from kvchat.chat.service import ChatService
@@ -83,26 +87,47 @@ class SendingActs(ConsultingActs):
         await (self._was_sent if sent else self._put_back)(sending)
 
     async def _sent(self, sending: Sending) -> None:
-        """Send it with what was shown with it; what had not been found for it by then is found now. Raises
-        ChatError."""
-        id, event = sending.id, sending.event
+        """Send it with what was shown with it; what had not been found for it by then is found now. The person is asked
+        about files from outside. Raises ChatError."""
         found = await self._looked_up(sending)
+        try:
+            await self._sent_with(sending, found, sending.event.meant)
+        except OutsideError as error:
+            sending.is_begun = False  # nothing is looked up while the person is asked
+            self.show_looking_up()
+            if not await self._agreed_to_send(error.paths):
+                raise ChatError("The message was not sent.") from None
+            sending.is_begun, meant = True, sending.event.meant
+            self.show_looking_up()
+            await self._sent_with(sending, found, replace(meant, agreed=meant.agreed | {*error.paths}))
+
+    async def _agreed_to_send(self, paths: Sequence[str]) -> bool:
+        """Whether the person has these files from outside sent. What Enter takes is no."""
+        from kvchat.ui.screens.confirm import ConfirmScreen
+
+        it = "them" if len(paths) > 1 else "it"
+        return bool(await self.ask(ConfirmScreen(
+            f"Send {counted(len(paths), 'file')} from outside the working folder?", paths,
+            [("n", "Go back to the message", False), ("y", f"Send {it}", True)])))
+
+    async def _sent_with(self, sending: Sending, found: Consulted, meant: Meant) -> None:
+        id, event = sending.id, sending.event
         if sending.editing is not None:
-            await self.service.edit(id, sending.editing, event.text)
+            await self.service.edit(id, sending.editing, event.text, meant=meant)
             return
         passages, files = event.passages, event.files
         if passages is None:
             passages = event.picked.of(found.passages, found.taken)
         await self.service.send(id, event.text, event.blocks, without=event.dropped, recalls=event.memories,
-                                passages=passages, files=found.files if files is None else files)
+                                passages=passages, files=found.files if files is None else files, meant=meant)
 
     async def _looked_up(self, sending: Sending) -> Consulted:
         """What goes with a message. This alone can be stopped. Raises ChatError."""
         event = sending.event
         if sending.editing is not None:
-            look_up = self._consulted(sending.id, event.text, sending.editing)
+            look_up = self._consulted(sending.id, event.text, event.meant, sending.editing)
         else:
-            look_up = self.service.consult(sending.id, event.text, search=event.passages is None)
+            look_up = self.service.consult(sending.id, event.text, search=event.passages is None, meant=event.meant)
         sending.looking = asyncio.create_task(look_up)
         try:
             found = await sending.looking
@@ -135,7 +160,7 @@ class SendingActs(ConsultingActs):
             await self._keep(sending.id, sending.event.before(sending.later))
 
     def _restore(self, event: Composer.Submitted) -> None:
-        self.composer.restore(event.text, event.blocks, event.dropped, event.memories, event.taken)
+        self.composer.restore(event.text, event.blocks, event.dropped, event.memories, event.taken, event.meant)
 
     def _is_here(self, sending: Sending) -> bool:
         """Whether the composer still is where the message was written."""

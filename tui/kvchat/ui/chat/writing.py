@@ -9,6 +9,7 @@ from textual import on, work
 from textual.content import Content
 
 from kvchat.cache_words import cost_words
+from kvchat.chat.mentioning import counted_in
 from kvchat.ui import actions
 from kvchat.ui.chat.remembering import RememberingActs
 from kvchat.ui.chat.sending import SendingActs
@@ -23,7 +24,8 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
         self.composer.flush()
         self.editing = node
         self.composer.load("", "")
-        self.composer.replace_text(text)
+        question = self.conversation.tree[node]
+        self.composer.replace_text(text, counted_in(text, question.message.blocks) if text == question.text else ())
         asked = self.service.price(self.conversation.id, "edit", node)
         cost = f" · reads up to {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
         self.composer.add_class("-editing")
@@ -54,7 +56,7 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
         """The typing rests: show what would be recalled for what was written, and what is found in the documents."""
         event.stop()
         self._recall(event.key, event.text)
-        self.consult(event.text)
+        self.consult(event.text, event.typed)
         self.look_for_changes()
 
     @work(exclusive=True, group="recall")

@@ -41,16 +41,20 @@ class ContextScreen(Modal[frozenset[str]]):
         Binding("space,delete,backspace", "leave_out", "Leave out", show=False),
         Binding("left", "step(-1)", "Previous", show=False),
         Binding("right", "step(1)", "Next", show=False),
+        Binding("y", "agree", "Send it", show=False),
         Binding("enter", "close", "Close", show=False),
     ]
 
-    def __init__(self, items: Sequence[Item], at: int, out: Iterable[str], price: Callable[[Item], str]) -> None:
-        """`price`: what the server has to read for an item, in words; empty: not known."""
+    def __init__(self, items: Sequence[Item], at: int, out: Iterable[str], price: Callable[[Item], str],
+                 agree: Callable[[str], None]) -> None:
+        """`price`: what the server has to read for an item, in words; empty: not known. `agree` takes the person's yes
+        to a file from outside, by where it really is."""
         super().__init__()
         self._items = items
         self._at = at
         self._out = set(out)
         self._price = price
+        self._agree = agree
 
     def body(self) -> Iterable[Widget]:
         with VerticalScroll():
@@ -75,11 +79,14 @@ class ContextScreen(Modal[frozenset[str]]):
         place = f"   {self._at + 1} of {many}" if many > 1 else ""
         frame, out = self.query_one("#frame"), item.id in self._out
         frame.border_title = content(_WORDS[item.kind], (place, MUTED))
-        change = (("space", "take along" if out else "leave out"),) if not item.is_fixed else ()
+        change = (("space", "take along" if out else "leave out"),) if not item.is_fixed else (
+            (("y", "send it"),) if out else ())
         frame.border_subtitle = hint_line((
             *change, *((("←→", "next"),) if many > 1 else ()), ("↑↓", "scroll"), ("esc", "close")))
         state: Part = "goes with the message"
-        if item.kind == FILE:
+        if item.outside and out:
+            state = ("outside the working folder and the collections: needs your y", BAD)
+        elif item.kind == FILE:
             state = "goes with the message as long as it is mentioned"
         elif out:
             state = ("left out", BAD)
@@ -97,6 +104,14 @@ class ContextScreen(Modal[frozenset[str]]):
         item = self._items[self._at]
         if not item.is_fixed:
             self._out ^= {item.id}
+            self._tell()
+
+    def action_agree(self) -> None:
+        """Let a file from outside go with the message."""
+        item = self._items[self._at]
+        if item.outside and item.id in self._out:
+            self._agree(item.outside)
+            self._out.discard(item.id)
             self._tell()
 
     def action_step(self, step: int) -> None:

@@ -6,7 +6,7 @@ out under the key of the conversation it was loaded for.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar, Self, TypeAlias
 
 from textual import events
@@ -16,6 +16,7 @@ from textual.content import Content
 from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
+from kvchat.chat.mentioning import NOTHING, Meant
 from kvchat.display import one_line
 from kvchat.prompt.context import ContextBlock
 from kvchat.ui.widgets import composer_messages as messages
@@ -96,6 +97,11 @@ class Composer(Completing):
         return self._area.text
 
     @property
+    def typed(self) -> frozenset[int]:
+        """Which `@` in the text count, from 0: those that the person typed, picked or touched."""
+        return self._area.typed
+
+    @property
     def blocks(self) -> tuple[ContextBlock, ...]:
         """The pastes and attached files whose chips are in the text."""
         return blocks_in(self.text, self._area.chips)
@@ -103,7 +109,7 @@ class Composer(Completing):
     @property
     def draft(self) -> str:
         """Text, pastes and attached files as one string for the store."""
-        return Draft(self.text, self._area.chips).encoded()
+        return Draft(self.text, self._area.chips, self.typed).encoded()
 
     @property
     def placeholder(self) -> str:
@@ -137,20 +143,30 @@ class Composer(Completing):
         loaded = decoded(draft)
         self._key = key
         self._area.chips = dict(loaded.chips)
-        self._area.load_text(loaded.text.replace("\r\n", "\n").replace("\r", "\n"))
+        self._area.load(loaded.text.replace("\r\n", "\n").replace("\r", "\n"), loaded.typed)
         self._area.move_cursor(self._area.document.end)
         self._announced = self.draft
         self._close_lists()
         self._begin_context()
         self.post_message(self.Loaded(key))
 
-    def replace_text(self, text: str) -> None:
-        """Put `text` in place of the text, keeping the chips it names; undoable (an editor's result, a prompt)."""
-        self._area.put(text, {})
+    def replace_text(self, text: str, typed: Collection[int] = ()) -> None:
+        """Put `text` in place of the text, keeping the chips it names; undoable. `typed`: which `@` in it count."""
+        self._area.put(text, {}, typed)
+
+    def take_edited(self, text: str) -> None:
+        """Put in place of the text what the person made of it in an editor: what they wrote there was typed."""
+        from kvchat.documents.mentions import still_typed
+
+        self.replace_text(text, still_typed(self.text, self.typed, text))
 
     def insert(self, text: str) -> None:
         """Insert at the cursor as a paste would."""
         self._area.paste(text)
+
+    def type(self, text: str) -> None:
+        """Insert at the cursor what was typed while another widget had the keys."""
+        self._area.type(text)
 
     def attach(self, block: ContextBlock, instead_of: str = "") -> None:
         """Put an attached file into the text as a chip: in the place of `instead_of` where that stands, else at the
@@ -158,17 +174,20 @@ class Composer(Completing):
         self._area.attach(block, instead_of)
 
     def restore(self, text: str, blocks: Sequence[ContextBlock] = (), dropped: frozenset[str] = frozenset(),
-                memories: bool = True, taken: frozenset[str] = frozenset()) -> None:
+                memories: bool = True, taken: frozenset[str] = frozenset(), meant: Meant = NOTHING) -> None:
         """Put back a message that could not be sent, in front of what has been typed since. What was left out of it,
         or taken along, stays so."""
         context = self.context
         none = context.none if memories else context.none | {MEMORY}
-        self._begin_context(Picked(dropped | context.dropped, taken | context.taken), none)
-        self._area.put(f"{text}\n\n{self.text}" if self.text else text, chips_of(text, blocks))
+        agreed = meant.agreed | context.agreed
+        self._begin_context(Picked(dropped | context.dropped, taken | context.taken), none, agreed)
+        whole = Draft(text, chips_of(text, blocks), meant.typed or frozenset()).before(Draft(self.text, {}, self.typed))
+        self._area.put(whole.text, whole.chips, whole.typed)
 
-    def set_history(self, sent: Sequence[str]) -> None:
-        """The messages sent before in this conversation, newest first."""
-        self._area.sent = tuple(sent)
+    def set_history(self, sent: Sequence[str],
+                    counted: Callable[[int], frozenset[int]] = lambda at: frozenset()) -> None:
+        """The messages sent before in this conversation, newest first. `counted`: which `@` counted in one of them."""
+        self._area.sent, self._area.counted = tuple(sent), counted
 
     def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
         """The slash commands on offer, as (name without the slash, description)."""
@@ -204,7 +223,7 @@ class Composer(Completing):
     def _on_decision(self, key: str) -> bool:
         """Act on a key of the text area; False when it is not used here."""
         area = self._area
-        if self._mention_key(key):
+        if self._mention_key(key) or key == "click":
             return True
         if key in ("enter", "other"):
             sends = (key == "enter") == self.enter_sends
@@ -274,9 +293,9 @@ class Composer(Completing):
             return
         if not text.strip():
             return
-        picked = self._left_out()
+        picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
         self.post_message(self.Submitted(rest, self.blocks, self._key, picked.dropped, MEMORY not in self.context.none,
-                                         self._passages_for(rest), picked.taken, self._files_for(rest)))
+                                         self._passages_for(rest), picked.taken, self._files_for(rest), meant))
         self._empty(keep_chips=True)
 
     def _run(self, name: str, argument: str) -> None:
@@ -287,7 +306,7 @@ class Composer(Completing):
         """Empty the area. A sent message's chips stay at hand for recalling it."""
         if not keep_chips:
             self._area.chips = {}
-        self._area.load_text("")
+        self._area.load("")
         self._close_lists()
         self._begin_context()
         self.flush()

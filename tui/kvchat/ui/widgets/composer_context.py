@@ -7,7 +7,7 @@ for exactly the text that is sent.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.containers import Vertical
 
@@ -27,11 +27,19 @@ from kvchat.ui.widgets.context_items import (
 from kvchat.ui.widgets.context_line import ContextLine
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kvchat.documents.collection import Passage
     from kvchat.memory.entry import Entry
     from kvchat.prompt.context import ContextBlock
+
+
+class Written(NamedTuple):
+    """What something is found for."""
+
+    text: str = ""
+    typed: frozenset[int] = frozenset()
+    """Which `@` in it count."""
 
 
 class Accompanied(Vertical):
@@ -48,10 +56,10 @@ class Accompanied(Vertical):
         self._entries: dict[str, Entry] = {}
         self._passages: dict[str, Passage] = {}
         self._files: tuple[ContextBlock, ...] = ()
-        self._asked = ""
-        """The text of the last `Rested`."""
-        self._consulted: str | None = None
-        """The text that the passages and files were found for; None: they are not known."""
+        self._asked = Written()
+        """What the last `Rested` told."""
+        self._consulted: Written | None = None
+        """What the passages and files were found for; None: they are not known."""
 
     def take_focus(self) -> None:
         """Have the focus at once, before the next key is looked at; `focus` waits its turn."""
@@ -62,29 +70,33 @@ class Accompanied(Vertical):
     def set_memories(self, entries: Sequence[Entry], text: str | None = None) -> None:
         """What would be recalled with the message, best first. `text`: the one they were found for; when another is
         being written by now they are not shown."""
-        if text is None or text == self._asked:
-            self._entries = {entry.id: entry for entry in entries} if self._asked else {}
+        if text is None or text == self._asked.text:
+            self._entries = {entry.id: entry for entry in entries} if self._asked.text else {}
             self._line.put(MEMORY, [memory_item(entry) for entry in self._entries.values()])
 
-    def set_passages(self, passages: Sequence[Passage], text: str, *, taken: bool = True,
-                     files: Sequence[ContextBlock] = (), problems: Sequence[str] = (), fixed: bool = False) -> None:
-        """What was found in the documents for `text`, and the files that it mentions; not shown when another text is
-        being written by now. `taken` False: passages are offered, and go only if the person takes them; `fixed`: they
-        go in any case."""
-        if text != self._asked or not text:
+    def set_passages(self, passages: Sequence[Passage], text: str, typed: frozenset[int] = frozenset(), *,
+                     taken: bool = True, files: Sequence[ContextBlock] = (), outside: Mapping[str, str] | None = None,
+                     problems: Sequence[str] = (), pasted: Sequence[str] = (), fixed: bool = False) -> None:
+        """What was found in the documents for `text` with these `typed` signs, and the files that it mentions; not
+        shown when another text is being written by now. `taken` False: passages are offered, and go only if the person
+        takes them; `fixed`: they go in any case. `outside`: of files that need a yes where they really are, by their
+        references. `pasted`: mentions that are only text."""
+        written, outside = Written(text, typed), outside or {}
+        if written != self._asked or not text:
             return
-        self._consulted = text
+        self._consulted = written
         self._passages, self._files = {passage.ref: passage for passage in passages}, tuple(files)
         line = self._line
         line.items.offers, line.problems, line.searching = not taken, tuple(problems), False
+        line.pasted = tuple(pasted)
         line.items.put(PASSAGE, [passage_item(passage, self.count, fixed) for passage in self._passages.values()])
-        line.items.put(FILE, [file_item(block, self.count) for block in files])
+        line.items.put(FILE, [file_item(block, self.count, outside.get(block.ref, "")) for block in files])
         line.draw_anew()
         self.post_message(messages.ContextChanged())
 
     def set_searching(self, text: str) -> None:
         """The documents are still being searched for `text`."""
-        if text and text == self._asked and self._consulted != text:
+        if text and text == self._asked.text and self._consulted != self._asked:
             self._line.searching = True
             self._line.draw_anew()
 
@@ -111,6 +123,10 @@ class Accompanied(Vertical):
             if item.id in (along if self.context.is_out(item) else out):
                 self._line.toggle(at)
 
+    def agree(self, path: str) -> None:
+        """The file from outside that is really at this path may go with the message."""
+        self._line.agree(path)
+
     # Read by the app.
 
     @property
@@ -132,12 +148,13 @@ class Accompanied(Vertical):
         """The passages that go with exactly this text; None: they have not been found yet."""
         if PASSAGE in self.context.none:
             return ()
-        return self.passages if self._consulted == text else None
+        return self.passages if self._consulted == Written(text, self._area.typed) else None
 
     def _files_for(self, text: str) -> tuple[ContextBlock, ...] | None:
         """The files that go with exactly this text, as they were shown; None: its mentions have not been followed yet,
         or not all of them could be."""
-        return self._files if self._consulted == text and not self._line.problems else None
+        found = self._consulted == Written(text, self._area.typed)
+        return self._files if found and not self._line.problems else None
 
     def _left_out(self) -> Picked:
         """What the person decided, also that none of those found is to go."""
@@ -149,19 +166,21 @@ class Accompanied(Vertical):
 
     def _rest_on(self, asked: str) -> None:
         """The typing rests, with this text; empty: no message is being written."""
-        if asked != self._asked:
-            self._asked = asked
-            self.post_message(messages.Rested(asked, self._key))
+        written = Written(asked, self._area.typed if asked else frozenset())
+        if written != self._asked:
+            self._asked = written
+            self.post_message(messages.Rested(asked, self._key, written.typed))
         if not asked:
             self._begin_context()
 
-    def _begin_context(self, picked: Picked | None = None, none: Iterable[str] = ()) -> None:
+    def _begin_context(self, picked: Picked | None = None, none: Iterable[str] = (),
+                       agreed: Iterable[str] = ()) -> None:
         """Another message begins: nothing is found for it, and left out is only what is given."""
-        self._asked, self._consulted = "", None
+        self._asked, self._consulted = Written(), None
         self._entries, self._passages, self._files = {}, {}, ()
         picked = picked or Picked()
-        self._line.items.reset(picked.dropped, none, picked.taken)
-        self._line.problems, self._line.searching = (), False
+        self._line.items.reset(picked.dropped, none, picked.taken, agreed)
+        self._line.problems, self._line.pasted, self._line.searching = (), (), False
         self._line.draw_anew()
         self.post_message(messages.ContextChanged())
 
@@ -179,4 +198,4 @@ class Accompanied(Vertical):
         event.stop()
         self.take_focus()
         if event.character:
-            self._area.paste(event.character)
+            self._area.type(event.character)

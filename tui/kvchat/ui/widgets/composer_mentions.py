@@ -1,7 +1,7 @@
 """The composer's side that completes mentions of documents while they are typed.
 
-The rule: the typing never waits for it, an answer to what was typed before is dropped, and Enter sends unless
-something is marked.
+The rule: the typing never waits for it, an answer to what was typed before is dropped, Enter sends unless something is
+marked, and nothing is offered for what was pasted.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Completing(Accompanied):
 
     @property
     def _typed(self) -> Typed | None:
-        """The mention at the cursor, while the text has the keys."""
+        """The mention at the cursor, while the text has the keys; none that was pasted."""
         area = self._area
         if not area.has_focus or not area.selection.is_empty:
             return None
@@ -52,7 +52,8 @@ class Completing(Accompanied):
         command, _ = slash.parse(area.text) if area.text.startswith("/") else (None, "")
         if command is not None:
             return path_at(area.text, column) if row == 0 else None
-        return typed_at(area.document[row], column)
+        typed = typed_at(area.document[row], column)
+        return typed if typed is not None and area.counts_at((row, typed.start)) else None
 
     def _place(self, typed: Typed) -> tuple[int, int]:
         return self._area.cursor_location[0], typed.start
@@ -82,19 +83,35 @@ class Completing(Accompanied):
         written, back = completed(typed, mention)
         rest = area.document[row][typed.end:]
         blank = "" if is_folder(mention) or not typed.sign or rest[:1].isspace() else " "
-        area.history.checkpoint()
-        result = area.replace(written + blank, (row, typed.start), (row, typed.end), maintain_selection_offset=False)
-        area.history.checkpoint()
-        end_row, column = result.end_location
+        end_row, column = area.pick(written + blank, (row, typed.start), (row, typed.end), mentions=bool(typed.sign))
         area.move_cursor((end_row, column - back))
         if not is_folder(mention):
             self._mentions.close()
 
+    def _touched(self, clicked: bool = False) -> bool:
+        """Make the pasted mention at the cursor one that counts; False: there is none. `clicked`: the one that the
+        cursor stands in, not behind."""
+        area = self._area
+        if not area.selection.is_empty or slash.parse(area.text).command is not None:
+            return False
+        from kvchat.documents.mentions import at_place, sign_of
+
+        mention = at_place(area.text, area.place)
+        if mention is None or (clicked and mention.end == area.place):
+            return False
+        if (sign := sign_of(area.text, mention)) in area.typed:
+            return False
+        area.touch(sign)
+        return True
+
     def _mention_key(self, key: str) -> bool:
-        """Act on a key while the list is open; False when it is not used here. Tab never leaves a mention."""
+        """Act on a key while the list is open; False when it is not used here. Tab never leaves a mention; it, or a
+        click, makes a mention of one that was pasted."""
         mentions = self._mentions
+        if key == "click":
+            return self._touched(clicked=True)
         if not mentions.is_open:
-            return key == "tab" and self._typed is not None
+            return key == "tab" and (self._typed is not None or self._touched())
         if key in ("up", "down"):
             mentions.move(-1 if key == "up" else 1)
         elif key == "tab":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from textual.message import Message
 
+from kvchat.chat.mentioning import NOTHING, Meant
 from kvchat.prompt.context import ContextBlock
 from kvchat.ui.widgets.chips import Draft, chips_of, decoded
 from kvchat.ui.widgets.context_items import Picked
@@ -21,12 +22,12 @@ class Submitted(Message, namespace="composer"):
     """A message to send. `key` is the one given with `load`. `dropped`: the ids of the memories and passages that the
     person left out; `memories` False: none may go with it. `passages`, `files`: exactly these go with it; None: they
     have not been found for this text yet, and `taken` are the passages that the person took of what was found for an
-    earlier one."""
+    earlier one. `meant`: which mentions count, and which files from outside may go."""
 
     def __init__(self, text: str, blocks: tuple[ContextBlock, ...], key: str,
                  dropped: frozenset[str] = frozenset(), memories: bool = True,
                  passages: tuple[Passage, ...] | None = None, taken: frozenset[str] = frozenset(),
-                 files: tuple[ContextBlock, ...] | None = None) -> None:
+                 files: tuple[ContextBlock, ...] | None = None, meant: Meant = NOTHING) -> None:
         super().__init__()
         self.text = text
         self.blocks = blocks
@@ -36,6 +37,7 @@ class Submitted(Message, namespace="composer"):
         self.passages = passages
         self.taken = taken
         self.files = files
+        self.meant = meant
 
     @property
     def picked(self) -> Picked:
@@ -44,9 +46,8 @@ class Submitted(Message, namespace="composer"):
 
     def before(self, draft: str) -> str:
         """A draft, as the store has it, with this message in front."""
-        there = decoded(draft)
-        text = f"{self.text}\n\n{there.text}" if there.text else self.text
-        return Draft(text, {**there.chips, **chips_of(self.text, self.blocks)}).encoded()
+        own = Draft(self.text, chips_of(self.text, self.blocks), self.meant.typed or frozenset())
+        return own.before(decoded(draft)).encoded()
 
 
 class SlashCommand(Message, namespace="composer"):
@@ -69,12 +70,13 @@ class DraftChanged(Message, namespace="composer"):
 
 class Rested(Message, namespace="composer"):
     """The text changed and the typing rests: `set_memories` takes what would be recalled for it, `set_passages` what
-    was found in the documents. Empty where no message is being written."""
+    was found in the documents. Empty where no message is being written. `typed`: which `@` in it count."""
 
-    def __init__(self, text: str, key: str) -> None:
+    def __init__(self, text: str, key: str, typed: frozenset[int] = frozenset()) -> None:
         super().__init__()
         self.text = text
         self.key = key
+        self.typed = typed
 
 
 class Mentioning(Message, namespace="composer"):

@@ -1,12 +1,12 @@
 """The composer's text area: Textual's own, with chips that stay whole, safe display, and keys as actions.
 
 The rule: the text is never changed by showing it. What would harm a terminal is replaced character by character on
-the way to the screen, so cursor and wrapping stay true.
+the way to the screen, so cursor and wrapping stay true. Only an `@` from the keyboard mentions something by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,6 +14,7 @@ from textual import events
 from textual.actions import SkipAction
 from textual.binding import Binding, BindingType
 from textual.document._document import EditResult, Location, Selection
+from textual.document._edit import Edit
 from textual.geometry import Offset
 from textual.widgets import TextArea
 
@@ -22,6 +23,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.ui.widgets.chips import block_of, is_long, label_of, new_label, next_number, plain_paste, spans
 from kvchat.ui.widgets.composer_messages import PathPasted
 from kvchat.ui.widgets.pasted_path import pasted_path
+from kvchat.ui.widgets.typed_edit import SIGN, TypedEdit, signs_before
 
 _NOTHING = "\u200c"
 """Shown for a character that takes no cell and must not reach a terminal: harmless, and no cell wide either."""
@@ -71,13 +73,18 @@ class ComposerText(TextArea):
         self.chips: dict[str, ContextBlock] = {}
         """The pastes and files behind the labels, by label. One that is no longer in the text keeps its entry for
         undo."""
+        self.signs: list[bool] = []
+        """Of each `@` in the text whether it counts: whether it was typed, picked or touched."""
         self.sent: Sequence[str] = ()
         """The messages sent before, newest first."""
+        self.counted: Callable[[int], frozenset[int]] = lambda at: frozenset()
+        """Which `@` counted in one of these."""
         self._recalled: int | None = None
         """Which of them was recalled last."""
         super().__init__(soft_wrap=True, tab_behavior="focus", show_line_numbers=False, highlight_cursor_line=False)
         self._decide = decide
-        """Acts on a key: enter, other, send, interrupt, end, tab, escape, up, down. False: the key was not used."""
+        """Acts on a key: enter, other, send, interrupt, end, tab, escape, up, down; on a click. False: it was not
+        used."""
         self.cursor_blink = cursor_blink
         self.match_cursor_bracket = False
 
@@ -119,13 +126,72 @@ class ComposerText(TextArea):
 
     # Text in and out.
 
-    def put(self, text: str, chips: Mapping[str, ContextBlock], *, at_top: bool = False) -> None:
+    @property
+    def typed(self) -> frozenset[int]:
+        """Which `@` in the text count, from 0."""
+        return frozenset(sign for sign, counts in enumerate(self.signs) if counts)
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Every change of the text comes through here; unless it says otherwise, no `@` that it puts in counts."""
+        if not isinstance(edit, TypedEdit):
+            edit = self._edit_of(edit.text, edit.from_location, edit.to_location, (), edit.maintain_selection_offset)
+        return super().edit(edit)
+
+    def _edit_of(self, text: str, start: Location, end: Location, typed: Collection[int], keeps_cursor: bool = False,
+                 ) -> TypedEdit:
+        counts = tuple(sign in typed for sign in range(text.count(SIGN)))
+        return TypedEdit(text, start, end, keeps_cursor, self, counts)
+
+    def _replace_via_keyboard(self, insert: str, start: Location, end: Location) -> EditResult | None:
+        return self.edit(self._edit_of(insert, start, end, range(len(insert))))
+
+    def load(self, text: str, typed: Collection[int] = ()) -> None:
+        """Begin anew with this text: nothing can be undone."""
+        self.load_text(text)
+        self.signs = [sign in typed for sign in range(text.count(SIGN))]
+
+    def put(self, text: str, chips: Mapping[str, ContextBlock], typed: Collection[int] = (), *,
+            at_top: bool = False) -> None:
         """Replace everything in one undoable step. The cursor goes to the end, or to the end of the first line."""
         self.chips.update(chips)
         self.history.checkpoint()
-        self.replace(plain_paste(text), self.document.start, self.document.end, maintain_selection_offset=False)
+        self.edit(self._edit_of(plain_paste(text), self.document.start, self.document.end, typed))
         self.history.checkpoint()
         self.move_cursor((0, len(self.document[0])) if at_top else self.document.end)
+
+    def type(self, text: str) -> None:
+        """Insert at the cursor what the person typed elsewhere."""
+        if result := self._replace_via_keyboard(text, *self.selection):
+            self.move_cursor(result.end_location)
+
+    def pick(self, text: str, start: Location, end: Location, *, mentions: bool) -> Location:
+        """Put what was picked from a list in the place of what was typed of it; where it ends. `mentions`: whether that
+        is a mention."""
+        self.history.checkpoint()
+        result = self.edit(self._edit_of(text, start, end, (0,) if mentions else ()))
+        self.history.checkpoint()
+        return result.end_location
+
+    @property
+    def place(self) -> int:
+        """Where the cursor stands in the text."""
+        row, column = self.cursor_location
+        return sum(len(line) + 1 for line in self.document.lines[:row]) + column
+
+    def counts_at(self, location: Location) -> bool:
+        """Whether the `@` at this location counts."""
+        sign = signs_before(self.document, location)
+        return sign < len(self.signs) and self.signs[sign]
+
+    def touch(self, sign: int) -> None:
+        """Have this `@` count from now on. That can be undone."""
+        row, left = 0, sign
+        while (here := self.document[row].count(SIGN)) <= left:
+            row, left = row + 1, left - here
+        column = [at for at, character in enumerate(self.document[row]) if character == SIGN][left]
+        self.history.checkpoint()
+        self.edit(self._edit_of(SIGN, (row, column), (row, column + 1), (0,), True))
+        self.history.checkpoint()
 
     def put_newline(self) -> None:
         self._replace_via_keyboard("\n", *self.selection)
@@ -142,7 +208,10 @@ class ComposerText(TextArea):
         if not edge(self.cursor_location) or at + step >= len(self.sent):
             return False
         self._recalled = at + step if at + step >= 0 else None
-        self.put("" if self._recalled is None else self.sent[self._recalled], {}, at_top=step > 0)
+        if self._recalled is None:
+            self.put("", {})
+        else:
+            self.put(self.sent[self._recalled], {}, self.counted(self._recalled), at_top=step > 0)
         return True
 
     def paste(self, text: str) -> None:
@@ -152,7 +221,8 @@ class ComposerText(TextArea):
             block = block_of(text, next_number((*self.chips, *self.sent)))
             text = label_of(block)
             self.chips[text] = block
-        if text and (result := self._replace_via_keyboard(text, *self.selection)):
+        if text:
+            result = self.replace(text, *self.selection, maintain_selection_offset=False)
             self.move_cursor(result.end_location)
 
     def attach(self, block: ContextBlock, instead_of: str = "") -> None:
@@ -184,6 +254,11 @@ class ComposerText(TextArea):
 
     def action_paste(self) -> None:
         self.paste(self.app.clipboard)
+
+    def on_click(self, event: events.Click) -> None:
+        row, column = self.get_target_document_location(event)
+        if self.selection.is_empty and column < len(self.document[row]):  # else it was beside the text
+            self._decide("click")
 
     def expand_chip(self) -> bool:
         """Put the pasted text in the place of the chip at the cursor, or else of the last one. False: there is none."""

@@ -5,8 +5,10 @@ The rule: what was left out stays out, and what is only offered stays an offer, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.context import ContextBlock, rendered
@@ -36,7 +38,7 @@ class Item:
     title: str = ""
     """Its full name."""
     head: str = ""
-    """The headings above a passage."""
+    """The headings above a passage; where a file from outside really is."""
     sent: str = ""
     """As the server gets it, where it is counted."""
     tokens: int = 0
@@ -44,6 +46,8 @@ class Item:
 
     is_fixed: bool = False
     """Whether it goes in any case: it is mentioned in the text."""
+    outside: str = ""
+    """Where a file from outside really is: it goes only when the person said yes to this. Empty: none is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +77,18 @@ def passage_item(passage: Passage, count: Count, fixed: bool = False) -> Item:
     return _counted(PASSAGE, passage.block, label, passage.title, passage.head, count, fixed)
 
 
-def file_item(block: ContextBlock, count: Count) -> Item:
-    """A file that is mentioned and goes as a whole."""
-    return _counted(FILE, block, block.source.rpartition("/")[2], block.source, "", count, True)
+def file_item(block: ContextBlock, count: Count, outside: str = "") -> Item:
+    """A file that is mentioned and goes as a whole; one from `outside` is named by where it really is."""
+    label = homely(outside) if outside else block.source.rpartition("/")[2]
+    return replace(_counted(FILE, block, label, block.source, outside, count, True), outside=outside)
+
+
+def homely(path: str) -> str:
+    """A path as a person knows it: `~/notes.txt`."""
+    try:
+        return str(Path("~") / Path(path).relative_to(os.path.realpath(Path.home())))
+    except (ValueError, RuntimeError):
+        return path
 
 
 def _counted(kind: str, block: ContextBlock, label: str, title: str, head: str, count: Count, fixed: bool) -> Item:
@@ -95,11 +108,14 @@ class ContextItems:
         """The passages that the person took, offered or left out before."""
         self.none: set[str] = set()
         """The kinds of which nothing is to go, whatever is found."""
+        self.agreed: set[str] = set()
+        """The real paths of the files from outside that may go."""
 
-    def reset(self, dropped: Iterable[str] = (), none: Iterable[str] = (), taken: Iterable[str] = ()) -> None:
+    def reset(self, dropped: Iterable[str] = (), none: Iterable[str] = (), taken: Iterable[str] = (),
+              agreed: Iterable[str] = ()) -> None:
         """Another message: nothing is found for it yet."""
         self._found, self.offers = {}, False
-        self.dropped, self.none, self.taken = set(dropped), set(none), set(taken)
+        self.dropped, self.none, self.taken, self.agreed = set(dropped), set(none), set(taken), set(agreed)
 
     def put(self, kind: str, items: Sequence[Item]) -> bool:
         """These are the items of a kind now. Whether that changed anything."""
@@ -115,9 +131,13 @@ class ContextItems:
         """In the order in which they are named, with those that are left out."""
         return tuple(item for kind in _ORDER for item in self.of(kind))
 
+    def needs_yes(self, item: Item) -> bool:
+        """Whether it is a file from outside that the person did not agree to yet."""
+        return bool(item.outside) and item.outside not in self.agreed
+
     def is_out(self, item: Item) -> bool:
         if item.is_fixed:
-            return False
+            return self.needs_yes(item)
         if item.kind in self.none or item.id in self.dropped:
             return True
         return item.kind == PASSAGE and self.offers and item.id not in self.taken

@@ -68,6 +68,8 @@ class ContextLine(Widget):
         """Whether they still are for a message that is on its way."""
         self.problems: Sequence[str] = ()
         """What is wrong with mentions."""
+        self.pasted: Sequence[str] = ()
+        """What is no mention because it was pasted."""
         self._cursor = 0
         self._choosing = False
         """Whether the keys are its own; the focus follows a little later."""
@@ -85,7 +87,7 @@ class ContextLine(Widget):
         """What it shows has changed."""
         if not self.items.all:
             self.leave()
-        self.display = bool(self.items.all or self.problems or self.searching or self.sending)
+        self.display = bool(self.items.all or self.problems or self.pasted or self.searching or self.sending)
         self.refresh()
 
     def toggle(self, at: int) -> None:
@@ -93,6 +95,11 @@ class ContextLine(Widget):
         if 0 <= at < len(self.items.all):
             self.items.toggle(self.items.all[at])
             self._decided()
+
+    def agree(self, path: str) -> None:
+        """The file from outside at this path goes along."""
+        self.items.agreed.add(path)
+        self._decided()
 
     def _decided(self) -> None:
         self.draw_anew()
@@ -137,6 +144,8 @@ class ContextLine(Widget):
                 step = 1 if event.key == "right" else -1
                 self._cursor = (self._cursor + step) % max(1, len(every))
                 self.refresh()
+            case "y" if self._cursor < len(every) and self.items.needs_yes(every[self._cursor]):
+                self.agree(every[self._cursor].outside)
             case "delete" | "backspace" | "space":
                 self.toggle(self._cursor)
             case "enter":
@@ -179,4 +188,4 @@ class ContextLine(Widget):
     def _parts(self, width: int) -> list[Part]:
         cursor = self._cursor if self._choosing else None
         searching = self.searching or self.sending
-        return parts(Shown(self.items, cursor, self.key_shown, searching, self.problems), width)
+        return parts(Shown(self.items, cursor, self.key_shown, searching, self.problems, self.pasted), width)

@@ -22,6 +22,8 @@ NOUNS = {MEMORY: ("memory", "memories"), FILE: ("file", "files"), PASSAGE: ("pas
 NARROWEST = 14
 """Cells of a name; where there is less for each, only the first ones are named."""
 SEARCHING = "searching…"
+PLAIN = (" is plain text · Tab on it attaches it", " is text · Tab attaches")
+NEEDS = " needs your y"
 _BETWEEN = " · "
 _WHERE = re.compile(r"(?::[\d¶-]+| p\. [\d-]+)\Z")
 
@@ -47,6 +49,8 @@ class Shown(NamedTuple):
     """The key that chooses, as a person reads it; empty: none is shown."""
     searching: bool = False
     problems: Sequence[str] = ()
+    pasted: Sequence[str] = ()
+    """Mentions that are only text, without their `@`."""
 
 
 def parts(shown: Shown, width: int) -> list[Part]:
@@ -55,7 +59,7 @@ def parts(shown: Shown, width: int) -> list[Part]:
     aside = cell_len(tail) + 3 if tail else 0
     heads = _heads(shown, width - aside)
     room = width - aside - _length(heads) - 2
-    found = [*heads, *_problem(shown, bool(heads), room)]
+    found = [*heads, *(_problem(shown, bool(heads), room) or _pasted(shown, bool(heads), room))]
     room -= _length(found[len(heads):])
     found += [*_names(shown, room), Part(" ", "quiet")] if found else []
     used = _length(found)
@@ -83,7 +87,9 @@ def _cut(parts: Sequence[Part], width: int) -> Iterator[Part]:
 def _tail(shown: Shown, width: int) -> str:
     """What stands at the right end: the key, or the keys while one chooses; the longest that leaves room."""
     key = shown.key
-    if shown.cursor is not None:
+    if shown.cursor is not None and shown.items.needs_yes(shown.items.all[shown.cursor]):
+        wordings, most = ["y sends it · Enter shows it · Esc", "y sends it · Esc"], width // 2
+    elif shown.cursor is not None:
         everything = f"{key} all · " if key else ""
         wordings = [f"←→ · Enter shows · Del · {everything}Esc", f"←→ Enter Del · {everything}Esc", "←→ Del · Esc"]
         most = width // 2
@@ -120,7 +126,7 @@ def _head(items: ContextItems, kind: str, brief: bool) -> str:
     noun = NOUNS[kind][len(found) != 1]
     if kind == PASSAGE and items.is_offer:
         return f"{GLYPHS[kind]} {len(found)}{'' if brief else f' {noun}'} found"
-    if not kept:
+    if not kept and kind in EMPTY:
         return f"{EMPTY[kind]} no{'' if brief else f' {NOUNS[kind][1]}'}"
     number = f"{len(kept)}" if len(kept) == len(found) else f"{len(kept)} of {len(found)}"
     tokens = sum(item.tokens for item in kept)
@@ -138,14 +144,28 @@ def _problem(shown: Shown, follows: bool, room: int) -> list[Part]:
     return [Part(before, "quiet"), Part(f"! {words}{more}", "problem")]
 
 
+def _pasted(shown: Shown, follows: bool, room: int) -> list[Part]:
+    """That the first mention that was pasted is only text."""
+    before = _BETWEEN if follows else " "
+    room = (room // 2 if follows else room) - len(before)
+    if not shown.pasted:
+        return []
+    for words in PLAIN:
+        if (cells := room - len(words)) >= NARROWEST - 4:
+            return [Part(before, "quiet"), Part(fit(f"@{one_line(shown.pasted[0], 300)}", cells) + words, "quiet")]
+    return []
+
+
 # Which.
 
 
 def _names(shown: Shown, room: int) -> list[Part]:
-    """The items in at most `room` cells. Those that are left out are named only while one chooses."""
+    """The items in at most `room` cells. Those that are left out are named only while one chooses, and where some need
+    a yes, only these."""
     items, choosing = shown.items, shown.cursor is not None
     every = items.all
-    named = [at for at, item in enumerate(every) if choosing or not items.is_out(item) or _is_offered(items, item)]
+    named = [at for at, item in enumerate(every) if choosing or items.needs_yes(item)] or [
+        at for at, item in enumerate(every) if not items.is_out(item) or _is_offered(items, item)]
     labels = {at: one_line(every[at].label, 200) for at in named}
     while len(named) > 1 and (room - 2) // len(named) - len(_BETWEEN) < NARROWEST:
         named.pop(0 if choosing and shown.cursor == named[-1] else -1)
@@ -153,19 +173,28 @@ def _names(shown: Shown, room: int) -> list[Part]:
     for number, at in enumerate(named):
         item, out = every[at], items.is_out(every[at])
         before = _BETWEEN if found else ": "
+        needed = items.needs_yes(item)
         sign = "" if item.is_fixed else " +" if out else " ×"
-        label = _fitted(labels[at], item.kind, room // (len(named) - number) - len(before) - len(sign))
+        if needed and at != shown.cursor:
+            sign = NEEDS
+        label = _fitted(labels[at], item, room // (len(named) - number) - len(before) - len(sign))
         if not label:
             break
-        style = "cursor" if at == shown.cursor else "out" if out and not _is_offered(items, item) else "quiet"
-        found += [Part(before, "quiet"), Part(label, style, at), Part(sign, "quiet", at)]
+        style = "problem" if needed else "out" if out and not _is_offered(items, item) else "quiet"
+        found += [Part(before, "quiet"), Part(label, "cursor" if at == shown.cursor else style, at),
+                  Part(sign, "problem" if needed else "quiet", at)]
         room -= len(before) + cell_len(label) + len(sign)
     return found
 
 
-def _fitted(label: str, kind: str, cells: int) -> str:
-    """The label in at most `cells` cells. A passage keeps where it stands: several are of one file."""
-    where = _WHERE.search(label) if kind == PASSAGE and cell_len(label) > cells else None
+def _fitted(label: str, item: Item, cells: int) -> str:
+    """The label in at most `cells` cells. A passage keeps where it stands, for several are of one file; a path its
+    end."""
+    if item.outside and cell_len(label) > cells > 1:
+        while cell_len(label) >= cells:
+            label = label[1:]
+        return f"…{label}"
+    where = _WHERE.search(label) if item.kind == PASSAGE and cell_len(label) > cells else None
     name = fit(label[:where.start()], cells - cell_len(where[0])) if where else ""
     return name + where[0] if where and name else fit(label, cells)
 

@@ -1,0 +1,293 @@
+"""Mentions in the whole app: what was pasted attaches nothing until it is touched; a file from outside needs a y."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from app_kit import Drive, Driven
+
+from kvchat.prompt.context import FILE
+from kvchat.prompt.message import Role
+
+KEY = "-----BEGIN KEY-----\nabcd\n"
+NOTES = "the lamp turns once in twelve seconds\n"
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a file; and a key in the home folder."""
+    (own_folders / ".ssh").mkdir()
+    (own_folders / ".ssh" / "id_rsa").write_text(KEY)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "notes.txt").write_text(NOTES)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def line(app: Driven) -> str:
+    """The row of the rule over the composer, beside the list."""
+    return app.lines[app.chat.composer.region.y][app.chat.composer.region.x :].strip(" ─")
+
+
+async def shows(app: Driven, words: str) -> None:
+    await app.until(lambda: words in line(app))
+
+
+def attached(app: Driven) -> list[str]:
+    """The texts of the files that went with the last question."""
+    question = [node for node in app.path if node.role is Role.USER][-1]
+    return [block.text for block in question.message.blocks if block.kind == FILE]
+
+
+async def sends(app: Driven, *keys: str) -> None:
+    """The message goes out with these keys."""
+    turns = app.conversation.record.turns
+    await app.press(*(keys or ("enter",)))
+    await app.until(lambda: app.conversation.record.turns > turns)
+    await app.settled()
+
+
+MAIL = "Hi, see @~/.ssh/id_rsa and @./notes.txt for this.\n"
+
+
+async def test_a_pasted_mention_attaches_nothing(drive: Drive) -> None:
+    async with drive() as app:
+        await app.paste(MAIL)
+        await app.rest()
+        await sends(app)
+        assert app.said[0] == MAIL and attached(app) == []
+        assert app.server is not None and not any(b"BEGIN KEY" in visit.body for visit in app.server.visits)
+
+
+async def test_a_typed_mention_of_a_file_in_the_working_folder_attaches_it(drive: Drive) -> None:
+    async with drive() as app:
+        await app.write("sum up @./notes.txt please")
+        await shows(app, "▥ 1 file")
+        await sends(app)
+        assert attached(app) == [NOTES]
+
+
+@pytest.mark.parametrize("after", [["x", "backspace"], ["ctrl+c", "ctrl+z"], ["space", "ctrl+z", "ctrl+y"], ["comma"],
+                                   ["left", "left", "full_stop"], ["home", "a", "space"]])
+async def test_edits_around_a_pasted_mention_do_not_make_one_of_it(drive: Drive, after: list[str]) -> None:
+    async with drive() as app:
+        await app.paste("see @./notes.txt")
+        await app.press(*after)
+        await sends(app)
+        assert attached(app) == []
+
+
+async def test_a_draft_with_a_pasted_mention_is_text_after_a_restart(drive: Drive) -> None:
+    async with drive() as app:
+        await app.paste("see @./notes.txt")
+        await app.chat.keep_draft()
+        home = app.conversation.id
+    async with drive() as app:
+        await app.open(home)
+        assert app.draft == "see @./notes.txt"
+        await sends(app)
+        assert attached(app) == []
+
+
+async def test_a_typed_mention_in_a_draft_is_one_after_a_restart(drive: Drive) -> None:
+    async with drive() as app:
+        await app.write("see @./notes.txt ")
+        await app.chat.keep_draft()
+        home = app.conversation.id
+    async with drive() as app:
+        await app.open(home)
+        await sends(app)
+        assert attached(app) == [NOTES]
+
+
+async def test_a_recalled_message_and_a_fork_mention_what_they_mentioned(drive: Drive, project: Path) -> None:
+    (project / "more.txt").write_text("more\n")
+    async with drive() as app:
+        await app.paste("old @./notes.txt")
+        await app.write(" and @./more.txt ")
+        await sends(app)
+        assert attached(app) == ["more\n"]
+        home, asked = app.conversation.id, app.path[0].id
+        await app.chat.action_fork(asked)
+        await app.rest()
+        assert app.conversation.id != home and app.draft.strip() == "old @./notes.txt and @./more.txt"
+        await sends(app)
+        assert attached(app) == ["more\n"]
+    async with drive() as app:
+        await app.open(home)
+        (project / "more.txt").write_text("more\nand more\n")
+        await app.press("up")
+        assert app.draft.strip() == "old @./notes.txt and @./more.txt"
+        await sends(app)
+        assert len(attached(app)) == 1 and "and more" in attached(app)[0]
+
+
+async def test_an_edited_question_attaches_nothing_new_by_what_was_pasted_into_it(drive: Drive) -> None:
+    async with drive() as app:
+        await app.paste("see @./notes.txt")
+        await sends(app)
+        app.chat.begin_edit(app.path[0].id, app.path[0].text)
+        await app.rest()
+        await app.press("x")
+        await app.press("enter")
+        await app.until(lambda: app.said[0].endswith("x"))
+        await app.settled()
+        assert attached(app) == []
+
+
+@pytest.mark.parametrize(("change", "found"), [
+    ("'Hello.\\n\\n' + text + ', and so on'", []), ("text.replace('see', 'see @./notes.txt, not')", [NOTES]),
+    ("'@./notes.txt is what?'", []), ("'now with @./notes.txt.'", [])])
+async def test_what_was_pasted_stays_text_in_the_editor_and_what_is_written_there_counts(
+    drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, found: list[str],
+) -> None:
+    from kvchat.ui import editor
+
+    async def edited(text: str, command: str = "") -> str:
+        return str(eval(change, {"text": text}))
+
+    monkeypatch.setattr(editor, "edited", edited)
+    async with drive() as app:
+        await app.paste("see @./notes.txt" if "replace" not in change else "see @~/.ssh/id_rsa")
+        await app.chat._edit_outside()
+        await app.rest()
+        await sends(app)
+        assert attached(app) == found
+
+
+async def test_a_failed_message_comes_back_as_it_was_meant(drive: Drive, project: Path) -> None:
+    async with drive() as app:
+        await app.paste("see @~/.ssh/id_rsa ")
+        await app.write("and @./gone.txt ")
+        await app.press("enter")
+        await app.until(lambda: app.noticed("There is no file"))
+        await app.until(lambda: "gone" in app.draft)
+        (project / "gone.txt").write_text("here it is\n")
+        await sends(app)
+        assert attached(app) == ["here it is\n"]
+
+
+# -- touching
+
+
+async def test_the_line_says_that_it_is_text_and_tab_attaches_it(drive: Drive) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.paste("see @./notes.txt")
+        await shows(app, "@./notes.txt is plain text · Tab on it attaches it")
+        await app.press("tab")
+        await shows(app, "▥ 1 file")
+        assert app.draft == "see @./notes.txt"
+        await app.press("ctrl+z")
+        await shows(app, "is plain text")
+        await app.press("ctrl+y")
+        await shows(app, "▥ 1 file")
+        await sends(app)
+        assert attached(app) == [NOTES]
+
+
+async def test_a_click_on_it_attaches_it_and_one_beside_it_does_not(drive: Drive) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.paste("see @./notes.txt now")
+        await shows(app, "is plain text")
+        await app.pilot.click("ComposerText", offset=(2, 0))
+        await app.pilot.click("ComposerText", offset=(40, 0))
+        await app.rest()
+        assert "is plain text" in line(app)
+        await app.pilot.click("ComposerText", offset=(8, 0))
+        await shows(app, "▥ 1 file")
+        await sends(app)
+        assert attached(app) == [NOTES]
+
+
+async def test_pasting_a_beginning_opens_no_list_and_enter_sends_it(drive: Drive) -> None:
+    async with drive() as app:
+        await app.paste("see @./not")
+        await app.rest()
+        await sends(app)
+        assert app.said[0] == "see @./not" and attached(app) == []
+
+
+# -- from outside
+
+
+async def test_a_typed_file_from_outside_shows_its_path_and_needs_a_y(drive: Drive, own_folders: Path) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.write("what is @~/.ssh/id_rsa for?")
+        await shows(app, "~/.ssh/id_rsa needs your y")
+        await app.press("enter")
+        await app.opens("ConfirmScreen")
+        await app.until(lambda: str(own_folders / ".ssh" / "id_rsa") in app.prose.replace(" ", ""))
+        await app.press("enter")
+        await app.closes()
+        await app.until(lambda: app.draft)
+        assert app.said == [] and app.draft == "what is @~/.ssh/id_rsa for?"
+        await app.press("enter")
+        await app.opens("ConfirmScreen")
+        await sends(app, "y")
+        assert attached(app) == [KEY]
+
+
+async def test_the_y_on_the_line_is_enough(drive: Drive) -> None:
+    async with drive(size=(120, 30)) as app:
+        await app.write("what is @~/.ssh/id_rsa for?")
+        await shows(app, "needs your y")
+        await app.press("shift+f5", "y")
+        await app.until(lambda: "needs" not in line(app))
+        await app.press("escape")
+        await sends(app)
+        assert attached(app) == [KEY] and app.said[0] == "what is @~/.ssh/id_rsa for?"
+
+
+async def test_a_link_is_where_it_leads(drive: Drive, project: Path, own_folders: Path) -> None:
+    (project / "innocent.txt").symlink_to(own_folders / ".ssh" / "id_rsa")
+    async with drive(size=(120, 30)) as app:
+        await app.write("what is @./innocent.txt for?")
+        await shows(app, "~/.ssh/id_rsa needs your y")
+        await app.press("enter")
+        await app.opens("ConfirmScreen")
+        await app.press("escape")
+        await app.closes()
+        assert app.said == []
+
+
+async def test_in_the_home_folder_hidden_files_are_outside(
+    drive: Drive, own_folders: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(own_folders)
+    (own_folders / "list.txt").write_text("eggs\n")
+    async with drive(size=(120, 30)) as app:
+        await app.write("what is in @./list.txt ?")
+        await sends(app)
+        assert attached(app) == ["eggs\n"]
+        await app.write("what is in @./.ssh/id_rsa ?")
+        await app.press("enter")
+        await app.opens("ConfirmScreen")
+        await app.press("n")
+        await app.closes()
+
+
+async def test_an_edit_asks_for_a_new_file_and_not_again_for_its_own(drive: Drive, tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("other\n")
+    async with drive(size=(120, 30)) as app:
+        await app.write("what is @~/.ssh/id_rsa for?")
+        await app.press("enter")
+        await app.opens("ConfirmScreen")
+        await sends(app, "y")
+        app.chat.begin_edit(app.path[0].id, app.path[0].text)
+        await app.rest()
+        await app.write(" ok")
+        await app.press("enter")
+        await app.until(lambda: app.said[0].endswith(" ok"))
+        await app.settled()
+        assert attached(app) == [KEY]
+        app.chat.begin_edit(app.path[0].id, app.path[0].text)
+        await app.rest()
+        await app.write(f" and @{tmp_path}/other.txt ?")
+        await app.press("enter")
+        await app.opens("ConfirmScreen")
+        await app.press("y")
+        await app.until(lambda: app.said[0].endswith(" ?"))
+        await app.settled()
+        assert attached(app) == [KEY, "other\n"]
