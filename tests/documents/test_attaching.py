@@ -97,8 +97,12 @@ def test_a_name_that_is_not_utf8_still_gives_a_block_that_can_be_stored(folder: 
 
 
 def test_a_missing_file_and_a_folder_are_named_and_the_way_on_is_said(folder: Path) -> None:
-    with pytest.raises(DocumentError, match=r"^There is no file gone\.md\.$"):
+    with pytest.raises(DocumentError) as caught:
         attached(folder / "gone.md", "gone.md", MOST)
+    assert str(caught.value) == f"There is no file gone.md in {folder}."
+    with pytest.raises(DocumentError) as caught:
+        attached(folder / "nowhere" / "gone.md", "gone.md", MOST)
+    assert str(caught.value) == f"There is no folder {folder}/nowhere."
     with pytest.raises(DocumentError, match=r"^docs is a folder; index it with /documents add, then mention it\.$"):
         attached(folder, "docs", MOST)
 
@@ -116,9 +120,35 @@ def test_a_file_that_is_too_large_is_refused_with_its_tokens_before_it_is_read(f
     with pytest.raises(TooLargeError, match=r"^big.txt is about 40,000 tokens, more than the 10,000 .*attach_percent"):
         attached(path, "big.txt", MOST)
     with (folder / "vast.txt").open("wb") as vast:
+        vast.write(b"word " * 32_000)
         vast.truncate(3 << 30)
     with pytest.raises(TooLargeError, match="is about 805,306,368 tokens"):
         attached(folder / "vast.txt", "vast.txt", MOST)
+
+
+@pytest.mark.parametrize(("name", "head", "reason"), [
+    ("big.png", b"\x89PNG\r\n\x1a\n", "is an image"), ("disk.img", b"", "is a binary file"),
+    ("films.zip", b"PK\x03\x04", "is an archive"),
+    ("old.doc", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is a binary file"),
+    ("paper.pdf", b"no", "is a broken PDF"), ("page.htm", b"\x7fELF", "is a program")])
+def test_what_a_large_file_is_counts_before_its_size(folder: Path, name: str, head: bytes, reason: str) -> None:
+    with (folder / name).open("wb") as large:
+        large.write(head)
+        large.truncate(3 << 30)
+    with pytest.raises(DocumentError) as caught:
+        attached(folder / name, name, MOST)
+    assert str(caught.value) == f"{name} cannot be attached: it {reason}."
+
+
+@pytest.mark.parametrize(("name", "head"), [
+    ("book.pdf", b"%PDF-1.7 "), ("book.docx", b"PK\x03\x04"), ("log.txt", b"a" + "é".encode() * 80_000),
+    ("page.html", b"<p>" * 50_000)])
+def test_a_large_file_of_a_kind_that_can_be_attached_is_too_large(folder: Path, name: str, head: bytes) -> None:
+    with (folder / name).open("wb") as large:
+        large.write(head)
+        large.truncate(3 << 30)
+    with pytest.raises(TooLargeError, match="is about 805,306,368 tokens"):
+        attached(folder / name, name, MOST)
 
 
 def test_a_pipe_is_refused_and_not_waited_for(folder: Path) -> None:

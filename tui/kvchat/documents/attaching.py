@@ -28,6 +28,8 @@ MOST_PAIRS = 9_000_000
 """Old lines times new lines, between the first and the last change, that are compared: the time grows with these."""
 
 _DIGITS = 16
+_HEAD = 1 << 16
+"""Bytes that tell what a file is."""
 _STATE = re.compile(rf"(?:([0-9a-f]{{{_DIGITS}}})\.\.)?([0-9a-f]{{{_DIGITS}}})")
 _CHANGE = re.compile(r"change of (?P<name>.*) since it was attached", re.DOTALL)
 _WHOLE = re.compile(r"(?P<name>.*), as it is now: changed since it was attached", re.DOTALL)
@@ -162,10 +164,13 @@ def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
             if not stat.S_ISREG(found.st_mode):
                 raise DocumentError(_no_file(found.st_mode, shown))
             if found.st_size > largest:
+                _check_kind(path.name, file.read(_HEAD), shown)
                 raise _too_large(shown, found.st_size, most_bytes)
             data = file.read(largest + 1)
     except FileNotFoundError:
-        raise DocumentError(f"There is no file {shown}.") from None
+        folder = one_line(str(path.parent), 1000)
+        raise DocumentError(f"There is no file {shown} in {folder}." if path.parent.is_dir() else
+                            f"There is no folder {folder}.") from None
     except PermissionError:
         raise DocumentError(f"{shown} may not be read; look at its permissions.") from None
     except (OSError, ValueError) as error:
@@ -176,6 +181,22 @@ def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
     if len(data) > largest:  # it grows, or does not tell its size
         raise _too_large(shown, len(data), most_bytes)
     return data
+
+
+def _check_kind(name: str, head: bytes, shown: str) -> None:
+    """Raises DocumentError where the beginning of a file that is too large tells that it could not be attached if it
+    were smaller: then that is what the person needs to know."""
+    from kvchat.documents.reading import formats, signatures
+    from kvchat.documents.reading.decoding import decoded
+
+    try:
+        if signatures.is_zip(head):
+            if Path(name).suffix.lower() not in _CONDENSED:
+                raise UnreadableError("is an archive")
+        elif formats.kind(name, head) == "text":
+            decoded(head)
+    except UnreadableError as error:
+        raise DocumentError(f"{shown} cannot be attached: it {error}.") from None
 
 
 def _no_file(mode: int, shown: str) -> str:
