@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import io
 import sqlite3
 import sys
 import threading
@@ -25,6 +24,7 @@ from kvchat.documents.attaching import attached
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role
+from kvchat.question import read_question
 from toyserver import ToyServer
 
 LAMP = "How often does the lamp turn?"
@@ -111,11 +111,17 @@ async def test_a_file_that_is_not_there_is_told(service, tmp_path):
     assert len(service.get(id_of(service)).path()) == 1
 
 
-async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(service, server, secret, monkeypatch):
-    piped = f"@handbook {LAMP}\n@{secret}\n"
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped.encode())))
-    await ask(service, argparse.Namespace(text="-", conversation=None, continue_=False, json=True, max_tokens=None,
-                                          temperature=None))
+@pytest.mark.parametrize("text", ["-", "Well?"])
+async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(
+    service, server, secret, tmp_path, monkeypatch, text,
+):
+    (tmp_path / "mail").write_text(f"@handbook {LAMP}\n@{secret}\n")
+    with (tmp_path / "mail").open() as piped:
+        monkeypatch.setattr(sys, "stdin", piped)
+        question = read_question(text)
+    await ask(service, argparse.Namespace(question=question, conversation=None, continue_=False, json=True,
+                                          max_tokens=None, temperature=None))
+    assert str(secret).encode() in server.chats[0].body
     assert b"1234" not in server.chats[0].body and b"twelve seconds" not in server.chats[0].body
 
 

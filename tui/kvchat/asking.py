@@ -8,32 +8,26 @@ import json
 import signal
 import sys
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerProgressed, ServiceEvent
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.mentioning import ALL, NOTHING
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.prompt.citing import name_of, sources
-from kvchat.prompt.conversation import OFF
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
+from kvchat.question import Question, prepared
 from kvchat.terminal import Printer
 
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
-CONNECT_S = 20.0
-"""How long the server of a question with documents is waited for before they are looked up: it tells how much they may
-take, and how it reads them."""
 
 
 async def ask(service: ChatService, args: argparse.Namespace) -> int:
-    """Ask, print, and return the exit status. Raises ChatError and StoreError."""
-    text = _question(args.text)
+    """Ask `args.question`, print, and return the exit status. Raises ChatError and StoreError."""
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
     service.asks_before_leaving = not service.server_is_named
@@ -50,7 +44,8 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
 
     if not args.json:
         service.subscribe(show)
-    interrupted = await _answered(service, conversation, text, _parameters(conversation, args), typed=args.text != "-")
+    question = await prepared(service, conversation, args.question)
+    interrupted = await _answered(service, conversation, question, _parameters(conversation, args))
     answer = conversation.path()[-1]
     if args.json:
         print(json.dumps(report(conversation, answer), ensure_ascii=True))
@@ -66,13 +61,6 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
     if not args.json and (sources := given(conversation, answer)):
         print(*(f"[{number}] {one_line(title)}" for number, title in sources.items()), sep="\n", file=sys.stderr)
     return 0
-
-
-def _question(given: str) -> str:
-    text = given if given != "-" else sys.stdin.buffer.read().decode("utf-8", "replace").rstrip("\n")
-    if not text.strip():
-        raise ChatError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
-    return text
 
 
 async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
@@ -95,10 +83,9 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Par
     return parameters
 
 
-async def _answered(service: ChatService, conversation: OpenConversation, text: str, parameters: Parameters, *,
-                    typed: bool) -> bool:
-    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back. Only what was
-    `typed` mentions documents: a log or a mail that is piped in reads no files."""
+async def _answered(service: ChatService, conversation: OpenConversation, question: Question,
+                    parameters: Parameters) -> bool:
+    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     try:
@@ -106,11 +93,7 @@ async def _answered(service: ChatService, conversation: OpenConversation, text: 
         loop.add_signal_handler(signal.SIGTERM, interrupted.set)
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
-    if (typed and "@" in text) or conversation.record.searching != OFF:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CONNECT_S):
-                await service.connect(conversation.id)
-    await service.send(conversation.id, text, parameters=parameters, meant=ALL if typed else NOTHING)
+    await service.send(conversation.id, question.text, question.blocks, parameters=parameters, meant=question.meant)
     done = asyncio.create_task(service.wait(conversation.id))
     stop = asyncio.create_task(interrupted.wait())
     await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)

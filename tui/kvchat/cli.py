@@ -58,9 +58,11 @@ def parser() -> argparse.ArgumentParser:
     common = [_common(False)]
 
     ask = commands.add_parser("ask", parents=common, help="ask one question and print the answer as it streams")
-    ask.add_argument("text", metavar="TEXT|-", help="the question; - reads it from standard input")
+    ask.add_argument("text", metavar="TEXT|-", help="the question; what is piped in is attached to it; - reads the "
+                                                    "question itself from standard input")
     _which(ask)
     ask.add_argument("--json", action="store_true", help="print one JSON object with the text and the figures instead")
+    ask.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
     ask.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
     ask.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
+    from kvchat.question import Question
 
 Work = Callable[["ChatService", argparse.Namespace], Awaitable[int]]
 
@@ -59,6 +60,8 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
             return _list(args, places)
         case "ask":
             from kvchat.asking import ask as work
+
+            args.question = _question(args)
         case "cache":
             from kvchat.cache_command import cache as work
         case "backends":
@@ -82,6 +85,20 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
             work = _export
     _print_problems(problems)
     return asyncio.run(_with_service(args, places, settings, work))
+
+
+def _question(args: argparse.Namespace) -> Question:
+    """The question, read before the service is opened: Ctrl+C ends the reading at once."""
+    from kvchat.question import read_question
+    from kvchat.standard_input import InputError
+
+    if args.text == "-" and args.no_stdin:
+        raise CommandError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.",
+                           2)
+    try:
+        return read_question(args.text, not args.no_stdin)
+    except InputError as error:
+        raise CommandError(str(error)) from None
 
 
 def _print_problems(problems: list[Problem]) -> None:

@@ -31,6 +31,8 @@ FILE = "file"
 """The `kind` of a file that is attached as a whole, or of what has changed in it since."""
 PASSAGE = "passage"
 """The `kind` of a passage found in a document; it is numbered, so that an answer can cite it."""
+STDIN = "stdin"
+"""The `kind` of what was piped into `kvchat ask`."""
 NOTE = "note"
 """The `kind` of a line of kvchat's own that says what the blocks after it are."""
 
@@ -76,7 +78,7 @@ class ContextBlock:
     """One block of context in a user message."""
 
     kind: str
-    """What it is: `time`, `note`, `paste`, `file`, `memory`, `passage`, `summary`."""
+    """What it is: `time`, `note`, `paste`, `stdin`, `file`, `memory`, `passage`, `summary`."""
     source: str
     """Where it comes from, in words for the person: a path, a title; for `time` the instant in ISO 8601."""
     text: str

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.display import one_line
 from kvchat.prompt.citing import name_of
-from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.prompt.context import FILE, STDIN, ContextBlock
 
 PASTE = "paste"
 LABEL = re.compile(r"\[[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)\]")
@@ -32,6 +32,12 @@ def plain_paste(text: str) -> str:
     """Pasted text as text: every kind of line end is a newline, other control characters are left out."""
     text = re.sub("\r\n?|\x85|\u2028|\u2029|\x0b|\x0c", "\n", text)
     return text.translate(_DROPPED)
+
+
+def measure(text: str) -> str:
+    """How long a pasted text is, as its label tells."""
+    lines = len(text.splitlines())
+    return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
 
 
 def label_of(block: ContextBlock) -> str:
@@ -69,7 +75,11 @@ def chips_of(text: str, blocks: Sequence[ContextBlock]) -> dict[str, ContextBloc
 
 
 def draft_of(text: str, blocks: Sequence[ContextBlock], typed: frozenset[int] = frozenset()) -> str:
-    """A message as a draft: its text, and the blocks that have labels in it without the numbers that they had."""
+    """A message as a draft: its text, and the blocks that have labels in it without the numbers that they had. What was
+    piped in, and has none, gets one in front."""
+    for block in [block for block in blocks if block.kind == STDIN]:
+        pasted = ContextBlock(PASTE, f"{block.source} ({measure(block.text)})", block.text)
+        text, blocks = f"{label_of(pasted)}\n\n{text}", [*blocks, pasted]
     kept = chips_of(text, blocks)
     return Draft(text, {label: replace(block, source=name_of(block)) for label, block in kept.items()}, typed).encoded()
 

@@ -33,7 +33,8 @@ _STATES = {
 _PATH = re.compile(r"(?:[A-Za-z]:|file:|~[^\s/\\]*|\.{1,2})?[/\\]")
 LINES = {TIME: "Time", NOTE: "Note"}
 """The blocks that are one line of kvchat's own, with their names."""
-_BLOCK_KINDS = {"paste": "pasted text", "file": "file", "memory": "memory", "passage": "passage"}
+_BLOCK_KINDS = {"paste": "pasted text", "stdin": "standard input", "file": "file", "memory": "memory",
+                "passage": "passage"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from kvchat.display import clean, one_line
 from kvchat.prompt.citing import number_of
-from kvchat.prompt.context import MEMORY, NOTE, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
@@ -120,6 +120,9 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
         if kind == TIME:
             words.append("time")
             continue
+        if kind == STDIN:
+            words.append("standard input")
+            continue
         if kind == SUMMARY:
             words += [one_line(block.source, 40) for block in members]
             continue
@@ -156,6 +159,8 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
             rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))
             continue
         named = block.source if block.kind in (SUMMARY, MEMORY) else f"{block.kind}: {block.source}"
+        if block.kind == STDIN:
+            named = "standard input"
         name = "time" if block.kind == TIME else one_line(named, max(8, width - 2))
         rows.append(Row((_BAR, Span(name, "fold", ""))))
         rows += plain_rows(clean(block.text).strip("\n"), width, "reasoning", first=(_BAR,), rest=(_BAR,))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.drafts import LABEL as _LABEL
-from kvchat.prompt.drafts import PASTE, Draft, chips_of, decoded, label_of, labels_of, plain_paste
+from kvchat.prompt.drafts import PASTE, Draft, chips_of, decoded, label_of, labels_of, measure, plain_paste
 
 __all__ = [
     "PASTE", "Draft", "block_of", "blocks_in", "chips_of", "decoded", "expanded", "is_long", "label_of", "labels_of",
@@ -32,14 +32,9 @@ def is_long(text: str) -> bool:
     return any(len(line.encode(errors="replace")) > LONG_LINE for line in text.splitlines())
 
 
-def _measure(text: str) -> str:
-    lines = len(text.splitlines())
-    return f"{lines:,} lines" if lines > 1 else f"{len(text):,} characters"
-
-
 def block_of(text: str, number: int) -> ContextBlock:
     """The block of the paste with this number."""
-    return ContextBlock(PASTE, f"pasted {number} ({_measure(text)})", text)
+    return ContextBlock(PASTE, f"pasted {number} ({measure(text)})", text)
 
 
 def new_label(block: ContextBlock, chips: Mapping[str, ContextBlock]) -> str:
