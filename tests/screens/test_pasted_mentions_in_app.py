@@ -137,6 +137,20 @@ async def test_an_edited_question_attaches_nothing_new_by_what_was_pasted_into_i
         assert attached(app) == []
 
 
+async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Drive) -> None:
+    async with drive() as app:
+        await app.paste("see @./notes.txt")
+        await sends(app)
+        for keys, found in ((("enter",), []), (("tab", "enter"), [NOTES])):
+            app.chat.begin_edit(app.path[0].id, app.path[0].text)
+            await app.rest()
+            await app.press(*keys)
+            await app.until(lambda: app.chat.editing is None)
+            await app.settled()
+            assert attached(app) == found
+        assert app.noticed("Nothing was changed")
+
+
 @pytest.mark.parametrize(("change", "found"), [
     ("'Hello.\\n\\n' + text + ', and so on'", []), ("text.replace('see', 'see @./notes.txt, not')", [NOTES]),
     ("'@./notes.txt is what?'", []), ("'now with @./notes.txt.'", [])])

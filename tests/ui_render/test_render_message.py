@@ -43,6 +43,14 @@ def test_context_is_summed_up_by_kind_and_source() -> None:
         "2 passages from 2 sources, 1 pasted text from pasted 1")
 
 
+def test_what_was_piped_in_is_called_what_it_is() -> None:
+    block = ContextBlock("stdin", "stdin", "+turns = 12")
+    item = TranscriptItem("n", Role.USER, "You", text="Review this.", blocks=(block,))
+    folded, unfolded = (text_of(foot_rows(item, 80, Folds(context=context))) for context in (False, True))
+    assert folded == ["▸ context: standard input", ""]
+    assert unfolded[1:-1] == ["│ standard input", "│ +turns = 12"]
+
+
 def test_memories_are_folded_to_their_number_and_unfolded_to_their_lines() -> None:
     blocks = (ContextBlock("memory", "profile of the user", "Prefers metric units."),
               ContextBlock("time", "t", "Monday"),

@@ -459,7 +459,8 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
         line = composer.query_one(ContextLine)
         for taken in (True, False):
             composer.set_passages([passage(name, f"{n}") for n, name in enumerate(names)], "the lamp", taken=taken,
-                                  files=[NOTES], problems=["灯台\x07 is not there."] * 2)
+                                  files=[NOTES], problems=["灯台\x07 is not there."] * (2 * taken), pasted=names,
+                                  outside={} if taken else {NOTES.ref: f"/灯台/{names[0]}/notes.txt"})
             composer.set_memories([UNITS, KILN])
             for choosing in (False, True):
                 if choosing:
@@ -470,3 +471,44 @@ async def test_hostile_and_wide_names_fit_every_width_beside_memories(memories: 
                     assert "\x1b" not in text and "\u202e" not in text and "\n" not in text
             await pilot.press("escape")
             composer.leave_out((), ())
+
+
+async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed_to(memories: Writing) -> None:
+    host, composer = memories()
+    composer.set_memories_key("Shift+F5")
+    async with host.run_test(size=(100, 30)) as pilot:
+        await rested(host, composer, pilot, "see @~/notes.txt")
+        composer.set_passages([], composer.text, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
+        await pilot.pause()
+        assert "▥ 0 of 1 file: /mnt/notes.txt needs your y ─" in drawn(host, composer)
+        await pilot.press("y", "backspace")
+        assert composer.context.agreed == set(), "while the text has the keys it is a letter"
+        await pilot.pause(LONG_ENOUGH)
+        composer.set_passages([], composer.text, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
+        composer.choose_context()
+        await pilot.press("delete", "space")
+        assert "y sends it" in drawn(host, composer) and composer.context.agreed == set()
+        await pilot.press("y", "escape")
+        assert "▥ 1 file ~" in drawn(host, composer) and "needs" not in drawn(host, composer)
+        composer.set_passages([], composer.text, files=[NOTES], outside={NOTES.ref: "/etc/notes.txt"})
+        await pilot.pause()
+        assert "/etc/notes.txt needs your y" in drawn(host, composer)
+        await pilot.press("enter")
+        assert sent(host).meant.agreed == {"/mnt/notes.txt"} and composer.context.agreed == set()
+        composer.restore(sent(host).text, meant=sent(host).meant)
+        assert composer.context.agreed == {"/mnt/notes.txt"}
+
+
+@pytest.mark.parametrize(("width", "shown"), [
+    (100, "@./a/long/name/of/a/file/notes.txt is plain text · Tab on it attaches it"),
+    (60, "@./a/long/name/o… is plain text · Tab on it attaches it"), (40, "@./a/long/n… is text · Tab attaches"),
+    (20, "")])
+async def test_that_a_pasted_mention_is_text_is_said_in_the_room_there_is(
+    memories: Writing, width: int, shown: str,
+) -> None:
+    host, composer = memories()
+    async with host.run_test(size=(width, 30)) as pilot:
+        await rested(host, composer, pilot, "see it")
+        composer.set_passages([], composer.text, pasted=["./a/long/name/of/a/file/notes.txt"])
+        await pilot.pause()
+        assert drawn(host, composer).strip(" ─") == shown

@@ -37,9 +37,9 @@ class Meant:
         """Those of the mentions in a text that count."""
         if self.typed is None:
             return list(mentions)
-        from kvchat.documents.mentions import sign_of
+        from kvchat.documents.mentions import counting
 
-        return [one for one in mentions if sign_of(text, one) in self.typed]
+        return counting(text, mentions, self.typed)
 
 
 ALL, NOTHING = Meant(), Meant(frozenset())

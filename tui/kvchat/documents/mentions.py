@@ -83,6 +83,13 @@ def sign_of(text: str, mention: Written) -> int:
     return text.count("@", 0, mention.start)
 
 
+def counting(text: str, mentions: Iterable[Written], typed: Collection[int]) -> list[Written]:
+    """Of the mentions in a text those whose `@` is one of `typed`."""
+    places = [at for at, character in enumerate(text) if character == "@"] if typed else []
+    starts = {places[sign] for sign in typed if sign < len(places)}
+    return [one for one in mentions if one.start in starts]
+
+
 def at_place(text: str, place: int) -> Written | None:
     """The mention in whose characters this place of a text is, its end counted in; None: none."""
     return next((one for one in written(text) if one.start <= place <= one.end), None)

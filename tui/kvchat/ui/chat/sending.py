@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from textual import on, work
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.mentioning import Meant, OutsideError
+from kvchat.chat.mentioning import Meant, OutsideError, counted_in
 from kvchat.numbers import counted
 from kvchat.ui.chat.consulting import SLOW_S, ConsultingActs
 from kvchat.ui.widgets.composer import Composer
@@ -64,12 +64,17 @@ class SendingActs(ConsultingActs):
         if id in self._sending:
             self.say(UNDER_WAY, "warning")
             self._restore(event)
-        elif editing is not None and self.conversation.tree[editing].text == event.text:
+        elif editing is not None and self._is_unchanged(editing, event):
             self.stop_editing()
             self.say("Nothing was changed; the message is as it was.")
         else:
             self._sending[id] = sending
             self._send(sending)
+
+    def _is_unchanged(self, editing: str, event: Composer.Submitted) -> bool:
+        """Whether an edit says what the question says, and mentions what that mentioned."""
+        question = self.conversation.tree[editing]
+        return question.text == event.text and event.meant.typed == counted_in(event.text, question.message.blocks)
 
     @work(group="send")
     async def _send(self, sending: Sending) -> None:
