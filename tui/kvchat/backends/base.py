@@ -366,7 +366,7 @@ class HttpBackend:
                 head = await exchange.head()
                 return head, await exchange.start_of_body(GET_BODY_LIMIT)
         except TimeoutError:
-            raise errors.no_answer(self.url, seconds) from None
+            raise errors.NoAnswerError(self.url, seconds) from None
 
 
 async def _ended(task: asyncio.Task[None]) -> None:

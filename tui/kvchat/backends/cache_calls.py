@@ -175,7 +175,7 @@ class CacheCalls(HttpBackend):
                     raise await self._refusal(exchange, head)
                 answer = await exchange.start_of_body(TEXT_LIMIT)
         except TimeoutError:
-            raise errors.no_answer(self.url, CALL_S) from None
+            raise errors.NoAnswerError(self.url, CALL_S) from None
         read = partial(_object_in, answer)
         try:
             return await asyncio.to_thread(read) if len(answer) > LARGE else read()

@@ -113,7 +113,7 @@ class Embeddings:
             async with asyncio.timeout(seconds):
                 found = await self._fitting(texts)
         except TimeoutError:
-            raise self._noted(errors.no_answer(self._base_url, seconds)) from None
+            raise self._noted(errors.NoAnswerError(self._base_url, seconds)) from None
         except BackendError as error:
             raise self._noted(error) from None
         self._failed = None

@@ -61,6 +61,14 @@ class NotConnectedError(BackendError):
         """Whether a machine answered that nothing listens there: a server that starts may accept soon."""
 
 
+class NoAnswerError(BackendError):
+    """The server accepted the connection and said nothing for as long as one waits for a quick answer."""
+
+    def __init__(self, url: str, seconds: float) -> None:
+        super().__init__(Trouble.UNREACHABLE, f"The server at {url} accepted the connection but did not answer "
+                                              f"within {seconds:g} s. It may hang; look at its log or restart it.")
+
+
 class StillLoadingError(BackendError):
     """The server answers 503 while it loads its model: the one answer after which a request repeats by itself."""
 
@@ -116,11 +124,6 @@ def not_json(url: str) -> BackendError:
 def dead(url: str) -> BackendError:
     return BackendError(Trouble.DEAD, f"The server at {url} has stopped answering: three health checks in a row "
                                       "failed. Restart it, then try again.")
-
-
-def no_answer(url: str, seconds: float) -> BackendError:
-    return BackendError(Trouble.UNREACHABLE, f"The server at {url} accepted the connection but did not answer "
-                                             f"within {seconds:g} s. It may hang; look at its log or restart it.")
 
 
 def redirect(url: str, target: str) -> BackendError:

@@ -29,7 +29,7 @@ from kvchat.prompt.message import Node, Role, State, settled
 CHECKPOINT_SECONDS = 0.2
 SCREEN_SECONDS = 0.03
 
-UNSENT = frozenset({"lane", "connecting", "gone"})
+UNSENT = frozenset({"lane", "connecting", "cancelled", "gone"})
 """Phases of `Waiting` in which nothing has been sent yet."""
 NOTHING_SENT = "Before anything was sent."
 STOPPED_EARLY = "Before the first token; the server may still finish the batch it was reading."

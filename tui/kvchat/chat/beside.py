@@ -84,7 +84,7 @@ class Beside(Reporting):
     async def _sent_beside(self, backend: Backend, following: Following | None, turn: ChatTurn, path: Sequence[Node],
                            emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
         if following is not None:
-            followed = await following.before(turn, path, "side")
+            followed = await following.before(turn, path, "side", emit=emit)
             began(followed)
             turn = replace(turn, slot=await self._planned(backend, following, followed))
             following.sent(followed, turn.slot)

@@ -61,7 +61,10 @@ class Caching(ConversationList):
         """The follower of this server's cache; None where it does not let itself be followed. Sends no text."""
         link = self._links.of(backend)
         async with link.meeting:
-            return await self._followed_by(link, backend)
+            following = await self._followed_by(link, backend)
+        if following is not None and (note := self._setting(_cancelled_key(following.server))):
+            following.cancelled.take_over(note)
+        return following
 
     async def _followed_by(self, link: Link, backend: Backend) -> Following | None:
         state = await self._state_of(link, backend) if not backend.info.replicas else None
@@ -82,7 +85,8 @@ class Caching(ConversationList):
         known = link.connector.cache_shape()
         shapes = [known] if known is not None else guesses(backend.info.slots, self._learnt(backend.info))
         following = Following(backend, backend.info, Candidates(shapes), now=lambda: self._clock().timestamp(),
-                              changed=lambda: self._tell(WarmthChanged()), journal=self._journal)
+                              changed=lambda: self._tell(WarmthChanged()), journal=self._journal,
+                              note=partial(self._note_cancelled, _cancelled_key(backend.info)))
         following.noticed(state or ServerState())
         if not following.state.asleep:
             await following.look()
@@ -156,6 +160,10 @@ class Caching(ConversationList):
                 await self._keeper.write(partial(self._store.set_setting, key, note))
             except StoreError:
                 pass  # the next start reads a little more
+
+    def _note_cancelled(self, key: str, note: str) -> None:
+        """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
+        self._in_background(self._keeper.write(lambda: self._store.set_setting(key, note or None)))
 
     def _learnt(self, info: ServerInfo) -> Shape | None:
         """What was learnt about this server's cache, if anything was."""
@@ -322,6 +330,11 @@ def _who(state: ServerState) -> tuple[str, str, str]:
 def _rules_key(info: ServerInfo) -> str:
     """The name under which the rules of a server, build and model are kept."""
     return f"cache rules {info.kind} {info.build} {info.model} {info.slots}"
+
+
+def _cancelled_key(info: ServerInfo) -> str:
+    """The name under which is noted which slots of a server still compute a cancelled request."""
+    return f"cancelled slots {info.place}"
 
 
 def _states_key(info: ServerInfo) -> str:

@@ -112,11 +112,6 @@ class Journal:
         self._cached: dict[str, deque[int]] = {}
         """By server: the cached tokens of its last answers that could have reused something."""
 
-    def last_slot(self, server: str) -> int | None:
-        """The slot of our last request to a server."""
-        last = self._last(server)
-        return last.slot if last is not None else None
-
     def _last(self, server: str) -> Use | None:
         return next((use for use in reversed(self._uses) if use.server == server), None)
 

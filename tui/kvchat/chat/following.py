@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, ServerInfo, SlotCount
+from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, ServerInfo, SlotCount, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.candidates import Candidates
@@ -48,6 +48,8 @@ class FollowedTurn(Asked):
     """Whether the slots were at rest before: else a cancelled request may have read on."""
     processed: int = 0
     """Prompt tokens that the server had read when it was last heard of."""
+    played: bool = False
+    """Whether its end is played on the twin."""
 
     @property
     def knows_room(self) -> bool:
@@ -64,8 +66,9 @@ class Following(Looking):
     """The cache of one server and model. `changed` is called when what is held may have changed."""
 
     def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, now: Callable[[], float],
-                 changed: Callable[[], None], journal: Journal) -> None:
-        super().__init__(access, server, twin, changed=changed, journal=journal)
+                 changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
+        """`note`: keeps a line for other kvchats on this server; empty: there is nothing to keep."""
+        super().__init__(access, server, twin, now=now, changed=changed, journal=journal, note=note)
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
@@ -75,24 +78,42 @@ class Following(Looking):
         self._leaving: asyncio.Task[None] | None = None
         self._current: FollowedTurn | None = None
         """The chat request that is being played, or was played last."""
+        self._side_prompt = NO_TOKENS
         self._users = UserStarts(access)
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 
-    async def before(self, turn: ChatTurn, path: Sequence[Node],
-                     kind: Literal["conversation", "side"] = "conversation") -> FollowedTurn:
-        """Just before a chat request: what the last one left is settled, and the slots are looked at."""
+    async def before(self, turn: ChatTurn, path: Sequence[Node], kind: Literal["conversation", "side"] = "conversation",
+                     *, emit: Emit) -> FollowedTurn:
+        """Just before a chat request: what the last one left is settled, and the slots are looked at. `emit` is told
+        while it waits for the slot of a cancelled request."""
         if self._current is not None and not self._current.closed.is_set():
             try:
                 await asyncio.wait_for(self._current.closed.wait(), LOOK_S)
             except TimeoutError:
-                self._current.closed.set()  # what it left stays unknown
+                self._end_unknown(self._current)
+        if self.cancelled and await self._goes_to_a_cancelled_one(turn):
+            emit(Waiting("cancelled", 0.0))
+            await self.cancelled.free()
+            emit(Waiting("prefill", 0.0))
         if not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
         return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model))
 
+    async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
+        """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
+        prompt = self.known_prefix(replace(turn, wires=turn.wires[:-1]))
+        if not prompt:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    prompt = await self.prompt(turn)
+            except TimeoutError:
+                prompt = None
+        return self.cancelled.hold_up(self.twin.best.slot_after_cancel(prompt) if prompt else None)
+
     def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
+        self._unheard = False
         followed.number = self.journal.next()
         followed.before = self.twin.best.copy()
         self._current = followed
@@ -169,21 +190,32 @@ class Following(Looking):
         figures, prompt = answer.figures, followed.tokens
         predicted = (figures.predicted_tokens or 0) if figures else 0
         slot_tokens = None
-        if prompt is not None and followed.prediction is not None and self._current is followed:
-            sampled = await self._sampled(prompt, predicted, settled)
-            self._was_cut = answer.state in STOPPED
-            if predicted:
-                self.twin.end(sampled, stopped=answer.state in STOPPED)
+        sampled = await self._sampled(prompt, predicted, settled) if prompt is not None and predicted else None
+        if prompt is not None and followed.prediction is not None and self._current is followed and not followed.played:
+            slot, stopped, followed.played = followed.prediction.slot, answer.state in STOPPED, True
+            if sampled is not None:
+                self.twin.end(sampled, stopped=stopped)
             else:
                 self.twin.cut(followed.processed or followed.prediction.cached)
                 self._unheard = not followed.processed
             held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
             self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in held)
-            slot_tokens = self._slot_tokens(followed.prediction.slot, counts := await self._counts())
-            self._observe(counts, followed.prediction.slot, len(prompt) + max(0, predicted - 1))
+            if stopped:
+                self.cancelled.add(slot, len(prompt) + predicted)
+            if await self.cancelled.free(LOOK_S):
+                counts = await self._counts() or ()
+                slot_tokens = self._slot_tokens(slot, counts)
+                self._observe(counts, slot, len(prompt) + max(0, predicted - 1))
         else:
-            self._observe(await self._counts(), None)
+            self._observe(await self._counts() or (), None)
         self.journal.answered(followed, answer, slot_tokens)
+
+    def _end_unknown(self, followed: FollowedTurn) -> None:
+        """What a request left stays unknown: the next one does not wait for it."""
+        followed.closed.set()
+        if followed.prediction is not None and followed.tokens is not None and not followed.played:
+            followed.played = True
+            self.twin.cut(followed.processed or followed.prediction.cached)
 
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None
@@ -203,7 +235,7 @@ class Following(Looking):
                      slot: int | None = None) -> Prediction:
         """A request that reads `prompt` is sent: play it. `twin.end` or `twin.cut` must follow."""
         prediction = self.twin.begin(prompt, owner, self._now(), slot)
-        self._tasks_at_begin = self._tasks_seen
+        self._tasks_at_begin, self._side_prompt, self._unheard = self._tasks_seen, prompt, False
         self.journal.used(kind, owner, self.server.base_url, prediction)
         return prediction
 
@@ -211,6 +243,7 @@ class Following(Looking):
         """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
         is told how far it came when the slots say so: a batch may have been on its way."""
         self.twin.cut(processed or 0)
-        self._was_cut = True
         self._unheard = processed is None
         self._came = came
+        if self.twin.said is not None:
+            self.cancelled.add(self.twin.said.slot, len(self._side_prompt))

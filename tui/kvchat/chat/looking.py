@@ -15,11 +15,11 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.evidence import Evidence, Foreign
 from kvchat.cache.llamacpp.candidates import Candidates
 from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.chat.cancelled_slots import CancelledSlots
 from kvchat.chat.evidence import Journal
 from kvchat.chat.prefixes import Prefixes
 
 LOOK_S = 0.5
-BUSY_S = 0.01
 NEVER: tuple[int, ...] = (-1,)
 
 
@@ -28,14 +28,22 @@ class Look:
     """What a look at the slots told."""
 
     counts: tuple[SlotCount, ...] = ()
+    late: bool = False
+    """Whether the server did not answer in time: it computes a batch for somebody."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether the server works for somebody."""
+        return self.late or any(count.busy for count in self.counts)
 
 
 class Looking(Prefixes):
     """What a server says of itself. `changed` is called when what is held may have changed."""
 
-    def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, changed: Callable[[], None],
-                 journal: Journal) -> None:
+    def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, now: Callable[[], float],
+                 changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
         super().__init__(access)
+        self.cancelled = CancelledSlots(access, note, self._free_again, now)
         self.server = server
         self.twin = twin
         self.busy: frozenset[int] = frozenset()
@@ -51,34 +59,29 @@ class Looking(Prefixes):
         self._tasks_at_begin: tuple[int | None, ...] = ()
         self._came: Callable[[int], None] | None = None
         """Is told how far the last request came, which was cancelled."""
-        self._was_cut = False
-        """Whether the last request was ended early: its batch may still be computed."""
         self._unheard = False
         """Whether the last request was cancelled before the server was heard of: it may never have begun."""
 
     async def look(self) -> Look:
         """Look at the slots and correct the twin."""
-        return self._observe(await self._counts())
+        counts = await self._counts()
+        return Look(late=True) if counts is None else self._observe(counts)
 
-    async def _counts(self) -> Sequence[SlotCount]:
+    async def _counts(self) -> Sequence[SlotCount] | None:
+        """What the slots hold; nothing where the server does not tell, None where it does not in time."""
         if not self._works:
             return ()
-        counts: Sequence[SlotCount] = ()
         try:
             async with asyncio.timeout(LOOK_S):
-                counts = await self.access.slot_counts()
-                while self._finishes(counts):
-                    await asyncio.sleep(BUSY_S)
-                    counts = await self.access.slot_counts()
-        except (BackendError, TimeoutError):
-            pass
-        return counts
+                return await self.access.slot_counts()
+        except TimeoutError:
+            return None
+        except BackendError:
+            return ()
 
-    def _finishes(self, counts: Sequence[SlotCount]) -> bool:
-        """Whether the slot used last still computes the batch in which a request of ours was cancelled: nothing else
-        begins there before, so that waiting for it costs no time."""
-        slot = self.journal.last_slot(self.server.base_url) if self._was_cut else None
-        return slot is not None and slot < len(counts) and counts[slot].busy
+    def _free_again(self, counts: Sequence[SlotCount]) -> None:
+        """Requests that were cancelled have ended: see what they left."""
+        self._observe(counts, None)
 
     def count(self, slot: int) -> int:
         """The tokens that the server last reported for a slot."""

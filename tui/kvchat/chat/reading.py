@@ -117,13 +117,15 @@ class Reading(Defusing):
                 await self._warm_unfollowed(link, backend, conversation)
             return
         await following.settled()
+        await following.cancelled.free()
         if await self._is_strange(link, following):
             await link.lane.in_spare_time(self._probe(link, following))
-        busy = any(count.busy for count in (await following.look()).counts)
+        busy = (await following.look()).busy
         if busy and link.lane.works_in_background and self.warmth(id).heat is not Heat.WARM:
             await link.lane.stop_background()
             await following.settled()
-            busy = any(count.busy for count in (await following.look()).counts)
+            await following.cancelled.free()
+            busy = (await following.look()).busy
         if busy:
             return  # somebody else is being answered
         path = conversation.path()

@@ -186,7 +186,7 @@ class Talking(Reading):
         turn = ChatTurn(wires_of(path), record.id, self._model(conversation, info),
                         parameters or record.parameters, record.template_options,
                         system_in_user=record.system_in_user)
-        followed = self._followed[record.id] = await following.before(turn, path) if following else (
+        followed = self._followed[record.id] = await following.before(turn, path, emit=emit) if following else (
             self._asked_of(backend, turn, path))
         if following:
             turn = replace(turn, slot=await self._planned(backend, following, followed))

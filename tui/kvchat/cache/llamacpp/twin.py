@@ -80,6 +80,16 @@ class Twin:
         """What `begin` would return; changes nothing."""
         return self.copy().begin(prompt, "", 0.0, slot, users)
 
+    def slot_after_cancel(self, prompt: Tokens) -> int:
+        """The slot that `prompt` goes to when the requests that were cancelled have ended. Until then it is not known
+        how much of their prompts is in: their batches may have read all of it."""
+        later = self.copy()
+        for slot, request in self._stopped.items():
+            held = self._slots[slot]
+            if held is None or len(held.tokens) < len(request.prompt):
+                later._keep(slot, request, len(request.prompt))
+        return later.predict(prompt).slot
+
     def begin(
         self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (),
     ) -> Prediction:
@@ -168,14 +178,12 @@ class Twin:
             return False
         if count <= len(request.prompt):
             self._keep(slot, request, count)
-        elif held is None:
+            return True
+        if held is None or len(held.tokens) < len(request.prompt):  # the batch that ran read the rest of the prompt
+            held = self._having(request, len(request.prompt))
+        if count > len(held.tokens) + STOPPED_LATE:
             return False
-        elif count <= len(held.tokens):
-            self._slots[slot] = replace(held, tokens=held.tokens.first(count))
-        elif len(held.tokens) >= len(request.prompt) and count <= len(held.tokens) + STOPPED_LATE:
-            self._slots[slot] = replace(held, tokens=held.tokens + Tokens.unknown(count - len(held.tokens)))
-        else:
-            return False
+        self._slots[slot] = replace(held, tokens=held.tokens.first(count) + Tokens.unknown(count - len(held.tokens)))
         return True
 
     def _best(self, prompt: Tokens) -> tuple[int, Place | None]:
@@ -246,11 +254,14 @@ class Twin:
 
     def _keep(self, slot: int, request: _Request, processed: int) -> None:
         """Let `slot` hold the first `processed` tokens of a request's prompt."""
+        self._slots[slot] = self._having(request, processed) if processed else None
+        self._share_window(slot)
+
+    def _having(self, request: _Request, processed: int) -> Held:
+        """What is held of a request's prompt when `processed` tokens of it are in."""
         memory = read(request.before, request.start, len(request.prompt), processed, request.users, request.number,
                       self.shape)
-        held = Held(request.prompt.first(processed), request.owner, request.at, memory)
-        self._slots[slot] = held if processed else None
-        self._share_window(slot)
+        return Held(request.prompt.first(processed), request.owner, request.at, memory)
 
     def _share_window(self, slot: int) -> None:
         """With one cache for all, what `slot` reads overwrites the others' old positions, of the oldest use first."""

@@ -24,10 +24,11 @@ WAITING = {
     "closing": "the request before is being closed",
     "lane": "waiting for another answer on this server",
     "connecting": "connecting",
+    "cancelled": "Server is finishing the cancelled batch · Esc",
     "gone": "the server is gone; it is sent when it is back",
 }
 """What is waited for, by the phase of `Waiting`."""
-_UNWATCHED = frozenset({"closing", "connecting", "lane", "gone"})
+_UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
 """Phases in which nobody looks whether the server lives."""
 _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checked yet"}
 
