@@ -108,6 +108,13 @@ def test_nothing_in_the_corpus_is_left_for_a_terminal_to_obey(hostile: Source) -
     assert not {char for char in text if char in "\u202e\u2066\u2069\u200e\u2028\ufeff\u200b"}
 
 
+def test_the_system_prompt_is_the_one_that_is_sent() -> None:
+    sent = system_message("Be brief.", "[kv-ab12]\n")
+    system = node(None, sent, BEGIN)
+    words = " ".join("".join(Page(render("html", [conversation([system], system)])).words).split())
+    assert " ".join(sent.text.split()) in words
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(
     st.sampled_from([item["text"] for item in CORPUS] + [

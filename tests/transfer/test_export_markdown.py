@@ -54,6 +54,15 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
     assert "2,236 reused · 63 new" in body and "version 1 of 2" in body
 
 
+def test_the_system_prompt_is_the_one_that_is_sent() -> None:
+    sent = system_message("Be brief.", "[kv-ab12]\n")
+    system = node(None, sent, BEGIN)
+    paragraphs = [token for token in PARSER.parse(render("md", [conversation([system], system)]))
+                  if token.type == "inline" and token.level == 2]  # inside the quotation
+    words = ["".join(child.content or "\n" for child in token.children or []) for token in paragraphs]
+    assert "\n\n".join(words) == sent.text
+
+
 def test_other_branches_stand_behind_the_one_in_use_and_only_when_asked_for(branched: Source) -> None:
     main = render("md", [branched])
     text = render("md", [branched], all_branches=True)

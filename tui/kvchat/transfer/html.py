@@ -12,7 +12,7 @@ from html import escape
 from kvchat.cache.accounting import TurnFigures
 from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.message import Node, Role, instructions_of
+from kvchat.prompt.message import Node, Role
 from kvchat.transfer import outline as shape
 from kvchat.transfer.html_style import BAR_CELLS, STYLE
 from kvchat.transfer.html_text import to_html
@@ -54,7 +54,7 @@ def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
 def _entry(entry: shape.Entry, source: Source) -> Iterator[str]:
     node = entry.node
     if node.role is Role.SYSTEM:
-        yield _folded("system", shape.author(node), _markdown(instructions_of(node.text)))
+        yield _folded("system", shape.author(node), _markdown(node.text))
         return
     yield f'<article class="{node.role.value}">\n<h2>{escape(shape.author(node))}'
     if mark := shape.version_mark(entry):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from kvchat.display import clean
 from kvchat.numbers import date_and_time
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.message import Role, instructions_of
+from kvchat.prompt.message import Role
 from kvchat.transfer import outline as shape
 from kvchat.transfer.markdown_text import escaped, fenced, quoted, safe_markdown
 from kvchat.transfer.source import Source
@@ -62,7 +62,7 @@ def _entry(entry: shape.Entry, source: Source, level: str) -> Iterator[str]:
     node = entry.node
     yield f"{level} {escaped(shape.author(node))}"
     if node.role is Role.SYSTEM:
-        yield quoted(safe_markdown(clean(instructions_of(node.text))))
+        yield quoted(safe_markdown(clean(node.text)))
         return
     facts = [shape.time_of(entry, source), shape.version_mark(entry), *shape.figures_words(node.figures)]
     yield f"*{escaped(' · '.join(fact for fact in facts if fact))}*"
