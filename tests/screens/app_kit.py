@@ -93,6 +93,12 @@ class Driven:
         return "\n".join(line[:width] for line in self.lines[top : top + height])
 
     @property
+    def transcript_rows(self) -> list[str]:
+        """What the transcript shows now, row by row."""
+        left, top, width, height = self.chat.transcript.region
+        return [line[left : left + width].strip() for line in self.lines[top : top + height]]
+
+    @property
     def front(self) -> str:
         """The class name of the screen in front."""
         return type(self.app.screen).__name__

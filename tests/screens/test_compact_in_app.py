@@ -92,14 +92,39 @@ async def test_the_summary_is_watched_as_it_comes_and_esc_stops_it_without_a_cha
         await app.opens("ConfirmScreen")
         await app.press("y")
         await app.until(lambda: "summary: 2 words" in app.text)
-        assert "Esc stops it, nothing changes" in app.text
-        assert app.said == app.shown == before
+        rows = app.transcript_rows
+        head = next(at for at, row in enumerate(rows) if row.startswith("Summary of 3 older turns"))
+        assert rows[head].endswith("Esc stops · nothing changes")
+        assert rows[head + 1 : head + 3] == ["They counted", "◌ summary: 2 words"]
+        assert rows[head - 2 : head] == ["answer 4", ""], "the last answer stands by itself"
+        assert app.said == before and app.shown == [*before, "They counted "]
+        assert "compacting" in app.text and "answering" not in app.text
         await app.press("escape")
         await app.until(lambda: app.noticed("Nothing has changed"))
         await server.until_closed()
-        assert app.said == before
-        assert "summary:" not in app.text
+        assert app.said == app.shown == before
+        assert "ummary" not in "\n".join(app.transcript_rows)
         assert app.path[-1].state is State.DONE
+
+
+async def test_before_its_first_word_the_summarys_row_tells_how_far_the_prompt_is_read(
+    drive: Drive, server: ToyServer,
+) -> None:
+    async with talk(drive, server) as app:
+        server.on_chat(tokens("They", prompt=1860, cached=1800, hang_after=0))
+        app.chat.transcript.scroll_home(animate=False)
+        await app.command("/compact")
+        await app.opens("ConfirmScreen")
+        await app.press("y")
+        await app.until(lambda: "1,800 reused · 60/60 new" in "\n".join(app.transcript_rows))
+        rows = app.transcript_rows
+        head = next(at for at, row in enumerate(rows) if row.startswith("Summary of 3 older turns"))
+        assert "1,800 reused · 60/60 new" in rows[head + 1]
+        await app.focus_transcript()
+        await app.press("end", "1", "e", "o", "b")
+        await app.press("escape", "escape")
+        await app.until(lambda: app.noticed("Nothing has changed"))
+        assert app.shown == app.said
 
 
 async def test_a_failure_is_said_and_changes_nothing(drive: Drive, server: ToyServer) -> None:

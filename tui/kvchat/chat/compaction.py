@@ -68,6 +68,10 @@ class RunningCompaction:
     """A summary while it is written."""
 
     conversation: str
+    head: str | None
+    """The end of the branch that is summarised."""
+    replaced: int
+    """Turns that the summary is to replace."""
     path: Sequence[Node]
     """What is sent: the branch, and the instruction."""
     live: LiveAnswer
@@ -164,7 +168,8 @@ class Compaction(Beside):
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint,
                               changed=lambda: self._tell(CompactionChanged(conversation.id)))
-        return RunningCompaction(conversation.id, path, live, answering)
+        return RunningCompaction(conversation.id, conversation.record.head, plan.turns - plan.keep, path, live,
+                                 answering)
 
     async def _ask_for_summary(self, conversation: OpenConversation, plan: CompactionPlan, path: Sequence[Node],
                                live: LiveAnswer, emit: Emit) -> Ended:

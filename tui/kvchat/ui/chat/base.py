@@ -14,7 +14,6 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.display import clean
 from kvchat.numbers import count
-from kvchat.ui.items import items_of
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
@@ -82,12 +81,6 @@ class ChatBase(Screen[None]):
         """The model that would answer here."""
         chosen = self.current.record.model if self.current else ""
         return chosen or (self.service.server.model if self.service.server else "")
-
-    def show_items(self) -> None:
-        """The transcript as the open conversation is now."""
-        if self.current is None:
-            return
-        self.transcript.set_items(items_of(self.current, self.model(), self.now()))
 
     def in_words(self, tokens: int) -> str:
         return f"{count(tokens)} tokens"

@@ -1,4 +1,8 @@
-"""Compacting on the screen: a calm offer when the window fills up, the price before, the summary while it comes."""
+"""Compacting on the screen: a calm offer when the window fills up, the price before, the summary while it comes.
+
+The rule: a summary that is being written stands below the conversation as a message of its own, until it is in place
+or given up.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,19 @@ from collections.abc import Callable, Sequence
 from textual import work
 
 from kvchat.chat.answering import previous_figures
-from kvchat.chat.compaction import CompactionPrice
+from kvchat.chat.compaction import CompactionPrice, RunningCompaction
 from kvchat.chat.errors import ChatError
 from kvchat.chat.live import LiveAnswer
 from kvchat.numbers import count, counted, duration, percent
+from kvchat.prompt.message import Role, State
 from kvchat.ui.chat.base import ChatBase
 from kvchat.ui.chat.live_row import live_row
+from kvchat.ui.items import items_of
+from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.statusline import live_of
+
+STOPS = "Esc stops · nothing changes"
 
 
 class CompactingActs(ChatBase):
@@ -37,9 +46,11 @@ class CompactingActs(ChatBase):
         agreed = await self.ask(ConfirmScreen(
             "Compact this conversation?", price_lines(price, self.app.key_of("undo")),
             [("y", "Compact", True), ("n", "Cancel", False)]))
-        if (agreed and await self.may_leave_this_machine() and await self.attempt(self.service.compact(id))
-                and self.current is not None and self.current.id == id):
+        if agreed and await self.may_leave_this_machine():
             self.transcript.follow()
+            if (await self.attempt(self.service.compact(id))
+                    and self.current is not None and self.current.id == id):
+                self.transcript.follow()
 
     def compaction_offer(self) -> str:
         """A few words for the status line while the window of the open conversation is nearly full."""
@@ -59,25 +70,49 @@ class CompactingActs(ChatBase):
             self.say(f"The window is {full} full. /compact goes on with a summary of the older turns; "
                      "the branch you leave stays.")
 
+    def summary(self) -> RunningCompaction | None:
+        """The compaction of the branch that is looked at, while its summary is written."""
+        running, conversation = self.service.compacting, self.current
+        if running is None or conversation is None:
+            return None
+        here = (running.conversation, running.head) == (conversation.id, conversation.record.head)
+        return running if here else None
+
+    def items(self) -> list[TranscriptItem]:
+        """The branch that is looked at, and below it the summary that is being written of it."""
+        items = items_of(self.conversation, self.model(), self.now())
+        running = self.summary()
+        return items if running is None else [*items, summary_item(running)]
+
     def show_compacting(self) -> None:
         """The summary that is being written for the open conversation, if one is."""
-        running, conversation = self.service.compacting, self.current
-        if running is None or conversation is None or running.conversation != conversation.id:
+        running, now = self.summary(), time.monotonic()
+        if running is None:
             return
-        live, now = running.live, time.monotonic()
-        self.status.set_live(live_of(live, now))
+        live = running.live
+        self.status.set_live(live_of(live, now, "compacting"))
+        if live.text or live.reasoning:
+            self.transcript.stream_text(live.node, live.text, live.reasoning)
         if live.first_token_at is not None:
             self.transcript.set_live(summary_row(live))
         else:
-            speed = self.service.prefill_speed(conversation.id)
-            self.transcript.set_live(live_row(live, now, speed, previous_figures(conversation.path())))
+            speed = self.service.prefill_speed(running.conversation)
+            self.transcript.set_live(live_row(live, now, speed, previous_figures(self.conversation.path())))
+
+
+def summary_item(running: RunningCompaction) -> TranscriptItem:
+    """The summary as a message below the conversation."""
+    live, turns = running.live, running.replaced
+    return TranscriptItem(
+        live.node, Role.ASSISTANT, f"Summary of {counted(turns, 'older turn')}", text=live.text,
+        reasoning=live.reasoning, state=State.STREAMING, figures=STOPS, streaming=True)
 
 
 def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Span]]:
-    """The row below the conversation while the summary comes."""
+    """The row below the summary while it comes."""
     words = len(live.text.split())
     what = f"summary: {counted(words, 'word')}" if words else "thinking about the summary"
-    return lambda _width: [Span("◌ ", "accent"), Span(what, "muted"), Span(" · Esc stops it, nothing changes", "muted")]
+    return lambda _width: [Span("◌ ", "accent"), Span(what, "muted")]
 
 
 def price_lines(price: CompactionPrice, undo: str) -> list[str]:

@@ -191,7 +191,8 @@ class MessageActs(ChatBase):
 
         path = self.conversation.path()
         chosen = self.transcript.selected
-        nodes = [self.conversation.tree[chosen]] if chosen else [n for n in reversed(path) if n.role is Role.ASSISTANT]
+        nodes = [self.conversation.tree[chosen]] if chosen is not None and chosen in self.conversation.tree else [
+            n for n in reversed(path) if n.role is Role.ASSISTANT]
         for node in nodes:
             blocks = code_blocks(node.text)
             if number.isdecimal() and 0 < int(number) <= len(blocks):

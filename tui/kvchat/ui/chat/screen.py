@@ -49,7 +49,7 @@ from kvchat.ui.chat.conversations import ConversationActs
 from kvchat.ui.chat.findbar import FindBar
 from kvchat.ui.chat.live_row import live_row
 from kvchat.ui.chat.writing import WritingActs
-from kvchat.ui.items import item_of, items_of, sidebar_rows
+from kvchat.ui.items import item_of, sidebar_rows
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
@@ -274,7 +274,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
 
     def show_conversation(self) -> None:
         conversation = self.conversation
-        self.transcript.set_items(items_of(conversation, self.model(), self.now()))
+        self.transcript.set_items(self.items())
         asked = [node for node in reversed(conversation.path()) if node.role is Role.USER]
         self.composer.set_history([node.text for node in asked],
                                   lambda at: counted_in(asked[at].text, asked[at].message.blocks))

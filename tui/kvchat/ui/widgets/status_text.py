@@ -45,6 +45,8 @@ class Live:
     waiting: str = ""
     """What is waited for, in a few words, when nothing comes."""
     stopping: bool = False
+    doing: str = "answering"
+    """What the model does once tokens come."""
 
 
 def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
@@ -214,7 +216,7 @@ def running(live: Live, width: int) -> list[Piece]:
 
 
 def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
-    groups: list[Pieces] = [[Piece("answering", "accent")]]
+    groups: list[Pieces] = [[Piece(live.doing, "accent")]]
     if live.tokens is not None:
         about = "~" if live.estimated else ""
         spent = live.elapsed - (live.first_token or 0.0)

@@ -102,7 +102,7 @@ class StatusLine(PieceLine):
         return left, status_text.together(room, aside, indexing, memory)
 
 
-def live_of(answer: LiveAnswer, now: float) -> Live:
+def live_of(answer: LiveAnswer, now: float, doing: str = "answering") -> Live:
     """What the status line shows of a running answer at `now` (monotonic seconds). Tokens the server does not count
     are estimated from the text."""
     tokens = answer.reported.predicted_tokens
@@ -114,7 +114,7 @@ def live_of(answer: LiveAnswer, now: float) -> Live:
         elapsed=max(0.0, now - answer.sent_at), progress=answer.progress,
         first_token=None if answer.ttft_ms is None else answer.ttft_ms / 1000,
         tokens=tokens, estimated=estimated, stopping=answer.stopping,
-        waiting="" if waiting is None else WAITING.get(waiting.phase, waiting.phase),
+        waiting="" if waiting is None else WAITING.get(waiting.phase, waiting.phase), doing=doing,
     )
 
 
