@@ -9,7 +9,9 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from kvchat.chat import background
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
 from kvchat.memory.book import Memories
@@ -22,7 +24,9 @@ QUICK: dict[str, Any] = {"rest_seconds": 0, "idle_seconds": 600, "consolidate": 
 
 @asynccontextmanager
 async def remembering(url: str, folder: Path, *, settings: Settings | None = None, begin: bool = True,
-                      reads_ahead: bool = False, max_tokens: int = 16, **memory: Any) -> AsyncIterator[ChatService]:
+                      reads_ahead: bool = False, max_tokens: int = 16, typing_s: float = 0.0,
+                      **memory: Any) -> AsyncIterator[ChatService]:
+    """`typing_s`: how long after the last key the person counts as typing."""
     settings = changed(settings or Settings(), "server.base_url", url)
     settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=max_tokens),
                        memory=MemorySettings(**{**QUICK, **memory}))
@@ -38,11 +42,12 @@ async def remembering(url: str, folder: Path, *, settings: Settings | None = Non
     if begin:
         service.begin_background()
         service._typed_at = 0.0
-    try:
-        await service.connect()
-        yield service
-    finally:
-        await service.aclose()
+    with patch.object(background, "TYPING_S", typing_s):
+        try:
+            await service.connect()
+            yield service
+        finally:
+            await service.aclose()
 
 
 async def until(service: ChatService, holds: Callable[[], bool], seconds: float = 60) -> None:

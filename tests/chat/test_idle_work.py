@@ -33,7 +33,8 @@ class Counting(ChatService):
 
 
 @pytest.fixture
-async def resting(tmp_path):
+async def resting(tmp_path, monkeypatch):
+    monkeypatch.setattr(background, "TYPING_S", IDLE)
     async with ToyServer(slots=2) as server:
         store = Store.open(tmp_path / "data")
         settings = replace(changed(Settings(), "server.base_url", server.url),

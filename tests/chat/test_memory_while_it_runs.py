@@ -158,3 +158,23 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path):
         await asked(service, server, None)
         await until(service, lambda: not service.at_work() or sent >= 50_000)
         assert sent < 50_000, f"{sent} words of an answer that was to have 480 tokens at most, and it goes on"
+
+
+async def test_with_no_rest_it_begins_when_nobody_types_all_the_same(tmp_path):
+    async with ToyServer(slots=2) as server, remembering(
+            server.url, tmp_path, rest_seconds=0, every_messages=2, typing_s=3600.0) as service:
+        server.on_chat(tokens('{"facts":[]}'))
+        id = (await service.create("Be brief.")).id
+        await service.open(id)
+        service.typed()
+        await said(service, id, "I keep bees in Bergen.")
+        await until(service, service.jobs)
+        for _ in range(30):
+            service.typed()
+            service._stir.set()
+            await asyncio.sleep(0.01)
+        assert not any(map(is_extraction, server.visits)), "it began while the person was typing"
+        service._typed_at = 0.0  # the typing was long ago
+        service._stir.set()
+        await until(service, lambda: not service.jobs())
+        assert any(map(is_extraction, server.visits))

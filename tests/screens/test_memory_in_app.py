@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, Driven, driving
 
+from kvchat.chat import background
 from kvchat.chat.events import MemoriesChanged, MemoriesNoted
 from kvchat.config import Settings, changed
 from kvchat.memory.entry import PROFILE, Entry, Status
@@ -20,6 +22,12 @@ from toyserver import Answer, ToyServer, Visit, tokens
 SAID = "I keep a lighthouse on Hvar and I prefer metric units."
 FACTS = ({"turns": [1], "text": "I prefer metric units.", "kind": "preference", "topic": "", "confidence": 0.9},
          {"turns": [1], "text": "I keep a lighthouse on Hvar.", "kind": "identity", "topic": "", "confidence": 0.9})
+
+
+@pytest.fixture(autouse=True)
+def nobody_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key pressed by a test was long ago."""
+    monkeypatch.setattr(background, "TYPING_S", 0.0)
 
 
 def at_once(server: ToyServer) -> Settings:
@@ -215,6 +223,85 @@ async def test_half_a_word_never_deletes(drive: Drive) -> None:
         await app.command("/forget tea")
         await app.until(lambda: app.front == "MemoryScreen" or app.noticed("Nothing"))
         assert await texts(app) == ["The teapot is blue."]
+
+
+TOLD = "Memory notes facts after answers"
+
+
+async def test_that_memory_will_run_is_said_once_in_an_installation_with_the_key_to_switch_it_off(
+    drive: Drive, server: ToyServer,
+) -> None:
+    async with drive(background=True) as app:
+        await app.begin()
+        assert not app.noticed(TOLD)
+        await app.say("One")
+        await app.until(lambda: app.noticed(TOLD))
+        assert [notice for notice in app.notices if TOLD in notice] == [f"{TOLD} · F5, then o turns it off"]
+        await app.begin()
+        await app.say("Two")
+        await looks(app)
+        await app.press("o")
+        await shows(app, "off in this conversation o")
+    async with drive(background=True) as app:
+        await app.begin()
+        await app.say("Three")
+        await app.until(lambda: app.service.jobs())
+        assert not app.noticed(TOLD)
+
+
+@pytest.mark.parametrize("how", ["incognito", "settings", "conversation"])
+async def test_that_memory_is_off_is_no_reason_to_speak_of_it(
+    drive: Drive, server: ToyServer, how: str,
+) -> None:
+    settings = changed(changed(Settings(), "server.base_url", server.url), "memory.enabled", how != "settings")
+    async with (driving(None, server, background=True) if how == "incognito"
+                else drive(settings=settings, background=True)) as app:
+        await app.begin()
+        if how == "conversation":
+            await app.service.set_memory(app.conversation.id, False)
+        await app.say("One", "Two")
+        assert not app.noticed("Memory")
+
+
+async def test_what_was_asked_outside_the_app_is_told_before_it_is_gone_through(
+    drive: Drive, server: ToyServer,
+) -> None:
+    async with drive() as app:
+        await app.begin("One")  # as `kvchat ask` does, nothing is done in the background
+        assert not app.noticed(TOLD)
+    async with drive(background=True) as app:
+        await app.until(lambda: app.noticed(TOLD))
+
+
+async def test_every_key_puts_off_what_is_noted_by_itself_however_short_the_rest(
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(background, "TYPING_S", 3600.0)
+    monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 3600.0)
+    hold = asyncio.Event()
+    answers = noting(*FACTS)
+
+    async def held(visit: Visit) -> None:
+        await hold.wait()
+        await answers(visit)
+
+    server.on_chat(held)
+    async with drive(settings=at_once(server), background=True) as app:
+        await app.begin()
+        await app.write(SAID)
+        await app.press("enter")
+        await app.until(lambda: server.posts == 1)
+        app.service._typed_at = 0.0  # the Enter was long ago
+        await app.press("w", "h")
+        hold.set()
+        await app.settled()
+        await app.until(lambda: app.service.jobs())
+        for _ in range(20):
+            await app.press("y")
+        assert server.posts == 1, "it began while the person was typing"
+        app.service._typed_at = 0.0
+        app.service._stir.set()
+        await shows(app, "memory: 1 noted, 1 to confirm (F5)")
 
 
 async def test_memory_is_switched_off_and_on_for_a_conversation(drive: Drive) -> None:

@@ -34,6 +34,8 @@ CALLED_OFF_S = 1.0
 ELSEWHERE_S = 30.0
 """How long a job is left alone that another kvchat does."""
 STOP_S = 1.0
+TYPING_S = 2.0
+"""How long after the last key the person counts as typing, however short the rest of the settings is."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -128,6 +130,10 @@ class Background(Compaction):
     def typed(self) -> None:
         """The person types: what has not begun waits."""
         self._typed_at = time.time()
+
+    def _rested_at(self, quiet_since: float, rest: float) -> float:
+        """From when on a server that is quiet since then has rested for `rest` seconds, and nobody types."""
+        return max(quiet_since + rest, self._typed_at + max(rest, TYPING_S))
 
     # -- the runner -----------------------------------------------------------------------------------------------
 

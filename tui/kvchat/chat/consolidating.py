@@ -56,7 +56,7 @@ class Consolidating(Extracting):
             return Place(link.lane, 0.0)
         rest = self.settings.memory.idle_seconds * self._patience(link)
         quiet = max(other.lane.quiet_since for other in self._links)
-        return Place(link.lane, max(quiet, self._typed_at) + rest)
+        return Place(link.lane, self._rested_at(quiet, rest))
 
     async def retry_job(self, kind: str, subject: str) -> None:
         await super().retry_job(kind, subject)

@@ -26,6 +26,7 @@ from kvchat.chat.events import (
 from kvchat.chat.keeper import Keeper
 from kvchat.chat.link import DEFAULT, Link, Links, is_file
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.once import Once
 from kvchat.config import Settings
 from kvchat.prompt.conversation import NEW_TITLE, Conversation
 from kvchat.prompt.message import (
@@ -78,6 +79,7 @@ class ConversationList:
         self._clock = clock
         self._listeners: list[Listener] = []
         self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
+        self._once = Once(store, self._keeper)
         self._links = Links(settings, self._link_changed, snapshots, lanes)
         self._open: dict[str, OpenConversation] = {}
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}

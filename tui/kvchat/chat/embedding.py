@@ -113,7 +113,7 @@ class Embedding(Collecting):
         if not self._embeds or self.streaming():
             return None
         quiet = max((link.lane.quiet_since for link in self._links), default=0.0)
-        return Place(self._embedding_lane, quiet + self.settings.memory.rest_seconds)
+        return Place(self._embedding_lane, self._rested_at(quiet, self.settings.memory.rest_seconds))
 
     async def _work_on(self, job: Job, lane: Lane) -> Outcome:
         if job.kind != EMBEDDING:

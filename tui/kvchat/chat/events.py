@@ -66,6 +66,11 @@ class JobsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class MemoryBegins:
+    """For the first time in this installation a conversation is going to be gone through for memories."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemoriesNoted:
     """A conversation was gone through, and something was noted or proposed."""
 
@@ -110,6 +115,6 @@ class Noticed:
 
 ServiceEvent = (
     ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
-    | CompactionChanged | ServerChanged | WarmthChanged | JobsChanged | MemoriesNoted | MemoriesChanged
+    | CompactionChanged | ServerChanged | WarmthChanged | JobsChanged | MemoryBegins | MemoriesNoted | MemoriesChanged
     | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
 )

@@ -17,7 +17,7 @@ from kvchat.backends import kinds
 from kvchat.cache.warmth import Heat
 from kvchat.chat.background import How, Outcome, Place
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import MemoriesNoted
+from kvchat.chat.events import MemoriesNoted, MemoryBegins
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
@@ -86,6 +86,12 @@ class Extracting(Remembering):
         if found is not None:
             await self._keeper.call(lambda: self._store.jobs.put(EXTRACTION, id, found.at, found.why))
             self._jobs_changed()
+            await self._announce_memory()
+
+    async def _announce_memory(self) -> None:
+        """Say once that conversations are gone through, before the first one is."""
+        if self.works_in_background and await self._once.first("memory"):
+            self._tell(MemoryBegins())
 
     async def _pending(self, conversation: OpenConversation) -> list[Node]:
         path = [node for node in conversation.path() if node.state is not State.STREAMING]
@@ -146,6 +152,8 @@ class Extracting(Remembering):
             if id not in waiting:
                 at = time.time() + self.settings.memory.idle_seconds
                 await self._keeper.call(partial(self._store.jobs.put, EXTRACTION, id, at, IDLE))
+                if self.memory_on(id):
+                    await self._announce_memory()
         self._jobs_changed()
 
     async def open(self, id: str) -> OpenConversation:
@@ -219,7 +227,7 @@ class Extracting(Remembering):
         if job.why == LEFT and extends:
             return Place(link.lane, link.lane.quiet_since)
         rest = settings.rest_seconds if extends else settings.idle_seconds * self._patience(link)
-        return Place(link.lane, max(link.lane.quiet_since, self._typed_at) + rest)
+        return Place(link.lane, self._rested_at(link.lane.quiet_since, rest))
 
     def _patience(self, link: Link) -> int:
         """How many times as long a prompt of its own waits where it would push the conversation that is looked at out

@@ -59,8 +59,8 @@ class MemorySettings:
     every_tokens: int = whole(2000, "Or after about this many new tokens.", 100, 1 << 20)
     most_messages: int = whole(40, "After so many, at the next moment in which no answer runs, even while you type.",
                                4, 10000)
-    rest_seconds: int = whole(3, "Seconds after an answer, and after the last key, before background work begins.",
-                              0, 3600)
+    rest_seconds: int = whole(3, "Seconds after an answer, and after the last key, before background work begins; "
+                                 "0: at once, but never while you type.", 0, 3600)
     idle_seconds: int = whole(60, "Seconds without an answer after which what is left is done.", 5, 86400)
     profile: str = text("", "The profile whose server does the background work. Empty: the conversation's own server, "
                             "which has most of it in its cache.", example="small")

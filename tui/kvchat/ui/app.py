@@ -156,6 +156,8 @@ class KvchatApp(App[int]):
         await self.service.aclose()
 
     async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste):
+            self.service.typed()
         if isinstance(event, events.Key) and not event.is_forwarded:
             self._lead_typing(event)
         await super().on_event(event)

@@ -107,6 +107,11 @@ class RememberingActs(ChatBase):
 
     # -- what the service tells
 
+    def memory_begins(self) -> None:
+        """Memory runs for the first time."""
+        key = self.app.key_of("memory") or "/memory"
+        self.say(f"Memory notes facts after answers · {key}, then o turns it off")
+
     def memories_noted(self, event: MemoriesNoted) -> None:
         """Something was noted: a quiet word, until it is looked at."""
         self._noted = tuple(dict.fromkeys((*self._noted, *event.noted)))

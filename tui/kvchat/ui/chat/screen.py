@@ -31,6 +31,7 @@ from kvchat.chat.events import (
     DocumentsChanged,
     IndexingProgressed,
     MemoriesNoted,
+    MemoryBegins,
     Noticed,
     ServerChanged,
     ServiceEvent,
@@ -158,6 +159,8 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
                 self.sidebar.refresh_marks()
                 if self.current is not None:
                     self.show_aside()
+            case MemoryBegins():
+                self.memory_begins()
             case MemoriesNoted():
                 self.memories_noted(event)
             case IndexingProgressed():
