@@ -52,6 +52,21 @@ KEEPING = FORGETFUL.replace("loop.index0 > ns.last_query_index and",
                             "preserve_thinking)) and")
 """As newer reasoning models: earlier reasoning stays if that is asked."""
 
+SWITCHED = FORGETFUL.replace("<|im_start|>assistant\n{% endif -%}\n", """<|im_start|>assistant
+{% if enable_thinking is defined and enable_thinking is false -%}<think>
+
+</think>
+
+{% endif -%}{%- endif -%}
+""")
+"""As Qwen3 itself: an empty thought in front of the answer where thinking is off."""
+
+EFFORT = CHATML.replace("{%- for m in messages -%}", """{%- set effort = reasoning_effort | default('medium') -%}
+<|im_start|>system
+Reasoning: {{ effort }}<|im_end|>
+{% for m in messages -%}""", 1)
+"""As gpt-oss: how much is thought stands in front of everything."""
+
 NO_SYSTEM = """\
 {%- if messages[0].role == 'system' -%}{{ raise_exception('System role not supported') }}{%- endif -%}
 {%- for m in messages -%}

@@ -22,12 +22,14 @@ from tiny_server import tiny_server
 from toyserver import ToyServer, reply
 
 PLAIN = TemplateFacts(date=False, drops_reasoning=False, system_role=True, moves_system=False, alternates=False,
-                      keeps_prefix=True)
+                      keeps_prefix=True, switches_thinking=False, takes_effort=False)
 EXPECTED: dict[str, TemplateFacts] = {
     "CHATML": PLAIN,
     "DATED": replace(PLAIN, date=True),
     "FORGETFUL": replace(PLAIN, drops_reasoning=True),
     "KEEPING": replace(PLAIN, drops_reasoning=True),
+    "SWITCHED": replace(PLAIN, drops_reasoning=True, switches_thinking=True),
+    "EFFORT": replace(PLAIN, drops_reasoning=True, takes_effort=True),
     "NO_SYSTEM": replace(PLAIN, system_role=False, alternates=True),
     "MOVING": replace(PLAIN, moves_system=True, keeps_prefix=False),
 }
@@ -46,6 +48,8 @@ def test_the_text_alone_never_says_what_the_prompts_contradict(name: str) -> Non
 @pytest.mark.parametrize(("name", "facts"), [
     ("DATED", {"date": True}), ("FORGETFUL", {"drops_reasoning": True}), ("KEEPING", {"drops_reasoning": True}),
     ("NO_SYSTEM", {"system_role": False, "alternates": True}),
+    ("CHATML", {"switches_thinking": False, "takes_effort": False}),
+    ("SWITCHED", {"switches_thinking": True}), ("EFFORT", {"takes_effort": True}),
     ("MOVING", {"moves_system": True, "keeps_prefix": False}),
     ("OLLAMA_DATED", {"date": True}), ("OLLAMA_THINKING", {"drops_reasoning": True}),
     ("OLLAMA_MOVING", {"moves_system": True, "keeps_prefix": False, "system_role": True}),

@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import chat_templates
 from engine_fixture import small_model
 from kvchat.cache.warmth import Heat
 from kvchat.chat.service import ChatService
@@ -65,6 +66,29 @@ async def say(service: ChatService, id: str, text: str):
     figures = conversation.path()[-1].figures
     assert figures is not None
     return figures
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(("template", "options", "costs"), [
+    ("EFFORT", {"reasoning_effort": "high"}, True), ("SWITCHED", {"enable_thinking": False}, False)])
+async def test_an_option_of_the_template_costs_what_it_changes_of_the_prompt(
+    make: Maker, dense: Path, template: str, options: dict[str, object], costs: bool,
+) -> None:
+    with tiny_server(dense, n_ctx=4096, chat_template=getattr(chat_templates, template)) as url:
+        service = make(url)
+        conversation = await service.create()
+        for turn in range(3):
+            await say(service, conversation.id, f"Question {turn}: {WORDS * 8}")
+        facts = await service.template_facts(conversation.id)
+        assert facts is not None and (facts.takes_effort, facts.switches_thinking) == (costs, not costs)
+        price = await service.exact_price(conversation.id, "template", options=options)
+        assert price.worth_asking is costs
+        await service.set_template_options(conversation.id, options)
+        figures = await say(service, conversation.id, "And now?")
+        before = await say(service, conversation.id, "And then?")
+        assert price.tokens is not None and before.new_tokens is not None
+        # The replies of a model of random weights do not all read back: 12 tokens each.
+        assert abs(figures.evaluated_tokens - before.new_tokens - price.tokens) <= 32
 
 
 async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str) -> None:

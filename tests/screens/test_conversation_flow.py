@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, driving
 
-from kvchat.backends.dialect import HostClass
+import chat_templates
+from kvchat.backends.dialect import HostClass, TemplateFacts
+from kvchat.cache.price import Price
 from kvchat.config import load
 from kvchat.paths import find
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreUnavailable
-from toyserver import ToyServer, error, tokens
+from toyserver import ToyServer, error, reply, tokens
 
 
 def sent(server: ToyServer) -> str:
@@ -479,6 +481,54 @@ async def test_another_server_is_used_by_its_address(drive: Drive, server: ToySe
         assert (server.posts, other.posts) == (0, 1)
 
 
+def templated(server: ToyServer, template: str) -> None:
+    """Have the server tell this chat template."""
+    server.on("/props", reply(200, {
+        "default_generation_settings": {"n_ctx": 4096}, "total_slots": 1, "model_alias": "toy", "build_info": "b1-toy",
+        "chat_template": template}, server="llama.cpp"))
+
+
+async def test_a_model_without_a_thinking_switch_says_so_and_nothing_changes(drive: Drive, server: ToyServer) -> None:
+    templated(server, chat_templates.CHATML)
+    async with drive() as app:
+        await app.begin("one")
+        app.service.price = lambda *_: Price(8120, (34.0, 36.0))  # type: ignore[method-assign]
+        before = app.conversation.record
+        await app.press("ctrl+t")
+        await app.until(lambda: app.notices)
+        await app.command("/thinking high")
+        await app.until(lambda: len(app.notices) == 2)
+        assert app.notices == ["This model has no thinking switch.", "This model has no thinking effort."]
+        assert app.conversation.record == before and app.front == "ChatScreen"
+
+
+@pytest.mark.parametrize(("facts", "command", "words", "options"), [
+    (TemplateFacts(switches_thinking=False, takes_effort=True), "/thinking on",
+     "This model has no thinking switch. It takes /thinking low, medium or high.", {}),
+    (TemplateFacts(switches_thinking=True, takes_effort=False), "/thinking low",
+     "This model has no thinking effort. It thinks, or not: /thinking on or off.", {}),
+    (TemplateFacts(switches_thinking=False, takes_effort=True), "/thinking low", "Thinking at low effort",
+     {"reasoning_effort": "low"}),
+    (TemplateFacts(switches_thinking=True), "/thinking off", "Thinking off", {"enable_thinking": False})])
+async def test_what_a_template_takes_is_what_is_set(
+    drive: Drive, facts: TemplateFacts, command: str, words: str, options: dict[str, object],
+) -> None:
+    async with drive() as app:
+        link = app.service._link()
+        link.template = facts
+        await app.command(command)
+        await app.until(lambda: app.notices == [words])
+        assert app.conversation.record.template_options == options
+
+
+async def test_the_first_press_switches_thinking_on(drive: Drive, server: ToyServer) -> None:
+    templated(server, chat_templates.SWITCHED)
+    async with drive() as app:
+        await app.press("ctrl+t")
+        await app.until(lambda: app.notices == ["Thinking on"])
+        assert app.conversation.record.template_options == {"enable_thinking": True}
+
+
 async def test_thinking_goes_through_its_three_states(drive: Drive, server: ToyServer) -> None:
     async with drive() as app:
         states = []
@@ -487,7 +537,8 @@ async def test_thinking_goes_through_its_three_states(drive: Drive, server: ToyS
             await app.press("ctrl+t")
             await app.until(lambda said=said: len(app.notices) > said)
             states.append(app.conversation.record.template_options.get("enable_thinking"))
-        assert states == [False, True, None]
+        assert states == [True, False, None]
+        assert app.notices[0] == "Thinking on, if this model has the switch"
 
 
 # -- the server

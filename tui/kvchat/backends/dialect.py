@@ -147,6 +147,10 @@ class TemplateFacts:
     """It demands that user and assistant take turns."""
     keeps_prefix: bool | None = None
     """The prompt of a turn begins with the whole prompt of the turn before."""
+    switches_thinking: bool | None = None
+    """The option `enable_thinking` switches thinking on and off."""
+    takes_effort: bool | None = None
+    """The option `reasoning_effort` says how much is thought."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,14 @@ def facts_of_text(template: str) -> TemplateFacts:
         moves_system=moves,
         alternates=any("alternat" in message.lower() for message in raised),
         keeps_prefix=False if moves else None,
+        switches_thinking=_reads(template, "enable_thinking"),
+        takes_effort=_reads(template, "reasoning_effort"),
     )
+
+
+def _reads(template: str, option: str) -> bool | None:
+    """Whether a template that reasons looks at an option; a server may translate it into one that it does not name."""
+    return True if option in template else None if _REASONS.search(template) else False
 
 
 def _drops(template: str) -> bool | None:
@@ -165,6 +172,8 @@ async def _rendered(backend: CacheAccess, known: TemplateFacts, text: str) -> Re
         moves_system=_moves(second, third) if system in second and system else None,
         alternates=await _alternates(backend),
         keeps_prefix=_keeps_prefix(second, third),
+        switches_thinking=await _changed_by(backend, plain, system, "enable_thinking", (True, False)),
+        takes_effort=await _changed_by(backend, plain, system, "reasoning_effort", ("low", "high")),
     )
     fixed = None
     if dated:
@@ -196,6 +205,18 @@ async def _reasoning(backend: CacheAccess, system: str, text: str) -> tuple[bool
     if not text and not asked:
         return None, None  # it may not know reasoning at all
     return False, asked
+
+
+async def _changed_by(backend: CacheAccess, messages: tuple[Said, ...], system: str, option: str,
+                      values: tuple[object, object]) -> bool | None:
+    """Whether two values of an option give two prompts; None where one is refused."""
+    try:
+        one, other = [await _prompt(backend, messages, system, {option: value}) for value in values]
+    except BackendError as error:
+        if not _refused(error):
+            raise
+        return None
+    return one != other
 
 
 async def _alternates(backend: CacheAccess) -> bool | None:

@@ -6,6 +6,7 @@ The rule: nothing that was said is rewritten; every act gives a branch, and the 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 
 from kvchat.cache.accounting import measured_speed
@@ -164,9 +165,10 @@ class Branches(Talking):
         cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
         return replace(price(span.end - start, speed, start=start), alternative=cheaper[0] if cheaper else None)
 
-    async def exact_price(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
+    async def exact_price(self, id: str, act: Act, node_id: str | None = None, text: str = "",
+                          options: Mapping[str, object] | None = None) -> Price:
         """As `price`, counted on the server's own tokens where it gives them. `text`: the new question of an edit, or
-        the new instructions."""
+        the new instructions; `options`: the new options of the template."""
         estimate, link, conversation = self.price(id, act, node_id, text), self._link(id), self._open[id]
         path, following = self._path_after(conversation, act, node_id, text), link.following
         if following is None or path is None or following.server is not link.info:
@@ -175,6 +177,8 @@ class Branches(Talking):
             return estimate
         asks = path[-1].role is Role.USER
         turn = self._turn_after(conversation, path)
+        if options is not None:
+            turn = replace(turn, template_options=options)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await (following.prompt(turn) if asks else following.prefix(turn))
@@ -195,7 +199,7 @@ class Branches(Talking):
                     text: str) -> list[Node] | None:
         """The branch that the server would read after an act; None where it cannot be told before."""
         tree, head = conversation.tree, conversation.record.head or ""
-        if act == "open":
+        if act in ("open", "template"):
             return conversation.path()
         if act == "system" and text:
             branch = under_system(tree, head, system_message(text, tag_of(conversation.path()[0].text)), 0.0)

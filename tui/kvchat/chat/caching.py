@@ -18,6 +18,7 @@ from kvchat.backends.dialect import (
     HostClass,
     ServerInfo,
     ServerState,
+    TemplateFacts,
 )
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Finding
@@ -44,6 +45,8 @@ TAG_S = 0.3
 """A new conversation waits no longer than this for the question whether it needs a tag."""
 DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
+TEMPLATE_S = 2.0
+"""Finding out what a template does takes no longer than this; it is a dozen small requests."""
 TAG, TEMPLATE = 6, 4
 """About how many tokens a tag has, and the chat template in front of it."""
 
@@ -124,6 +127,22 @@ class Caching(ConversationList):
         facts = await template_facts(backend)
         if link.info is backend.info:
             link.template = facts
+
+    async def template_facts(self, id: str) -> TemplateFacts | None:
+        """What the chat template of a conversation's model does, found out now where it was not before; None where it
+        cannot be told. A server that sleeps is not woken for it."""
+        link = self._link(id)
+        info, following = link.info, link.following
+        if info is None or self._asked_model(id) != info.model:
+            return None
+        asleep = following is not None and following.state.asleep
+        if link.template is None and not asleep and self._agreed_to(info):
+            try:
+                async with asyncio.timeout(TEMPLATE_S):
+                    await self._read_template(link, await link.connector.ready())
+            except (BackendError, TimeoutError):
+                pass
+        return link.template or info.template
 
     async def _recalled(self, following: Following) -> None:
         """Find out what the server still holds from the last time."""

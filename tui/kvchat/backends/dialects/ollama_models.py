@@ -115,6 +115,9 @@ def facts_in(shown: object) -> Facts:
     template = template_facts(text) if text and own else None
     if template is not None and thinks is False:
         template = replace(template, drops_reasoning=None)
+    if thinks is not None:
+        template = replace(template or TemplateFacts(), switches_thinking=thinks,
+                           takes_effort=None if thinks else False)
     return Facts(next(filter(None, longest), None), int(usual[1]) or None if usual else None, thinks, template)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from textual import on, work
@@ -155,15 +156,18 @@ class MessageActs(ChatBase):
     def action_branches(self) -> None:
         self.action_tree()
 
-    async def agreed(self, act: Act, node: str | None = None, title: str = "") -> bool:
-        """Whether the person agrees to the price of an act; a small price is not asked about."""
-        return await self.decided(act, node, title=title) == "go"
+    async def agreed(self, act: Act, node: str | None = None, title: str = "",
+                     options: Mapping[str, object] | None = None) -> bool:
+        """Whether the person agrees to the price of an act; a small price is not asked about. `options`: the new
+        options of the template."""
+        return await self.decided(act, node, title=title, options=options) == "go"
 
     async def decided(self, act: Act, node: str | None = None, *, title: str = "", text: str = "",
-                      instead: bool = False, fork: bool = False) -> Decision | None:
+                      instead: bool = False, fork: bool = False,
+                      options: Mapping[str, object] | None = None) -> Decision | None:
         """What the person decides who sees the price of an act; a small price is not asked about. `text`: the new text
         of the act; `instead`: whether the cheaper way can be done, if there is one; `fork`: whether a fork can."""
-        price = await self.service.exact_price(self.conversation.id, act, node, text)
+        price = await self.service.exact_price(self.conversation.id, act, node, text, options)
         if not price.worth_asking:
             return "go"
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen, cheaper, price_lines

@@ -7,7 +7,9 @@ from textual import work
 from kvchat.ui.chat.messages import Decision, MessageActs
 
 EFFORTS = ("low", "medium", "high")
-NEXT_THINKING: dict[object, str] = {None: "off", False: "on", True: "auto"}
+THINKING = {"on": "Thinking on", "off": "Thinking off", "auto": "Thinking as the server has it",
+            **{effort: f"Thinking at {effort} effort" for effort in EFFORTS}}
+NEXT_THINKING: dict[object, str] = {None: "on", True: "off", False: "auto"}
 
 
 class OptionActs(MessageActs):
@@ -87,18 +89,24 @@ class OptionActs(MessageActs):
         before = dict(conversation.record.template_options)
         options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
         word = word.strip().lower() or NEXT_THINKING.get(before.get("enable_thinking"), "auto")
-        if word in EFFORTS:
-            options["reasoning_effort"] = word
-        elif word in ("on", "off"):
-            options["enable_thinking"] = word == "on"
-        elif word != "auto":
+        if word not in THINKING:
             self.say("Thinking is on, off, auto, low, medium or high.", "warning")
             return
-        words = "as the server has it" if word == "auto" else f"at {word} effort" if word in EFFORTS else word
-        if options == before or not await self.agreed("template", title=f"Thinking {words} in this conversation?"):
+        facts = await self.service.template_facts(conversation.id)
+        has = None if facts is None else facts.takes_effort if word in EFFORTS else facts.switches_thinking
+        if has is False and word != "auto":
+            self.say(_missing(word, bool(facts and facts.takes_effort), bool(facts and facts.switches_thinking)))
+            return
+        if word in EFFORTS:
+            options["reasoning_effort"] = word
+        elif word != "auto":
+            options["enable_thinking"] = word == "on"
+        words = THINKING[word]
+        if options == before or not await self.agreed("template", title=f"{words} in this conversation?",
+                                                      options=options):
             return
         await self.service.set_template_options(conversation.id, options)
-        self.say(f"Thinking is {words} in this conversation, where the model's template knows it.")
+        self.say(f"{words}, if this model has the switch" if has is None and word != "auto" else words)
 
     def action_theme(self, name: str = "") -> None:
         if not name:
@@ -144,3 +152,10 @@ class OptionActs(MessageActs):
         except EditorError as error:
             return str(error)
         return ""
+
+
+def _missing(word: str, takes_effort: bool, switches: bool) -> str:
+    """What a model lacks that was asked to think, and what it has instead."""
+    if word in EFFORTS:
+        return "This model has no thinking effort." + (" It thinks, or not: /thinking on or off." if switches else "")
+    return "This model has no thinking switch." + (" It takes /thinking low, medium or high." if takes_effort else "")
