@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+from kvchat.store import Store
 from toyserver import ToyServer, drop, error, loading, raw, reply, tokens
 
 KEYS = {"conversation", "message_ids", "text", "finish_reason", "prompt_tokens", "cached_tokens", "evaluated_tokens",
@@ -94,12 +95,58 @@ async def test_a_server_that_loads_its_model_is_waited_for(run):
     assert (done.status, done.out) == (0, "ready\n")
 
 
-async def test_a_server_that_is_down_says_what_to_do(run):
+def store_of(home):
+    return Store.open(home / "data")
+
+
+async def test_a_server_that_is_down_says_what_to_do(run, own_folders):
     done = await run("--base-url", "http://127.0.0.1:9", "ask", "hello")
     assert done.status == 1
     assert "No server answers at http://127.0.0.1:9" in done.err
     assert "--base-url" in done.err
-    assert [c["turns"] for c in json.loads((await run("list", "--json")).out)] == [1]
+    assert done.out == "" and done.err.count("\n") == 1
+    assert json.loads((await run("list", "--json")).out) == []
+    assert not any(store_of(own_folders).conversations()), "nothing is left, not even an empty conversation"
+
+
+async def test_a_new_question_goes_to_another_server_where_the_one_used_last_is_off_and_says_so(run, own_folders):
+    async with ToyServer() as server:
+        config = own_folders / "config" / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(f'[profiles.box]\nbase_url = "{server.url}"\n')
+        store = store_of(own_folders)
+        store.set_setting("last server", "http://127.0.0.1:9")
+        done = await run("ask", "hello")
+        assert (done.status, done.out, done.err) == (0, "Hello\n", "kvchat: 127.0.0.1:9 is off · using box\n")
+        assert [known.server for known in store.conversations()] == ["box"]
+
+
+@pytest.mark.parametrize("way", [("-c",), ("--conversation", "{id}")])
+async def test_a_question_that_reached_no_server_changes_no_conversation(run, own_folders, way):
+    async with ToyServer() as server:
+        answer = json.loads((await run("--base-url", server.url, "ask", "one", "--json")).out)
+        id = answer["conversation"]
+        before = store_of(own_folders).conversation(id)
+        await server.stop()
+        done = await run("--base-url", server.url, "ask", "lost", *(part.format(id=id) for part in way), "--json")
+        assert done.status == 1 and done.out == "" and "No server answers" in done.err
+        assert store_of(own_folders).conversation(id) == before
+        await server.start()
+        await run("--base-url", server.url, "ask", "two", "-c")
+        roles = [message["role"] for message in server.chats[-1].json["messages"]]
+        assert roles == ["system", "user", "assistant", "user"] and b"lost" not in server.chats[-1].body
+
+
+async def test_a_question_that_may_not_leave_this_machine_leaves_no_conversation(run, own_folders):
+    async with ToyServer() as server:
+        config = own_folders / "config" / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(f'[profiles.away]\nbase_url = "{server.url}"\nlocality = "cloud"\n')
+        store = store_of(own_folders)
+        store.set_setting("last server", "away")  # chosen in the app, and not agreed to
+        done = await run("ask", "secret")
+        assert done.status == 1 and "you have not agreed" in done.err and server.posts == 0
+        assert store.conversations() == []
 
 
 @pytest.mark.parametrize(("arguments", "status", "words"), [

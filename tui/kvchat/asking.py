@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import AnswerProgressed, ServiceEvent
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
@@ -19,6 +19,7 @@ from kvchat.prompt.citing import name_of, sources
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.question import Question, prepared
+from kvchat.server_words import fallback_words
 from kvchat.terminal import Printer
 
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
@@ -31,6 +32,7 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
     service.asks_before_leaving = not service.server_is_named
+    service.subscribe(_tell_fallback)
     conversation = await _conversation(service, args)
     printer = Printer(sys.stdout)
     shown = 0
@@ -64,13 +66,22 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
 
 
 async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
-    if args.conversation:
-        return await service.open(service.find(args.conversation).id)
-    if args.continue_:
-        latest = next((c for c in service.conversations() if c.turns), None)
-        if latest is not None:
-            return await service.open(latest.id)
+    """The conversation to ask in, its server reached: a question that reaches none changes nothing. Raises
+    ChatError."""
+    known = service.find(args.conversation) if args.conversation else None
+    if known is None and args.continue_:
+        known = next((c for c in service.conversations() if c.turns), None)
+    if known is not None:
+        conversation = await service.open(known.id)
+        await service.reach(conversation.id)
+        return conversation
+    await service.reach()
     return await service.create(reuse=False)
+
+
+def _tell_fallback(event: ServiceEvent) -> None:
+    if isinstance(event, FallbackChosen):
+        print(f"kvchat: {fallback_words(event.off, event.used)}", file=sys.stderr)
 
 
 def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Parameters:

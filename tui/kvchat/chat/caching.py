@@ -250,7 +250,9 @@ class Caching(ConversationList):
     def speed_fit(self, id: str = "") -> SpeedFit | None:
         """The prefill speed of a conversation's server (without an id: of the one that is looked at), from its last
         answers."""
-        link = self._link(id)
+        return self._speed_of(self._link(id))
+
+    def _speed_of(self, link: Link) -> SpeedFit | None:
         info = link.info
         if info is None:
             return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from importlib import import_module
@@ -54,6 +54,8 @@ class Connection:
     sentence: str = ""
     log: str = ""
     """The end of the embedded engine's log, when it failed."""
+    is_awaited: bool = False
+    """Whether the server is off, and is looked for until it is back."""
 
 
 class Connector:
@@ -127,6 +129,18 @@ class Connector:
             self._connecting = asyncio.create_task(self._connect())
         return await asyncio.shield(self._connecting)
 
+    async def answers(self) -> bool:
+        """Whether a server is at the base URL now; connected to if so, unless it still loads its model. One that is not
+        there is not looked for any longer."""
+        if self._backend is not None and self.connection.phase == "ready":
+            return await self._backend.alive()
+        try:
+            backend = await self._reached(self.base_url or self.home)
+        except BackendError as error:
+            return error.trouble is Trouble.LOADING
+        await self._use(backend)
+        return True
+
     async def restart(self) -> Backend:
         """Let go of the server and connect anew."""
         await self.let_go()
@@ -135,8 +149,8 @@ class Connector:
     def lost(self, sentence: str) -> None:
         """A request found nobody there: say so, and look now and then until the server is back."""
         if self._backend is not None and self._engine is None and self.connection.phase == "ready":
-            self._say(Connection("lost", sentence))
             self._watch_for(self._backend.info.base_url)
+            self._say(Connection("lost", sentence, is_awaited=True))
 
     async def looked_after(self, sentence: str) -> None:
         """A connection broke: look whether the server is still there."""
@@ -215,9 +229,11 @@ class Connector:
             backend = await self._found()
         except BackendError as error:
             phase: Phase = "none" if error.trouble is Trouble.UNREACHABLE and not self._chosen() else "failed"
-            self._say(Connection(phase, error.sentence, self._log))
-            if (url := self.base_url or self.home) and error.trouble in (Trouble.UNREACHABLE, Trouble.CUT):
+            url = self.base_url or self.home
+            is_off = bool(url) and error.trouble in (Trouble.UNREACHABLE, Trouble.CUT)
+            if is_off:
                 self._watch_for(url)
+            self._say(Connection(phase, error.sentence, self._log, is_off))
             raise
         await self._use(backend)
         return backend
@@ -258,7 +274,7 @@ class Connector:
         self._unusable = "; ".join(f"{server.title or 'a server'} at {server.base_url} {UNUSABLE[server.phase]}"
                                    for server in found if server.phase in UNUSABLE)
         usable = [server for server in found if server.phase not in UNUSABLE]
-        for server in sorted(usable, key=lambda server: (server.kind not in PREFERRED, server.phase != "ready")):
+        for server in best_first(usable):
             try:
                 backend = await self._served(server.base_url)
                 self.home = server.base_url
@@ -363,6 +379,11 @@ async def found_here() -> list[Found]:
     discovery = await asyncio.to_thread(import_module, "kvchat.backends.discovery")
     found: list[Found] = await discovery.discover(kinds.PORTS)
     return found
+
+
+def best_first(found: Iterable[Found]) -> list[Found]:
+    """Servers that were found, in the order in which they are tried."""
+    return sorted(found, key=lambda server: (server.kind not in PREFERRED, server.phase != "ready"))
 
 
 def server_options(server: ServerSettings) -> ServerOptions:

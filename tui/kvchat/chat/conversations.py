@@ -6,7 +6,7 @@ The rule: an open conversation is loaded once and shared; every change to its re
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -18,13 +18,15 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     ConversationChanged,
     ConversationsChanged,
+    FallbackChosen,
     Noticed,
     ServerChanged,
     ServiceEvent,
     StorageChanged,
 )
+from kvchat.chat.fallback import ServerFallback
 from kvchat.chat.keeper import Keeper
-from kvchat.chat.link import DEFAULT, Link, Links, is_file
+from kvchat.chat.link import DEFAULT, Link, Links, is_file, is_on_this_machine, normal
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.once import Once
 from kvchat.config import Settings
@@ -34,6 +36,7 @@ from kvchat.prompt.message import (
     Message,
     Node,
     Role,
+    State,
     instructions_of,
     new_id,
     new_tag,
@@ -81,6 +84,9 @@ class ConversationList:
         self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
         self._once = Once(store, self._keeper)
         self._links = Links(settings, self._link_changed, snapshots, lanes)
+        self._fallback = ServerFallback(self._links, self._known_servers, self._trusts)
+        self._falling: asyncio.Task[None] | None = None
+        """Looks for a server to stand in for one that is off."""
         self._open: dict[str, OpenConversation] = {}
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
         self._undo: dict[str, list[str | None]] = {}
@@ -132,7 +138,80 @@ class ConversationList:
 
     def _link_changed(self, link: Link) -> None:
         link.changed()
+        self._begin_here(self._looked_at)
         self._tell(ServerChanged())
+
+    def _begin_here(self, id: str) -> None:
+        """Where servers are connected to ahead, see at once that a conversation does not wait for one that is off."""
+        if self.connects_ahead:
+            self._fall_back(id)
+
+    def _fall_back(self, id: str) -> asyncio.Task[None] | None:
+        """Look for another server for a conversation that has nothing on its own yet, if that one was used last and is
+        off; without an id: for the next new one."""
+        link = self._link(id)
+        if self._falling is None and link.connector.connection.is_awaited and self._follows_last(id):
+            self._fallback.off = link
+            self._falling = asyncio.create_task(self._told(self._begin_elsewhere(id, link)))
+            self._falling.add_done_callback(lambda _: self._fell_back())
+        return self._falling
+
+    def _fell_back(self) -> None:
+        self._falling = self._fallback.off = None
+        self._tell(ServerChanged())
+
+    def _follows_last(self, id: str) -> bool:
+        """Whether a conversation is on the server that was used last for want of a choice, and nothing was answered in
+        it."""
+        if self._one_server or self.server_is_named or id in self._moved:
+            return False
+        conversation = self._open.get(id)
+        if conversation is None:
+            return not id
+        answered = any(node.role is Role.ASSISTANT and node.state is not State.STREAMING for node in conversation.tree)
+        return not answered and conversation.record.server == self._first_server()
+
+    async def _begin_elsewhere(self, id: str, off: Link) -> None:
+        name = await self._fallback.find(off)
+        if name is None or off.connector.connection.phase == "ready":
+            return
+        self._fallback.use(name, off.name)
+        self._tell(FallbackChosen(off.name or off.connector.home, name))
+        conversation = self._open.get(id)
+        if conversation is None or self._link(id) is not off:
+            return
+        after = self._links.at(name)
+        parameters = conversation.record.parameters
+        if parameters == self._first_parameters(off):
+            parameters = self._first_parameters(after)
+        await self._update(conversation, server=name, model="", parameters=parameters)
+        off.connector.release()
+        if self._looked_at == id:
+            self._in_background(self._met(after))
+
+    def _known_servers(self) -> Iterator[str]:
+        """The names of the servers that the person knows: those of the settings, then those used lately."""
+        yield self.settings.server.base_url
+        yield from self.settings.profiles
+        yield from (record.server for record in self.conversations())
+
+    def _trusts(self, link: Link) -> bool:
+        """Whether what is said may go to a server without another question: it is on this machine, or elsewhere but on
+        the internet and the person agreed to it."""
+        info = link.info
+        if info is None:
+            url = normal(link.connector.base_url)
+            agreed = (f"allowed {where} {url}" for where in (HostClass.LAN, HostClass.TAILNET))
+            return is_on_this_machine(url) or any(map(self._store.setting, agreed))
+        if info.host_class is HostClass.CLOUD or info.remote_of(link.connector.server.model or info.model):
+            return False
+        return info.host_class is HostClass.LOOPBACK or bool(self._store.setting(_agreement(info)))
+
+    @property
+    def server_is_named(self) -> bool:
+        """Whether the settings, or the command line, name the server of new conversations."""
+        settings = self.settings
+        return self._one_server or bool(settings.server.base_url or settings.default_profile or settings.engine.model)
 
     def _tell(self, event: ServiceEvent) -> None:
         for listener in tuple(self._listeners):
@@ -194,6 +273,7 @@ class ConversationList:
                     if known.server != (first := self._first_server()):
                         await self._update(conversation, server=first, model="",
                                            parameters=self._first_parameters(self._links.at(first)))
+                        self._begin_here(conversation.id)
                     return conversation
         if await self._wants_tag(self._links.at(self._first_server()), message):
             message = system_message(instructions, new_tag())
@@ -218,7 +298,7 @@ class ConversationList:
             return DEFAULT
         last = self._store.setting(LAST_SERVER) or DEFAULT
         there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
-        return last if there else DEFAULT
+        return self._fallback.instead_of(last if there else DEFAULT)
 
     async def _wants_tag(self, link: Link, system: Message) -> bool:
         """Whether a new conversation with this system message should begin with a tag of its own."""
@@ -235,6 +315,7 @@ class ConversationList:
         before, self._looked_at = self._link(), conversation.id
         if (link := self._link()) is not before or not link.info:
             self._in_background(self._met(link))
+        self._begin_here(conversation.id)
         if conversation.record.unread:
             await self._update(conversation, unread=False)
         return conversation

@@ -55,6 +55,15 @@ class ServerChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class FallbackChosen:
+    """The server used last is off, and new conversations begin on another one. Both by their names, as
+    `server_words.place_words` takes them."""
+
+    off: str
+    used: str
+
+
+@dataclass(frozen=True, slots=True)
 class WarmthChanged:
     """What the server holds of some conversation may have changed, or how far one is read ahead: read
     `service.warmth`, `service.warming` and `service.warmup_progress`."""
@@ -115,6 +124,6 @@ class Noticed:
 
 ServiceEvent = (
     ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
-    | CompactionChanged | ServerChanged | WarmthChanged | JobsChanged | MemoryBegins | MemoriesNoted | MemoriesChanged
-    | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
+    | CompactionChanged | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
+    | MemoriesNoted | MemoriesChanged | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
 )

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.backends.dialect import Backend, BackendError, ServerInfo, TemplateFacts
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, TemplateFacts
 from kvchat.cache.speed import SpeedFit
 from kvchat.chat.connection import Connector
 from kvchat.chat.lane import Lane
@@ -166,6 +166,18 @@ def normal(base_url: str) -> str:
     except BackendError:
         return base_url
     return str(replace(url, host="127.0.0.1") if is_loopback_name(url.host) or url.host == "::1" else url)
+
+
+def is_on_this_machine(base_url: str) -> bool:
+    """Whether an address leads to this machine in so many words, whatever a name server says."""
+    from kvchat.backends.hosts import BadAddressError, classify, is_loopback_name, literal, parse_base_url
+
+    try:
+        host = parse_base_url(base_url).host
+        address = literal(host)
+        return is_loopback_name(host) or (address is not None and classify(address) is HostClass.LOOPBACK)
+    except (BackendError, BadAddressError):
+        return False
 
 
 def is_file(name: str) -> bool:

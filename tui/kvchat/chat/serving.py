@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.models import Model
+from kvchat.cache.price import Price, price
 from kvchat.cache.warmth import Heat
 from kvchat.chat.connection import Connection, Phase, found_here
 from kvchat.chat.consulting import Consulting
@@ -20,7 +21,9 @@ from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
 from kvchat.chat.link import DEFAULT, Link, is_file
+from kvchat.chat.talking import not_agreed
 from kvchat.config import ServerSettings
+from kvchat.server_words import place_words
 
 if TYPE_CHECKING:
     from kvchat.backends.discovery import Found
@@ -68,13 +71,10 @@ class Serving(Consulting):
 
     @property
     def connection(self) -> Connection:
-        return self._link().connector.connection
-
-    @property
-    def server_is_named(self) -> bool:
-        """Whether the settings, or the command line, name the server of new conversations."""
-        settings = self.settings
-        return self._one_server or bool(settings.server.base_url or settings.default_profile or settings.engine.model)
+        link = self._link()
+        if link is self._fallback.off:
+            return Connection("connecting", f"{place_words(self.server_name)} is off, looking for another server …")
+        return link.connector.connection
 
     def server_title(self) -> str:
         """The kind of server as the screen names it; empty for a service on the internet, that is said otherwise."""
@@ -84,6 +84,39 @@ class Serving(Consulting):
     async def backend(self) -> Backend:
         """The server of the conversation that is looked at, connected. Raises BackendError."""
         return await self._link().connector.ready()
+
+    @property
+    def server_name(self) -> str:
+        """The name of the server of the conversation that is looked at; of one that was found its address."""
+        link = self._link()
+        return link.name or link.connector.base_url or link.connector.home
+
+    async def other_server(self, id: str) -> str | None:
+        """The name of a server that answers now and that a conversation could go on with instead of its own, without
+        another question; None where there is none."""
+        return await self._fallback.find(self._link(id))
+
+    def moving_price(self, id: str, name: str) -> Price:
+        """What another server would prefill of a conversation, at the speed that was measured there."""
+        return price(self.context_used(self._open[id]), self._speed_of(self._links.at(name)))
+
+    async def reach(self, id: str = "") -> ServerInfo:
+        """The server of a conversation, connected, and such that its words may go there. Without an id: that of the
+        next new one, which begins elsewhere while the server used last is off. Raises ChatError: then nothing was
+        stored or sent."""
+        try:
+            try:
+                backend = await self._link(id).connector.ready()
+            except BackendError:
+                if (falling := self._fall_back(id)) is None:
+                    raise
+                await falling
+                backend = await self._link(id).connector.ready()
+        except BackendError as error:
+            raise ChatError(error.sentence) from None
+        if not self._agreed_to(backend.info, id):
+            raise ChatError(not_agreed(backend.info))
+        return backend.info
 
     def usual_places(self) -> str:
         """Where servers are looked for, in words."""

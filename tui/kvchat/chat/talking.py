@@ -46,6 +46,12 @@ SYSTEM_STAYS = ("This model's template moves the system prompt with every questi
                 "in this conversation it stands at the beginning of the first question.")
 
 
+def not_agreed(server: ServerInfo) -> str:
+    """Why nothing was sent to a server that is not on this machine."""
+    return (f"{server.base_url} is not on this machine, and you have not agreed to send this conversation to it. "
+            "Nothing was sent; try again in the app to be asked, or name it with --base-url.")
+
+
 class Talking(Reading):
     """Questions and running answers."""
 
@@ -160,9 +166,7 @@ class Talking(Reading):
                     parameters: Parameters | None, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
         if not self._agreed_to(backend.info, conversation.id):
-            return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
-                                      "send this conversation to it. Nothing was sent; try again in the app to be "
-                                      "asked, or name it with --base-url.")
+            return Ended(State.ERROR, not_agreed(backend.info))
         following = await self._follow(backend)
         if not self._agreed_to(backend.info, conversation.id):  # it was found at another address just now
             return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
