@@ -272,11 +272,12 @@ Drive = Callable[..., AbstractAsyncContextManager[Driven]]
 async def driving(
     data: Path | None, server: ToyServer | None, *, clock: Clock | None = None, size: tuple[int, int] = SIZE,
     settings: Settings | None = None, notices: Sequence[str] = (), connect: bool = True, background: bool = False,
-    **options: Any,
+    ahead: bool = False, **options: Any,
 ) -> AsyncIterator[Driven]:
-    """The app on the store in `data`, connected. None keeps nothing. `background`: whether it works in spare time."""
+    """The app on the store in `data`, connected. None keeps nothing. `background`: whether it works in spare time.
+    `ahead`: whether it connects to the server of a conversation that is opened, and waits for one that is off."""
     settings = settings or Settings()
-    if server is not None and not settings.server.base_url:
+    if server is not None and not settings.server.base_url and connect:
         settings = changed(settings, "server.base_url", server.url)
     clock, store = clock or Clock(), Store.open(data)
 
@@ -289,6 +290,7 @@ async def driving(
 
     service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories, library=library)
     service.works_in_background = background
+    service.connects_ahead = service.waits_for_servers = ahead
     app = KvchatApp(service, find(), notices=notices, **options)
     app.bell = lambda: None  # type: ignore[method-assign]
     app.animation_level = "none"

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 
 import pytest
-from app_kit import Drive
+from app_kit import Drive, Driven
 
-from kvchat.chat import connection
-from kvchat.config import ServerSettings
-from toyserver import ToyServer, hang
+from kvchat.chat import connection, fallback
+from kvchat.config import ServerSettings, Settings
+from toyserver import ToyServer, hang, tokens
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lost server is looked for every few hundredths of a second."""
+    """A lost server is looked for every few hundredths of a second; and there is no model for the engine."""
     monkeypatch.setattr(connection, "AGAIN_S", (0.03,))
+    monkeypatch.setattr(fallback, "default_model_file", lambda: None)
 
 
 async def test_what_runs_on_this_machine_is_found_by_the_key_and_each_conversation_keeps_its_own(
@@ -67,7 +69,8 @@ async def test_a_server_that_is_gone_is_told_and_the_question_goes_out_when_it_i
         await server.stop()
         await app.write("two")
         await app.press("enter")
-        await app.until(lambda: "the server is gone" in app.text and "connection lost" in app.lines[0])
+        await app.until(lambda: "Server offline · sends when it returns" in app.text)
+        await app.until(lambda: f"connection lost  127.0.0.1:{server.port} is off" in app.lines[0])
         await app.write("typed meanwhile")
         await server.start()
         await app.until(lambda: app.shown[-2:] == ["two", "Hello"])
@@ -81,10 +84,86 @@ async def test_waiting_for_a_server_is_given_up_with_escape(drive: Drive, server
         await server.stop()
         await app.write("two")
         await app.press("enter")
-        await app.until(lambda: "the server is gone" in app.text)
+        await app.until(lambda: "Server offline · sends when it returns · Esc cancels" in app.text)
         await app.press("escape")
         await app.settled()
         assert app.said[-2:] == ["two", ""] and not app.service.streaming()
+
+
+def known(drive: Drive, other: ToyServer) -> AbstractAsyncContextManager[Driven]:
+    """The app as it is started, with a profile `box` in the settings."""
+    settings = replace(Settings(), profiles={"box": ServerSettings(base_url=other.url)})
+    return drive(settings=settings, connect=False, ahead=True)
+
+
+async def chosen_last(drive: Drive, server: ToyServer, *texts: str) -> str:
+    """A conversation on this server, which was chosen by its address, and then ends; the conversation's id."""
+    async with drive() as app:
+        await app.begin()
+        await app.service.use_server(app.conversation.id, server.url)
+        await app.say(*texts)
+        id = app.conversation.id
+    await server.stop()
+    return id
+
+
+async def test_when_the_server_used_last_is_off_a_new_conversation_begins_elsewhere_and_says_so(
+    drive: Drive, server: ToyServer,
+) -> None:
+    await chosen_last(drive, server, "one")
+    async with ToyServer(model="qwen3-8b") as other, known(drive, other) as app:
+        await app.until(lambda: "qwen3-8b" in app.lines[0])
+        assert app.notices == [f"127.0.0.1:{server.port} is off · using box · Ctrl+L"]
+        await app.say("two")
+        assert other.posts == 1 and app.said == ["two", "Hello"]
+        await app.press("ctrl+n")
+        await app.until(lambda: app.said == [])
+        await app.say("three")
+        assert other.posts == 2 and len(app.notices) == 1
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_an_old_conversation_waits_for_its_server_and_moves_when_the_person_says_so(
+    drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch, asked: bool,
+) -> None:
+    server.on_chat(tokens("Hello", prompt=3200))
+    id = await chosen_last(drive, server, "one")
+    async with ToyServer(model="qwen3-8b") as other, known(drive, other) as app:
+        await app.until(lambda: "qwen3-8b" in app.lines[0])
+        await app.open(id)
+        await app.until(lambda: app.noticed(
+            f"127.0.0.1:{server.port} is off · questions wait · Ctrl+L moves (3.2k to prefill)"))
+        if asked:
+            await app.write("two")
+            await app.press("enter")
+            await app.until(lambda: "Server offline · sends when it returns · Esc cancels" in app.text)
+            assert "Ctrl+L moves" in app.prose
+        assert other.posts == 0
+        await app.press("ctrl+l")
+        await app.opens("ConfirmScreen")
+        await app.until(lambda: "prefills 3,201 tokens" in app.prose)
+        assert f"127.0.0.1:{server.port} is off" in app.text
+        await app.press("n")
+        await app.closes()
+        assert other.posts == 0 and app.conversation.record.server == server.url
+        await app.press("ctrl+l")
+        await app.opens("ConfirmScreen")
+        await app.press("y")
+        await app.closes()
+        await app.until(lambda: "qwen3-8b" in app.lines[0])
+        if not asked:
+            await app.say("two")
+        await app.until(lambda: app.shown[-2:] == ["two", "Hello"])
+        assert other.posts == 1 and len(other.chats[0].json["messages"]) == 4
+
+
+async def test_where_nothing_else_is_there_the_key_shows_the_list(drive: Drive, server: ToyServer) -> None:
+    id = await chosen_last(drive, server, "one")
+    async with drive(settings=Settings(), connect=False, ahead=True) as app:
+        await app.until(lambda: app.noticed("is off · questions wait"))
+        await app.open(id)
+        await app.press("ctrl+l")
+        await app.opens("ModelPicker")
 
 
 async def test_a_server_on_the_internet_is_marked_and_asked_about_for_a_conversation_begun_here(

@@ -52,11 +52,17 @@ class OptionActs(MessageActs):
         if name:
             await self._use("model", name)
             return
+        if await self.moved_or_waits():
+            return
         chosen = await self.ask(ModelPicker(
             self.service.servers(), current=self.model(), look=self.service.look_for_servers,
             files=self.service.model_files))
         if chosen is not None:
             await self._use(*chosen)
+
+    async def moved_or_waits(self) -> bool:
+        """Whether the person has decided about a conversation whose server is off."""
+        raise NotImplementedError
 
     async def _use(self, kind: str, value: object, model: str = "") -> None:
         live = self.conversation.live

@@ -29,6 +29,7 @@ from kvchat.chat.events import (
     ConversationChanged,
     ConversationsChanged,
     DocumentsChanged,
+    FallbackChosen,
     IndexingProgressed,
     MemoriesNoted,
     MemoryBegins,
@@ -155,6 +156,8 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
                 self.show_list()
             case ServerChanged():
                 self.server_changed()
+            case FallbackChosen():
+                self.fallback_chosen(event)
             case WarmthChanged():
                 self.sidebar.refresh_marks()
                 if self.current is not None:
@@ -216,7 +219,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         now = time.monotonic()
         speed = self.service.prefill_speed(conversation.id)
         before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
-        self.transcript.set_live(live_row(live, now, speed, before))
+        self.transcript.set_live(self.offline_row(live, now) or live_row(live, now, speed, before))
         self.status.set_live(live_of(live, now))
         progress, reported = live.progress, live.reported
         prompt = reported.prompt_tokens or (progress.total if progress else None)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from textual import work
 
+from kvchat.cache.price import Price
+from kvchat.cache_words import cost_words
+from kvchat.chat.events import FallbackChosen
+from kvchat.chat.live import LiveAnswer
+from kvchat.numbers import counted, short_count
+from kvchat.server_words import fallback_words, place_words
 from kvchat.ui.chat.options import OptionActs
+from kvchat.ui.render.progress import offline_row
+from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.header_text import HeaderState
 
 if TYPE_CHECKING:  # a screen of the first run only: imported when it is shown
@@ -31,7 +40,9 @@ class ServerActs(OptionActs):
         self.header.set_state(HeaderState(
             model=self.model(), kind=self.service.server_title(),
             host_class=self.goes_to(),
-            phase=connection.phase, sentence=connection.sentence, embedded=bool(server and server.embedded),
+            phase=connection.phase,
+            sentence=f"{self.place()} is off" if connection.is_awaited else connection.sentence,
+            embedded=bool(server and server.embedded),
             context_used=state.context_used,
             context_size=server.window(self.current.record.model if self.current else "") if server else None,
             incognito=self.service.incognito,
@@ -54,10 +65,64 @@ class ServerActs(OptionActs):
             self._told = connection.sentence
             if connection.log:
                 self._engine_trouble(connection.sentence, connection.log)
+            elif connection.is_awaited:
+                self.say(f"{self.place()} is off · questions wait · {self.way_from_offline()}", "warning")
             else:
                 self.say(connection.sentence, "error")
         elif connection.phase == "ready":
             self._told = ""
+
+    def fallback_chosen(self, event: FallbackChosen) -> None:
+        """A new conversation begins elsewhere than on the server that was used last."""
+        self.say(" · ".join(filter(None, [fallback_words(event.off, event.used), self.app.key_of("model")])))
+
+    # -- a server that is off
+
+    def place(self) -> str:
+        """The server of the open conversation, in a word."""
+        return place_words(self.service.server_name)
+
+    def way_from_offline(self) -> str:
+        """What can be done while the server is off: `Ctrl+L moves (3.2k to prefill)`."""
+        key = self.app.key_of("model") or "/model"
+        if not self.may_move():
+            return f"{key} chooses another"
+        tokens = self.service.context_used(self.conversation)
+        return f"{key} moves ({short_count(tokens)} to prefill)" if tokens else f"{key} moves"
+
+    def may_move(self) -> bool:
+        """Whether the open conversation waits for a server that is off, with something to take along."""
+        return self.service.connection.is_awaited and self.current is not None and bool(self.current.record.turns)
+
+    def offline_row(self, live: LiveAnswer, now: float) -> Callable[[int], Sequence[Span]] | None:
+        """The row below a question whose server is off; None where it is not."""
+        if live.waiting is None or live.waiting.phase != "gone":
+            return None
+        spans = offline_row(now - live.sent_at, self.way_from_offline())
+        return lambda _width: spans
+
+    async def moved_or_waits(self) -> bool:
+        """Offer to move the open conversation from a server that is off to one that answers, with its price; whether
+        the person has decided. False: the list is wanted."""
+        if not self.may_move():
+            return False
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
+
+        id, off = self.conversation.id, self.place()
+        name = await self.service.other_server(id)
+        if name is None or not self.may_move() or self.conversation.id != id:
+            return False
+        used = place_words(name)
+        cost = self.service.moving_price(id, name)
+        lines = ["The question waits and is sent when it returns." if self.conversation.live is not None else
+                 "Questions in this conversation wait until it returns.",
+                 _moving_words(cost)]
+        choices: list[Choice[str]] = [("y", f"Move to {used}", "move"), ("l", "Choose another server", "list"),
+                                      ("n", "Wait", "wait")]
+        decision = await self.ask(ConfirmScreen(f"{off} is off", lines, choices))
+        if decision == "move":
+            await self.service.use_server(id, name)
+        return decision != "list"
 
     def show_hello(self) -> None:
         raise NotImplementedError
@@ -119,3 +184,12 @@ class ServerActs(OptionActs):
         if agreed:
             await self.service.allow_sending_to(server, id)
         return agreed
+
+
+def _moving_words(cost: Price) -> str:
+    """What a move costs, in a sentence."""
+    if cost.tokens is None:
+        return "How much moving prefills is unknown."
+    if cost.seconds is None:
+        return f"Moving prefills {counted(cost.tokens, 'token')}; how long that takes is not measured yet."
+    return f"Moving prefills {cost_words(cost.tokens, cost.seconds)}."

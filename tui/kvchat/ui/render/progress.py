@@ -25,7 +25,7 @@ WAITING = {
     "lane": "waiting for another answer on this server",
     "connecting": "connecting",
     "cancelled": "Server is finishing the cancelled batch · Esc",
-    "gone": "the server is gone; it is sent when it is back",
+    "gone": "server offline, sends when it returns",
 }
 """What is waited for, by the phase of `Waiting`."""
 _UNWATCHED = frozenset({"closing", "connecting", "lane", "cancelled", "gone"})
@@ -98,6 +98,13 @@ def unknown_reading_row(width: int, seconds: float, *, prompt_tokens: int | None
     words = [("progress unknown", "muted"), (duration(seconds), "muted"), (size, "muted")]
     bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
     return [Span(_LABEL, "muted"), *bar((), bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
+
+
+def offline_row(seconds: float, way: str) -> list[Span]:
+    """A question waits for a server that is off; `way`: what else can be done. It takes a second row where it is too
+    long for one."""
+    return [Span("◌ ", "accent"), Span(f"Server offline · sends when it returns · Esc cancels · {way}", "muted"),
+            Span(f" · {duration(seconds)}", "muted")]
 
 
 def waiting_row(width: int, phase: str, seconds: float, server_alive: bool | None = None) -> list[Span]:
