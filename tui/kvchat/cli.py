@@ -79,8 +79,8 @@ def parser() -> argparse.ArgumentParser:
     cache.add_argument("id", metavar="ID", nargs="?", help="the conversation; without it the newest one")
     cache.add_argument("--json", action="store_true", help="print one JSON object")
 
-    backends = commands.add_parser("backends", parents=common, help="list the model servers of this machine and of the "
-                                                                    "settings")
+    backends = commands.add_parser("backends", parents=common, help="list the model servers of this machine, of the "
+                                                                    "settings, and in use, with whether they answer")
     backends.add_argument("--json", action="store_true", help="print a JSON array")
 
     doctor = commands.add_parser("doctor", parents=common, help="examine a server: what it reuses, how fast it reads, "

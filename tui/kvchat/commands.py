@@ -19,6 +19,7 @@ from kvchat.display import clean, one_line
 from kvchat.paths import Paths
 
 if TYPE_CHECKING:
+    from kvchat.backends_command import UsedServer
     from kvchat.chat.service import ChatService
     from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
@@ -68,7 +69,7 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
             from kvchat.backends_command import backends
 
             _print_problems(problems)
-            return asyncio.run(backends(settings, args))
+            return asyncio.run(backends(settings, args, _servers_in_use(args, places, settings)))
         case "memory":
             _print_problems(problems)
             return _memory(args, places, settings)
@@ -313,6 +314,27 @@ def _list(args: argparse.Namespace, places: Paths) -> int:
     print_table([(c.id[:8], day_time(c.updated), f"{c.turns} turns" if c.turns != 1 else "1 turn", one_line(c.title))
                  for c in conversations])
     return 0
+
+
+def _servers_in_use(args: argparse.Namespace, places: Paths, settings: Settings) -> list[UsedServer]:
+    """The servers that conversations are on, and the one that was used last."""
+    from kvchat.backends_command import UsedServer
+    from kvchat.chat.conversations import LAST_SERVER, has_agreed
+    from kvchat.store import Store, StoreError
+
+    try:
+        store = Store.open(None if args.incognito else places.data)
+        _print_notices(store.notices)
+        used, last = dict(store.servers_in_use()), store.setting(LAST_SERVER)
+        if last:
+            used.setdefault(last, 0)
+        addresses = {name: server.base_url for name, server in settings.profiles.items()}
+        found = [UsedServer(name, number, name == last, has_agreed(store, addresses.get(name, name)))
+                 for name, number in used.items()]
+        store.close()
+    except StoreError as error:
+        raise CommandError(str(error)) from None
+    return found
 
 
 def _memory(args: argparse.Namespace, places: Paths, settings: Settings) -> int:

@@ -201,8 +201,7 @@ class ConversationList:
         info = link.info
         if info is None:
             url = normal(link.connector.base_url)
-            agreed = (f"allowed {where} {url}" for where in (HostClass.LAN, HostClass.TAILNET))
-            return is_on_this_machine(url) or any(map(self._store.setting, agreed))
+            return is_on_this_machine(url) or has_agreed(self._store, url)
         if info.host_class is HostClass.CLOUD or info.remote_of(link.connector.server.model or info.model):
             return False
         return info.host_class is HostClass.LOOPBACK or bool(self._store.setting(_agreement(info)))
@@ -428,3 +427,9 @@ class ConversationList:
 
 def _agreement(server: ServerInfo, id: str = "") -> str:
     return " ".join(filter(None, ("allowed", server.host_class, server.base_url, id)))
+
+
+def has_agreed(store: Store, base_url: str) -> bool:
+    """Whether the person agreed to send to a server of their network at this address."""
+    near = (HostClass.LAN, HostClass.TAILNET)
+    return any(store.setting(f"allowed {where} {normal(base_url)}") for where in near)

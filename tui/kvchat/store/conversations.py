@@ -68,6 +68,12 @@ class Conversations:
         with many_values():
             return conversations_of(self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC"))
 
+    def servers(self) -> list[tuple[str, int]]:
+        """The names of the servers that conversations with messages are on, with how many, used last first."""
+        return [(str(name), int(number)) for name, number in self._db.rows(
+            "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
+            " GROUP BY server ORDER BY max(updated) DESC")]
+
     def one(self, id: str) -> Conversation:
         """The conversation with this id, or the only one whose id begins with it. Raises UnknownConversation."""
         row = self._db.row(f"{_LIST} WHERE id = ?", (id,))

@@ -93,6 +93,10 @@ class Store:
         """All conversations outside the trash (or all in it), newest first."""
         return self._conversations.all(trashed)
 
+    def servers_in_use(self) -> list[tuple[str, int]]:
+        """The names of the servers that conversations are on, with how many conversations each; used last first."""
+        return self._conversations.servers()
+
     def conversation(self, id: str) -> Conversation:
         """The conversation with this id or unique beginning of an id (4 digits at least), the trash included.
         Raises UnknownConversation."""
