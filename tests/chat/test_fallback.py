@@ -103,6 +103,17 @@ async def test_a_question_that_was_quicker_goes_out_once_where_the_conversation_
         assert other.posts == 1 and service.get(id).record.server == "box"  # type: ignore[union-attr]
 
 
+async def test_one_server_by_two_names_is_one(begin: Maker) -> None:
+    async with ToyServer() as server, ToyServer() as other:
+        await server.stop()
+        service = begin(server.url, old=f"{server.url}/v1", box=other.url)
+        service._links.at("old")  # the address leads to this one from now on
+        first = (await service.create()).id
+        await settled(service)
+        assert await said(service, first, "Hi") is State.DONE
+        assert service._first_server() == "box" and other.posts == 1
+
+
 async def test_a_server_that_is_found_on_this_machine_does_too(begin: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ToyServer() as found:
         monkeypatch.setattr("kvchat.backends.kinds.PORTS", (found.port,))

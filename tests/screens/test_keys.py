@@ -171,7 +171,7 @@ async def _(app: Driven, do: Do) -> None:
     before = dict(app.conversation.record.template_options)
     await do()
     await app.until(lambda: app.conversation.record.template_options != before)
-    await app.until(lambda: app.noticed("Thinking on"))
+    await app.until(lambda: app.noticed("Thinking"))
     app.notices.clear()
 
 

@@ -169,13 +169,13 @@ class ConversationList:
         if conversation is None:
             return not id
         answered = any(node.role is Role.ASSISTANT and node.state is not State.STREAMING for node in conversation.tree)
-        return not answered and conversation.record.server == self._first_server()
+        return not answered and self._link(id) is self._links.at(self._first_server())
 
     async def _begin_elsewhere(self, id: str, off: Link) -> None:
         name = await self._fallback.find(off)
         if name is None or off.connector.connection.phase == "ready":
             return
-        self._fallback.use(name, off.name)
+        self._fallback.use(name, off)
         self._tell(FallbackChosen(off.name or off.connector.home, name))
         conversation = self._open.get(id)
         if conversation is None or self._link(id) is not off:

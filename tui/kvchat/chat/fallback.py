@@ -27,21 +27,22 @@ class ServerFallback:
         self._links = links
         self._known = known
         self._trusts = trusts
-        self._chosen: dict[str, str] = {}
-        """The name of the server in use, by that of the one that is off."""
+        self._chosen: dict[Link, str] = {}
+        """The name of the server in use, by the one that is off."""
         self.off: Link | None = None
         """The server for which another one is looked for right now."""
 
     def instead_of(self, name: str) -> str:
         """The server that stands in for the one of this name; itself where none does, or it is back."""
-        seen = {name}
-        while (other := self._chosen.get(name)) is not None and other not in seen:
-            if self._links.at(name).connector.connection.phase == "ready":
+        seen = set[Link]()
+        while (link := self._links.at(name)) in self._chosen and link not in seen:
+            if link.connector.connection.phase == "ready":
                 break
-            seen.add(name := other)
+            seen.add(link)
+            name = self._chosen[link]
         return name
 
-    def use(self, name: str, off: str) -> None:
+    def use(self, name: str, off: Link) -> None:
         """From now on `name` stands in for `off`."""
         self._chosen[off] = name
 

@@ -102,6 +102,8 @@ class ChatService(Serving):
 
     async def aclose(self) -> None:
         """Stop what runs, keep what came, write what waits, end the engine."""
+        if self._falling is not None:
+            self._falling.cancel()
         for answering, _ in self._answering.values():
             answering.stop()
         if self.compacting is not None:
