@@ -100,7 +100,6 @@ async def test_another_length_than_before_is_another_model(server: EmbeddingsSta
 
 
 FAULTS: dict[str, tuple[Answer, Trouble, str]] = {
-    "dropped": (drop(), Trouble.CUT, ""),
     "loading": (loading(), Trouble.LOADING, ""),
     "no such path": (error(404, "File Not Found"), Trouble.REFUSED, "--embeddings"),
     "not switched on": (error(501, "This server does not support embeddings"), Trouble.REFUSED, "--embeddings"),
@@ -120,6 +119,13 @@ async def test_a_fault_is_one_sentence_after_one_request(name: str, server: Embe
     told = await refused(Embeddings(server.url))
     assert told.trouble is trouble and remedy in told.sentence and server.url in told.sentence
     assert server.posts == 1
+
+
+async def test_a_connection_that_breaks_twice_is_told(server: EmbeddingsStandIn) -> None:
+    server.once(drop(), drop())
+    told = await refused(Embeddings(server.url))
+    assert told.trouble is Trouble.CUT and server.url in told.sentence
+    assert server.posts == 2
 
 
 async def test_nobody_there_names_the_setting() -> None:

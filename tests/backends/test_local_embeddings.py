@@ -244,9 +244,9 @@ async def test_a_file_that_makes_no_vectors_is_told_with_the_setting(
 async def test_an_engine_that_dies_is_told_and_started_again_by_the_next_texts(engine: ToyEngine, model: Path) -> None:
     source = LocalEmbeddings(model)
     await source.vectors(["a cat"])
-    engine.server.once(drop())
+    engine.server.once(drop(), drop())
     asking = asyncio.create_task(refused(source))
-    await engine.server.until(lambda: engine.server.posts == 2)
+    await engine.server.until(lambda: engine.server.posts == 3)
     engine.die()
     told = await asking
     assert "SIGKILL" in told.sentence and str(model) in told.sentence and "http" not in told.sentence

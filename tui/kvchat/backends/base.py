@@ -1,8 +1,8 @@
 """What the dialects over HTTP share: how a chat request is sent once, watched, read and ended.
 
-The rule: no POST repeats by itself, except when nothing was sent (connection refused), the server said that it is
-still loading its model, or it refused a field by name that it can do without. Everything else ends with a sentence and
-waits for the person.
+The rule: nothing that generates repeats by itself, except when nothing was sent (connection refused), the server said
+that it is still loading its model, or it refused a field by name that it can do without. Everything else ends with a
+sentence and waits for the person. What only asks is asked once more when its connection breaks.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kvchat.backends.recognise import Response, Responses
 from kvchat.backends.refusals import unknown_field
 from kvchat.backends.sse import MIB, TooLargeError
 from kvchat.backends.tasks import Clock, unskippable
-from kvchat.backends.transport import Exchange, Head
+from kvchat.backends.transport import ASK_TRIES, Exchange, Head, ask
 from kvchat.backends.watchdog import MOST_FAILURES, Watchdog
 from kvchat.prompt.message import State
 from kvchat.prompt.request import chat_body, system_in_user
@@ -39,7 +39,6 @@ PROBE_S, GET_S = 5.0, 10.0
 TAIL_S = 5.0
 """After `finish_reason`: how long the final figures are waited for."""
 GET_BODY_LIMIT = 4 * MIB
-GET_TRIES = 3
 REFUSED_DELAYS_S = (0.2, 0.4, 0.8)
 NO_HEADERS: Mapping[str, str] = {}
 
@@ -240,7 +239,7 @@ class HttpBackend:
                 head = await exchange.head()
                 watchdog.heard()
                 if head.status != 200:
-                    raise await self._refusal(exchange, head, body)
+                    raise self._refusal(head, await exchange.start_of_body(), body)
                 return await self._read(exchange, Decoder(head.content_type), watchdog, self.answer(turn, emit))
         finally:
             await unskippable(_ended(watch))
@@ -274,9 +273,9 @@ class HttpBackend:
             pass
         return answer.ended()
 
-    async def _refusal(self, exchange: Exchange, head: Head, sent: bytes = b"{}") -> BackendError:
-        """The error that an answer to the request `sent` is."""
-        body = (await exchange.start_of_body()).decode("utf-8", "replace")
+    def _refusal(self, head: Head, said: bytes, sent: bytes = b"{}") -> BackendError:
+        """The error that an answer which said this to the request `sent` is."""
+        body = said.decode("utf-8", "replace")
         if head.status in (400, 422) and (field := self._refused_field(body, json.loads(sent).keys())):
             return errors.UnknownFieldError(self.url, head.status, field)
         return self._error(head, body)
@@ -300,7 +299,7 @@ class HttpBackend:
             emit(Waiting("loading", self._clock.now() - started, failures == 0))
             await self._clock.sleep(delay)
             try:
-                head, _ = await self._get_once(self.health_path, PROBE_S, headers)
+                head = await self._probe(headers)
             except BackendError:
                 failures += 1
                 if failures >= MOST_FAILURES:
@@ -311,14 +310,22 @@ class HttpBackend:
                 return
 
     async def alive(self) -> bool:
-        return await self._is_alive(NO_HEADERS)
-
-    async def _is_alive(self, headers: Mapping[str, str]) -> bool:
         try:
-            await self._get_once(self.health_path, PROBE_S, headers)
+            await self.ask("GET", self.health_path, PROBE_S)
         except BackendError:
             return False
         return True
+
+    async def _is_alive(self, headers: Mapping[str, str]) -> bool:
+        try:
+            await self._probe(headers)
+        except BackendError:
+            return False
+        return True
+
+    async def _probe(self, headers: Mapping[str, str]) -> Head:
+        """One health check of several: whoever makes it makes the next one too. Raises BackendError."""
+        return (await self.ask("GET", self.health_path, PROBE_S, headers=headers, tries=1))[0]
 
     async def aclose(self) -> None:
         """Nothing is kept open between requests."""
@@ -349,22 +356,16 @@ class HttpBackend:
             raise errors.not_json(self.url) from None
 
     async def get(self, path: str) -> tuple[Head, bytes]:
-        """The answer to a GET, tried again when the connection broke. Raises BackendError."""
-        for tries_left in range(GET_TRIES - 1, -1, -1):
-            try:
-                return await self._get_once(path, GET_S)
-            except BackendError as error:
-                if error.trouble is not Trouble.CUT or not tries_left:
-                    raise
-        raise AssertionError("unreachable")
+        """The answer to a GET. Raises BackendError."""
+        return await self.ask("GET", path, GET_S)
 
-    async def _get_once(self, path: str, seconds: float,
-                        headers: Mapping[str, str] = NO_HEADERS) -> tuple[Head, bytes]:
+    async def ask(self, method: str, path: str, seconds: float, *, headers: Mapping[str, str] = NO_HEADERS,
+                  body: bytes | None = None, limit: int = GET_BODY_LIMIT, tries: int = ASK_TRIES) -> tuple[Head, bytes]:
+        """The answer to a request that only asks, as of `transport.ask`, within so many seconds. Raises
+        BackendError."""
         try:
-            async with asyncio.timeout(seconds), Exchange(
-                    self._endpoint, "GET", path, headers=headers) as exchange:
-                head = await exchange.head()
-                return head, await exchange.start_of_body(GET_BODY_LIMIT)
+            async with asyncio.timeout(seconds):
+                return await ask(self._endpoint, method, path, headers=headers, body=body, limit=limit, tries=tries)
         except TimeoutError:
             raise errors.NoAnswerError(self.url, seconds) from None
 

@@ -131,7 +131,7 @@ class CacheCalls(HttpBackend):
                             body=canonical(fields)) as exchange:
             head = await exchange.head()
             if head.status != 200:
-                raise await self._refusal(exchange, head)
+                raise self._refusal(head, await exchange.start_of_body())
             decoder = Decoder(head.content_type)
             try:
                 while (chunk := await exchange.chunk()) is not None:
@@ -167,15 +167,9 @@ class CacheCalls(HttpBackend):
 
     async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
         """The JSON object that a quick POST answers with. Raises BackendError."""
-        try:
-            async with asyncio.timeout(CALL_S), Exchange(self._endpoint, "POST", path, headers=JSON,
-                                                         body=body) as exchange:
-                head = await exchange.head()
-                if head.status != 200:
-                    raise await self._refusal(exchange, head)
-                answer = await exchange.start_of_body(TEXT_LIMIT)
-        except TimeoutError:
-            raise errors.NoAnswerError(self.url, CALL_S) from None
+        head, answer = await self.ask("POST", path, CALL_S, headers=JSON, body=body, limit=TEXT_LIMIT)
+        if head.status != 200:
+            raise self._refusal(head, answer)
         read = partial(_object_in, answer)
         try:
             return await asyncio.to_thread(read) if len(answer) > LARGE else read()

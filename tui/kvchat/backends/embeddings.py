@@ -24,7 +24,7 @@ from kvchat.backends.kinds import LMSTUDIO, OLLAMA
 from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, parsed
 from kvchat.backends.sse import MIB
 from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import Exchange
+from kvchat.backends.transport import ask
 from kvchat.prompt.wire import canonical, whole_characters
 
 PATH = "/v1/embeddings"
@@ -193,17 +193,13 @@ class Embeddings:
     async def _asked(self, endpoint: Endpoint, texts: Sequence[str]) -> list[list[float]]:
         """One request."""
         body = canonical({**({"model": self._model} if self._model else {}), "input": texts})
-        async with Exchange(endpoint, "POST", PATH, headers={"content-type": "application/json"},
-                            body=body) as exchange:
-            head = await exchange.head()
-            if head.status != 200:
-                said = (await exchange.start_of_body()).decode("utf-8", "replace")
-                raise _refusal(endpoint, head.status, said, head.headers.get("retry-after", ""))
-            answer = bytearray()
-            while (chunk := await exchange.chunk()) is not None:
-                answer += chunk
-                if len(answer) > BODY_LIMIT:
-                    raise errors.protocol(str(endpoint.url), f"more than {BODY_LIMIT // MIB} MiB of vectors")
+        head, answer = await ask(endpoint, "POST", PATH, headers={"content-type": "application/json"}, body=body,
+                                 limit=BODY_LIMIT + 1)
+        if head.status != 200:
+            said = answer.decode("utf-8", "replace")
+            raise _refusal(endpoint, head.status, said, head.headers.get("retry-after", ""))
+        if len(answer) > BODY_LIMIT:
+            raise errors.protocol(str(endpoint.url), f"more than {BODY_LIMIT // MIB} MiB of vectors")
         try:
             found = _read(answer.decode("utf-8", "replace"), len(texts))
         except PayloadError as error:

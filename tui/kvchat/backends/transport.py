@@ -32,6 +32,8 @@ CLOSE_S = 1.0
 CONNECT_GRACE_S = 0.25
 """How long a connection that is being made is waited for, so that it can be closed, before it is abandoned."""
 ERROR_BODY_LIMIT, ERROR_BODY_S = 64 * 1024, 10.0
+ASK_TRIES = 2
+"""How often a request that only asks goes out, at most."""
 _QUEUE = 32
 _left_behind: set[asyncio.Task[None]] = set()
 """Tasks that did not end within CLOSE_S; kept from the garbage collector until they do."""
@@ -92,6 +94,13 @@ class Exchange:
             raise item
         assert not isinstance(item, Head)
         return item
+
+    async def body(self, limit: int) -> bytes:
+        """The body, or its first `limit` bytes where it is longer. Raises BackendError when the connection breaks."""
+        body = bytearray()
+        while len(body) < limit and (chunk := await self.chunk()) is not None:
+            body += chunk
+        return bytes(body[:limit])
 
     async def start_of_body(self, limit: int = ERROR_BODY_LIMIT) -> bytes:
         """The first `limit` bytes of the body; what came, if it breaks off."""
@@ -191,6 +200,23 @@ class Exchange:
                 task.add_done_callback(_left_behind.discard)
         for task in closers - late:
             task.exception()
+
+
+async def ask(endpoint: Endpoint, method: str, path: str, *, headers: Mapping[str, str] | None = None,
+              body: bytes | None = None, limit: int = ERROR_BODY_LIMIT, tries: int = ASK_TRIES) -> tuple[Head, bytes]:
+    """The answer to a request that only asks, with the first `limit` bytes of its body (of an error's: what came of its
+    beginning). Where the connection breaks it is asked once more on a new one: llama-server closes a connection after
+    each stream though it announced to keep it, and a proxy before it may have chosen that one. Not for what generates.
+    It waits without limit. Raises BackendError."""
+    for tries_left in range(tries - 1, -1, -1):
+        try:
+            async with Exchange(endpoint, method, path, headers=headers, body=body) as exchange:
+                head = await exchange.head()
+                return head, await (exchange.body(limit) if head.status == 200 else exchange.start_of_body())
+        except BackendError as error:
+            if error.trouble is not Trouble.CUT or not tries_left:
+                raise
+    raise AssertionError("unreachable")
 
 
 def _abort(sock: Any) -> None:

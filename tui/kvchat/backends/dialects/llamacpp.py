@@ -84,7 +84,7 @@ class LlamaCppBackend(CacheCalls):
     async def _process_of(self, session: str) -> str | None:
         """What tells the process that answers to this session from all others; None where it does not say."""
         try:
-            _, body = await self._get_once(PROPS_PATH, PROBE_S, self.session_headers(session))
+            _, body = await self.ask("GET", PROPS_PATH, PROBE_S, headers=self.session_headers(session))
             return text_at(as_object(parsed(body.decode("utf-8", "replace")), "properties"), PROCESS)
         except (BackendError, PayloadError):
             return None

@@ -70,7 +70,7 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
                 self._endpoint, "POST", self.chat_path, headers=self.headers(turn), body=body,
             ) as exchange:
                 head = await exchange.head()
-                return None if head.status == 200 else await self._refusal(exchange, head)
+                return None if head.status == 200 else self._refusal(head, await exchange.start_of_body())
         except (TimeoutError, BackendError):
             return None
 

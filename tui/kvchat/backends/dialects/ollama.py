@@ -6,14 +6,13 @@ loads the model anew, and truncation makes the server read everything again at e
 
 from __future__ import annotations
 
-import asyncio
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from kvchat.backends import errors
-from kvchat.backends.base import GET_BODY_LIMIT, GET_S, LOCAL_EXTRAS, NEVER_SENT, HttpBackend
+from kvchat.backends.base import GET_S, LOCAL_EXTRAS, NEVER_SENT, HttpBackend
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent, Trouble
 from kvchat.backends.dialects.ollama_answer import Asked, Memory, OllamaAnswer, roomier, unwrapped
 from kvchat.backends.dialects.ollama_messages import (
@@ -43,7 +42,7 @@ from kvchat.backends.options import PLAIN, ServerOptions
 from kvchat.backends.payload import PayloadError, as_object, parsed, text_at
 from kvchat.backends.recognise import Responses, said
 from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import Exchange, Head
+from kvchat.backends.transport import Head
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
 
@@ -124,14 +123,10 @@ class OllamaBackend(HttpBackend):
     async def _shown(self, model: str) -> Facts:
         """What the server says of a model; nothing where it does not."""
         try:
-            async with asyncio.timeout(GET_S), Exchange(
-                self._endpoint, "POST", "/api/show", headers={"content-type": "application/json"},
-                body=canonical({"model": model}),
-            ) as exchange:
-                head = await exchange.head()
-                body = await exchange.start_of_body(GET_BODY_LIMIT)
+            head, body = await self.ask("POST", "/api/show", GET_S, headers={"content-type": "application/json"},
+                                        body=canonical({"model": model}))
             return facts_in(parsed(body.decode("utf-8", "replace"))) if head.status == 200 else NO_FACTS
-        except (BackendError, PayloadError, TimeoutError):
+        except (BackendError, PayloadError):
             return NO_FACTS
 
     def _window(self, model: str) -> int:

@@ -97,7 +97,7 @@ class VllmBackend(OneTokenWarmUp):
         if not self._has_counters or not self._info.takes_local_extras:
             return None
         try:
-            head, body = await self._get_once(METRICS_PATH, METRICS_S)
+            head, body = await self.ask("GET", METRICS_PATH, METRICS_S)
         except BackendError:
             return None
         found = counters_in(body.decode("utf-8", "replace")) if head.status == 200 else None
