@@ -22,12 +22,19 @@ from kvchat.backends.payload import (
 
 
 @pytest.mark.parametrize("text", [
-    "", "{", "nope", "NaN", "[Infinity]", '{"a":-Infinity}', "1e999", "[" * 100_000, '{"a":' * 50_000,
-    "9" * 5000, '"\\ud83', "\x00",
+    "", "{", "nope", "[" * 100_000, '{"a":' * 50_000, "9" * 5000 + "x", '"\\ud83', "\x00",
 ])
 def test_bad_json_is_one_kind_of_error(text: str) -> None:
     with pytest.raises(PayloadError):
         parsed(text)
+
+
+@pytest.mark.parametrize(("text", "value"), [
+    ("NaN", None), ("[Infinity]", [None]), ('{"a":-Infinity}', {"a": None}), ("1e999", None), ("9" * 5000, None),
+    ("[-" + "9" * 5000 + ",7]", [None, 7]), ("[" * 5000 + "]" * 5000, "[" * 100 + "null" + "]" * 100),
+])
+def test_what_nobody_can_count_with_is_null(text: str, value: object) -> None:
+    assert parsed(text) == (json.loads(value) if isinstance(value, str) else value)
 
 
 @settings(deadline=None)

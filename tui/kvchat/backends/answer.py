@@ -13,6 +13,7 @@ from typing import TypeVar
 from kvchat.backends import errors
 from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import (
+    MOST_TOKENS,
     BackendError,
     Emit,
     Ended,
@@ -29,6 +30,7 @@ from kvchat.backends.payload import (
     figure_at,
     figures_at,
     list_at,
+    name_at,
     object_at,
     text_at,
 )
@@ -78,7 +80,7 @@ class ChatAnswer:
         if found is not None:
             raise errors.of_stream(self._url, *found)
         chunk = as_object(payload.value, "a part of an answer")
-        self._model = text_at(chunk, "model") or self._model
+        self._model = name_at(chunk, "model") or self._model
         self._is_foreign = self._is_foreign or not chunk.keys() & _CHUNK_KEYS
         for choice in list_at(chunk, "choices"):
             self._choice(as_object(choice, "a choice"))
@@ -159,7 +161,7 @@ def _message_of(value: object) -> str:
 
 def progress_of(found: Mapping[str, object]) -> PromptProgress | None:
     total, cached, processed = (count_at(found, key) for key in ("total", "cache", "processed"))
-    if total is None or cached is None or processed is None or cached > total:
+    if total is None or cached is None or processed is None or cached > total or total > MOST_TOKENS:
         return None
     return PromptProgress(total, cached, processed, figure_at(found, "time_ms") or 0.0)
 

@@ -16,7 +16,7 @@ from kvchat.backends import errors
 from kvchat.backends.answer import progress_of
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.decoder import Decoder, StreamDone
-from kvchat.backends.dialect import ChatTurn, ReadAhead, Reported, ServerState, SlotCount
+from kvchat.backends.dialect import MOST_TOKENS, ChatTurn, ReadAhead, Reported, ServerState, SlotCount
 from kvchat.backends.payload import (
     PayloadError,
     as_object,
@@ -38,7 +38,7 @@ from kvchat.prompt.wire import canonical
 
 CALL_S = 20.0
 TEXT_LIMIT = 32 * MIB
-MANY, MOST_TOKENS = 8192, 1 << 24
+MANY = 8192
 LARGE = 64 * 1024
 """Bytes of an answer that is read in a thread, so that the screen does not wait."""
 JSON = {"content-type": "application/json"}

@@ -18,6 +18,10 @@ from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 
+MOST_TOKENS = 1 << 24
+"""More than any window has."""
+SHORTEST_MS, LONGEST_MS = 1e-3, 1e10
+"""What a server's time for a part of an answer lies between: a microsecond, four months."""
 ELSEWHERE = "a service on the internet"
 """Where a text goes that a server passes on, when it does not say to whom."""
 
@@ -213,7 +217,14 @@ class Reported:
     """Whether `cached_tokens` is an estimate."""
 
     def __post_init__(self) -> None:
-        """More cached tokens than the prompt has cannot be: then it is not known how many there are."""
+        """What cannot be is not known: more tokens than any window has, a time too short or too long to divide by, more
+        cached tokens than the prompt has."""
+        for name in ("prompt_tokens", "cached_tokens", "predicted_tokens"):
+            if (getattr(self, name) or 0) > MOST_TOKENS:
+                object.__setattr__(self, name, None)
+        for name in ("prompt_ms", "predicted_ms"):
+            if (ms := getattr(self, name)) and not SHORTEST_MS <= ms <= LONGEST_MS:
+                object.__setattr__(self, name, None)
         if self.cached_tokens is not None and self.prompt_tokens is not None \
                 and self.cached_tokens > self.prompt_tokens:
             object.__setattr__(self, "cached_tokens", None)

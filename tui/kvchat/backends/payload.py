@@ -9,8 +9,17 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
-from typing import NoReturn, TypeGuard
+from typing import TypeGuard
+
+DEEPEST = 100
+"""Levels of arrays and objects: no protocol spoken here has a tenth of that."""
+MOST_DIGITS = 400
+"""A number with more digits than that is larger than any float."""
+LARGEST = 2.0**63
+_MARKS = re.compile(r'"(?:[^"\\]++|\\.)*+"|[\[\]{}]', re.DOTALL)
+"""What opens and closes in JSON; brackets inside a text are part of the text."""
 
 
 class PayloadError(ValueError):
@@ -18,27 +27,56 @@ class PayloadError(ValueError):
 
 
 def parsed(text: str) -> object:
-    """The JSON value in `text`. Raises PayloadError, also for NaN, infinities, depth and huge numbers."""
+    """The JSON value in `text`. Null stands in place of what nobody can count with (NaN, what is infinite, thousands of
+    digits) and of what is nested more than DEEPEST deep: an odd figure must not cost what stands beside it. Raises
+    PayloadError."""
     try:
-        value: object = json.loads(text, parse_constant=_constant, parse_float=_finite)
-    except PayloadError:
-        raise
+        return _loaded(text)
     except RecursionError:
-        raise PayloadError("JSON that is nested too deeply") from None
+        return _loaded(_shallow(text))
+
+
+def _loaded(text: str) -> object:
+    try:
+        try:
+            value: object = json.loads(text, parse_constant=_null, parse_float=_finite)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # Python makes no number of more than 4,300 digits
+            value = json.loads(text, parse_constant=_null, parse_float=_finite, parse_int=_countable)
     except ValueError:
         raise PayloadError("something that is not JSON") from None
     return value
 
 
-def _constant(name: str) -> NoReturn:
-    raise PayloadError(f"JSON with {name}")
+def _null(_: str) -> None:
+    return None
 
 
-def _finite(digits: str) -> float:
+def _finite(digits: str) -> float | None:
     number = float(digits)
-    if math.isinf(number):
-        raise PayloadError("JSON with a number that is too large")
-    return number
+    return None if math.isinf(number) else number
+
+
+def _countable(digits: str) -> int | None:
+    return int(digits) if len(digits) <= MOST_DIGITS else None
+
+
+def _shallow(text: str) -> str:
+    """JSON with null in place of what is nested too deep."""
+    kept, start, depth = [], 0, 0
+    for mark in _MARKS.finditer(text):
+        if mark[0] in "[{":
+            depth += 1
+            if depth == DEEPEST + 1:
+                kept += [text[start:mark.start()], "null"]
+        elif mark[0] in "]}":
+            if depth == DEEPEST + 1:
+                start = mark.end()
+            depth -= 1
+    if depth <= DEEPEST:
+        kept.append(text[start:])
+    return "".join(kept)
 
 
 def is_object(value: object) -> TypeGuard[Mapping[str, object]]:
@@ -50,6 +88,12 @@ def as_object(value: object, what: str) -> Mapping[str, object]:
     if not is_object(value):
         raise PayloadError(f"{what} that is not an object")
     return value
+
+
+def name_at(value: Mapping[str, object], key: str) -> str:
+    """The string under `key`; empty where there is none. A name is never worth an answer, as a figure is not."""
+    found = value.get(key)
+    return found if isinstance(found, str) else ""
 
 
 def object_at(value: Mapping[str, object], key: str) -> Mapping[str, object]:
@@ -77,7 +121,8 @@ def text_at(value: Mapping[str, object], key: str) -> str | None:
 
 
 def figure_at(value: Mapping[str, object], key: str) -> float | None:
-    """The number >= 0 under `key`, or None. A figure is never worth an answer: anything else is "not reported"."""
+    """The number from 0 to LARGEST under `key`, or None: a figure is never worth an answer, so anything else is "not
+    reported"."""
     found = value.get(key)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
@@ -85,7 +130,7 @@ def figure_at(value: Mapping[str, object], key: str) -> float | None:
         number = float(found)
     except OverflowError:
         return None
-    return number if math.isfinite(number) and number >= 0 else None
+    return number if 0 <= number < LARGEST else None
 
 
 def count_at(value: Mapping[str, object], key: str) -> int | None:

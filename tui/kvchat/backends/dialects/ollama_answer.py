@@ -16,7 +16,17 @@ from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble
 from kvchat.backends.dialects.ollama_messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
 from kvchat.backends.dialects.ollama_models import full_name
-from kvchat.backends.payload import PayloadError, as_object, count_at, figure_at, is_object, object_at, parsed, text_at
+from kvchat.backends.payload import (
+    PayloadError,
+    as_object,
+    count_at,
+    figure_at,
+    is_object,
+    name_at,
+    object_at,
+    parsed,
+    text_at,
+)
 from kvchat.cache.accounting import SPEED_SAMPLE
 from kvchat.prompt.message import State, chained
 from kvchat.prompt.wire import whole_characters
@@ -122,7 +132,7 @@ class OllamaAnswer(ChatAnswer):
         if found is not None:
             raise stream_error(self._url, found[0])
         part = as_object(payload.value, "a part of an answer")
-        self._model = text_at(part, "model") or self._model
+        self._model = name_at(part, "model") or self._model
         self._is_foreign = self._is_foreign or not part.keys() & {"message", "done"}
         message = object_at(part, "message")
         if text := text_at(message, "thinking"):
