@@ -135,3 +135,12 @@ def test_a_dear_flush_is_followed_by_a_long_rest() -> None:
     assert abs(pace.delay(100.0) - FRAME) < 1e-9
     pace.flushed(200.0, 0.5)
     assert abs(pace.delay(200.2) - (REST * 0.5 - 0.2)) < 1e-9
+
+
+def test_an_answer_that_called_a_tool_says_so_with_its_words_and_without() -> None:
+    note = "The model called the tool f(\x1b[2J). kvchat has no tools."
+    told = "The model called the tool f(␛[2J). kvchat has no tools."
+    empty = TranscriptItem("n", Role.ASSISTANT, "M", state=State.EMPTY, note=note)
+    assert text_of(foot_rows(empty, 120, Folds())) == [f"▲ the answer held no text: {told}  r retry", ""]
+    whole = TranscriptItem("n", Role.ASSISTANT, "M", text="Let me look.", note=note)
+    assert text_of(foot_rows(whole, 120, Folds())) == [f"▲ {told}", ""]

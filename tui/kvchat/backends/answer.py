@@ -34,6 +34,7 @@ from kvchat.backends.payload import (
     object_at,
     text_at,
 )
+from kvchat.backends.tool_calls import ToolCalls
 from kvchat.cache.accounting import PromptProgress
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
@@ -59,8 +60,9 @@ class ChatAnswer:
         self._reported = Reported()
         self._total: int | None = None
         self._is_foreign = False
+        self._calls = ToolCalls()
         self.moves = 0
-        """How often the answer went on: deltas and prompt progress."""
+        """How often the answer went on: deltas, calls of tools, and prompt progress."""
 
     @property
     def finished(self) -> bool:
@@ -106,6 +108,8 @@ class ChatAnswer:
             self._has_words = True
             self.moves += 1
             self._emit(TextDelta(text))
+        if self._calls.take(delta):
+            self.moves += 1
 
     def _figures(self, chunk: Mapping[str, object]) -> None:
         progress = progress_of(figures_at(chunk, "prompt_progress"))
@@ -136,13 +140,16 @@ class ChatAnswer:
             return Ended(State.CONTEXT_FULL, f"The conversation fills the server's window of {self._context_size:,} "
                          f"tokens. {errors.ROOM}.",
                          model=model)
+        called = self._calls.told()
+        if called and not self._has_words:
+            return Ended(State.EMPTY, called, model=model, called_tool=True)
         if not self._has_words:
             return Ended(State.EMPTY, "The model ended its answer without a word. Try again; if it stays so, the "
                          "conversation may be too long for the server's window.", model=model)
         if self._finish == "length":
             return Ended(State.LENGTH, "The answer reached its largest length (max_tokens). Raise that to get more.",
                          model=model)
-        return Ended(State.DONE, model=model)
+        return Ended(State.DONE, called, model=model)
 
     def _window_is_full(self) -> bool:
         """Whether the window has no room for another token (the last one sampled is not always counted)."""

@@ -238,10 +238,12 @@ class Ended:
     state: State
     """DONE, LENGTH, CONTEXT_FULL, INTERRUPTED, ERROR or EMPTY."""
     note: str = ""
-    """One sentence when the state is not DONE."""
+    """One sentence when the state is not DONE, or the model called a tool beside its words."""
     error: BackendError | None = None
     model: str = ""
     """The model that answered, as the server named it in the answer."""
+    called_tool: bool = False
+    """Whether the answer is empty because the model called a tool instead."""
     warnings: tuple[str, ...] = ()
     """What the person should know of this answer though it is one: that the server dropped messages, loaded the
     model anew, let another model answer. Sentences."""

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
+from kvchat.backends.retry_after import seconds_of
 from kvchat.display import one_line
+from kvchat.numbers import duration
 from kvchat.prompt.wire import whole_characters
 
 QUOTE_LIMIT, SHORT = 120, 80
@@ -42,7 +45,6 @@ _NO_MODEL = re.compile(
     r"\bmodels?\b.{0,120}\b(?:not found|not loaded|not exist|unknown)\b|\b(?:unknown|invalid|no) model|"
     r"\bfor requested model|cached snapshot|repository not found", re.IGNORECASE)
 _NO_CREDIT = re.compile(r"insufficient[_ ](?:quota|balance|credits?|funds)|exceeded your current quota", re.IGNORECASE)
-_SECONDS = re.compile(r"\d{1,9}(?:\.\d+)?")
 _PLAIN_LIMIT = 500
 """Characters: a longer body that is no JSON is a page, not a message."""
 
@@ -261,10 +263,10 @@ def _stopped(sentence: str) -> str:
 
 
 def _retry_time(retry_after: str) -> str:
-    text = retry_after.strip()
-    if _SECONDS.fullmatch(text):
-        return f"in {text} s"
-    return f"after {quoted(text)}" if text else "later"
+    seconds = seconds_of(retry_after, datetime.now(UTC))
+    if not seconds:
+        return "later" if seconds is None else "now"
+    return f"in {seconds} s" if seconds < 60 else f"in {duration(seconds)}"
 
 
 def is_about_roles(message: str) -> bool:

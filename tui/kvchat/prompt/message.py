@@ -116,7 +116,7 @@ class Node:
     figures: TurnFigures | None = None
     """What the turn cost, on an answer."""
     note: str = ""
-    """One sentence about a state that is not DONE."""
+    """One sentence about how it ended, where that was not just the end of the answer."""
 
     @property
     def role(self) -> Role:

@@ -159,8 +159,8 @@ def version_mark(entry: Entry) -> str:
 
 
 def state_sentence(node: Node) -> str:
-    """Why an answer is not complete; empty for one that is."""
-    return "" if node.state is State.DONE else one_line(node.note) or _STATES[node.state]
+    """Why an answer is not complete, or what it did beside; empty for one of which nothing is to be said."""
+    return one_line(node.note) or _STATES.get(node.state, "")
 
 
 def figures_words(figures: TurnFigures | None) -> list[str]:

@@ -108,7 +108,7 @@ class LMStudioBackend(ProgramBackend):
 
     def _explained_end(self, ended: Ended) -> Ended:
         ended = super()._explained_end(ended)
-        if ended.state is not State.EMPTY:
+        if ended.state is not State.EMPTY or ended.called_tool:
             return ended
         return replace(ended, note="LM Studio ended the answer without a word, as it does when a conversation no "
                                    f"longer fits. Try again; if it stays so, start a new conversation, or {LARGER}.")

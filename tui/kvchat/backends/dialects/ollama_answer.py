@@ -141,6 +141,8 @@ class OllamaAnswer(ChatAnswer):
         if text := text_at(message, "content"):
             self._said()
             self._emit(TextDelta(text))
+        if self._calls.take(message):
+            self.moves += 1
         if part.get("done") is True:
             self._finish = text_at(part, "done_reason") or "stop"
             self._judge(part)

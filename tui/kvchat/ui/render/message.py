@@ -37,7 +37,7 @@ class TranscriptItem:
     blocks: Sequence[ContextBlock] = ()
     state: State = State.DONE
     note: str = ""
-    """One sentence about a state that is not DONE."""
+    """One sentence about how it ended."""
     siblings: tuple[int, int] = (1, 1)
     """Its place among the versions of this message, from 1, and how many there are."""
     figures: str = ""
@@ -174,6 +174,8 @@ _ENDINGS = {
     State.CONTEXT_FULL: ("▲", "the context window is full", "warning", ""),
     State.EMPTY: ("▲", "the answer held no text", "warning", "r retry"),
 }
+_NOTED = ("▲", "", "warning", "")
+"""A whole answer with something to say about it."""
 
 
 def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None, *,
@@ -186,10 +188,9 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
         rows += wrapped([Span(span.text, span.style, "") for span in live], width, end="")
     if item.state is State.ERROR:
         rows += error_box(clean(item.note) or "The server answered with an error.", width)
-    elif ending := _ENDINGS.get(item.state):
-        glyph, words, style, keys = ending
-        note = f": {one_line(item.note)}" if item.note else ""
-        spans = [Span(f"{glyph} {words}{note}", style, "")]
+    elif item.state in _ENDINGS or item.note:
+        glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
+        spans = [Span(f"{glyph} {': '.join(filter(None, (words, one_line(item.note))))}", style, "")]
         if keys:
             spans += [Span("  ", "", ""), *_key_spans(keys)]
         rows += wrapped(spans, width, end="")
