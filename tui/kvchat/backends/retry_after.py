@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 LONGEST_S = 3600
 """More than that is not waited for: it is "later"."""
@@ -20,6 +19,8 @@ def seconds_of(header: str, now: datetime) -> int | None:
     if _SECONDS.fullmatch(text):
         seconds = float(text)
     elif _DATE.fullmatch(text):
+        from email.utils import parsedate_to_datetime  # hardly ever needed, and slow to import
+
         try:
             then = parsedate_to_datetime(text)
         except (ValueError, OverflowError):
