@@ -9,10 +9,12 @@ import signal
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, ServiceEvent
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.prompt_size import TooLongError
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.prompt.citing import name_of, sources
@@ -47,8 +49,8 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
     if not args.json:
         service.subscribe(show)
     question = await prepared(service, conversation, args.question)
-    interrupted = await _answered(service, conversation, question, _parameters(conversation, args))
-    answer = conversation.path()[-1]
+    interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
+    answer = conversation.tree[node]
     if args.json:
         print(json.dumps(report(conversation, answer), ensure_ascii=True))
     else:
@@ -95,8 +97,9 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Par
 
 
 async def _answered(service: ChatService, conversation: OpenConversation, question: Question,
-                    parameters: Parameters) -> bool:
-    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back."""
+                    parameters: Parameters) -> tuple[bool, str]:
+    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back, and the id of
+    the answer."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     try:
@@ -104,7 +107,16 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
         loop.add_signal_handler(signal.SIGTERM, interrupted.set)
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
-    await service.send(conversation.id, question.text, question.blocks, parameters=parameters, meant=question.meant)
+    send = partial(service.send, conversation.id, question.text, question.blocks, parameters=parameters,
+                   meant=question.meant)
+    try:
+        await send()
+    except TooLongError as error:
+        if error.counted:
+            raise
+        await send(anyway=True)
+    assert conversation.live is not None
+    answer = conversation.live.node
     done = asyncio.create_task(service.wait(conversation.id))
     stop = asyncio.create_task(interrupted.wait())
     await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
@@ -112,7 +124,7 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
     if interrupted.is_set():
         await service.stop(conversation.id)
     await done
-    return interrupted.is_set()
+    return interrupted.is_set(), answer
 
 
 def given(conversation: OpenConversation, answer: Node) -> dict[int, str]:

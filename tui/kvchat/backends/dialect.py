@@ -71,6 +71,13 @@ class BackendError(Exception):
         self.prompt_tokens = prompt_tokens
         self.context_size = context_size
 
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the prompt was refused for its length, so that it would be refused again. (A window that others fill
+        up beside an answer is no refusal: it comes inside a stream, without figures.)"""
+        refused = self.status is not None or self.prompt_tokens is not None
+        return (self.trouble is Trouble.CONTEXT_OVERFLOW and refused) or self.status == 413
+
 
 @dataclass(frozen=True, slots=True)
 class ServerInfo:

@@ -64,6 +64,8 @@ class Answering:
         self._chat = chat
         self._checkpoint = checkpoint
         self._changed = changed
+        self.error: BackendError | None = None
+        """Why it failed, once it has ended."""
         self._request: asyncio.Task[Ended] | None = None
         self._arrived = asyncio.Event()
         self._shown_at = 0.0
@@ -79,6 +81,7 @@ class Answering:
         """Carry the request out and give back the settled answer. `context_size` is asked at the end."""
         saving = asyncio.create_task(self._save_as_it_comes())
         ended = await self._carried_out()
+        self.error = ended.error
         saving.cancel()
         await asyncio.wait({saving})
         if self._show_later is not None:

@@ -23,8 +23,6 @@ from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBloc
 from kvchat.prompt.drafts import PASTE, chips_of, draft_of
 from kvchat.prompt.message import Node, Role, State, new_id, system_message, tag_of
 
-BYTES_PER_TOKEN = 4.0
-"""Of a conversation's wire bytes, until they were counted."""
 PRICE_S = 1.0
 """A price waits no longer than this for the server's tokens."""
 FORK = "↳ "
@@ -34,15 +32,16 @@ FORK = "↳ "
 class Branches(Talking):
     """Edit, ask again, fork, delete, walk, undo."""
 
-    async def edit(self, id: str, node_id: str, text: str, *, meant: Meant = ALL) -> None:
-        """Ask a question differently: a sibling of it, answered anew. The old branch stays. Raises ChatError, and
-        OutsideError where a file that it mentions needs the person's yes."""
+    async def edit(self, id: str, node_id: str, text: str, *, anyway: bool = False, meant: Meant = ALL) -> None:
+        """Ask a question differently: a sibling of it, answered anew. The old branch stays. `anyway`: also where the
+        prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
+        mentions needs the person's yes."""
         conversation = await self._free(id)
         question, _ = conversation.tree.turn_of(node_id)
         before = conversation.tree.path(question.parent)
         blocks = await self._defused(
             conversation, await self._with_memories(conversation, before, text, _kept(question, text), meant))
-        branch = self._asked(conversation, question.parent, text, blocks)
+        branch = await self._fitting(conversation, question.parent, text, blocks, anyway)
         self._did(conversation, "edit", question.id)
         self._remember(conversation)
         await self._grow(conversation, branch)
@@ -145,10 +144,8 @@ class Branches(Talking):
         turns = [n.figures for n in path if n.role is Role.ASSISTANT]
         speed = self.speed_fit(id)
         if act == "attach":
-            size = sum(len(n.wire) for n in path)
             used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
-            per_token = size / used if used else BYTES_PER_TOKEN
-            return price(round(len(text.encode()) / per_token), speed, start=used or 0)
+            return price(self.sizes.estimate(conversation).of([text.encode()]), speed, start=used or 0)
         turn = max(0, sum(n.role is Role.USER for n in path) - 1)
         if node_id is not None and any(n.id == node_id for n in path):
             turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1

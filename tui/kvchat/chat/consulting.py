@@ -244,9 +244,9 @@ class Consulting(Embedding):
     # -- with a question
 
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
-                   parameters: Parameters | None = None, without: frozenset[str] = frozenset(), recalls: bool = True,
-                   passages: Sequence[Passage] | None = None, files: Sequence[ContextBlock] | None = None,
-                   meant: Meant = ALL) -> None:
+                   parameters: Parameters | None = None, anyway: bool = False, without: frozenset[str] = frozenset(),
+                   recalls: bool = True, passages: Sequence[Passage] | None = None,
+                   files: Sequence[ContextBlock] | None = None, meant: Meant = ALL) -> None:
         """Store the question with what goes in front of it, then let the answer stream in its own task. `passages`,
         `files` (those that it mentions): exactly these, as they were shown; None: what is found for the text. Raises
         ChatError, also where a mention that is looked up here cannot be followed, and OutsideError."""
@@ -264,7 +264,8 @@ class Consulting(Embedding):
             _, files = await self._with_bases(conversation, "", files)
         sent = await with_files(blocks, found.files if files is None else files)
         await super().send(id, text, await self._as_sent(conversation, conversation.path(), (
-            *sent, *(passage.block for passage in passages))), parameters=parameters, without=without, recalls=recalls)
+            *sent, *(passage.block for passage in passages))), parameters=parameters, anyway=anyway, without=without,
+            recalls=recalls)
 
     async def _from_outside(self, conversation: OpenConversation, files: Sequence[ContextBlock]) -> tuple[
             OutsideFile, ...]:

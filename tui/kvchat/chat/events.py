@@ -43,6 +43,18 @@ class AnswerEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class QuestionRefused:
+    """The server refused a question for the length of its prompt. It stays in the tree with its answer, but the
+    conversation stands where it stood before it. Sent after `AnswerEnded`."""
+
+    conversation: str
+    question: str
+    tokens: int | None
+    """Of the prompt; None: the server does not say."""
+    window: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionChanged:
     """The compaction of a conversation began, came further (at most every 30 ms) or ended: read `compacting`."""
 
@@ -124,6 +136,6 @@ class Noticed:
 
 ServiceEvent = (
     ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
-    | CompactionChanged | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
+    | QuestionRefused | CompactionChanged | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
     | MemoriesNoted | MemoriesChanged | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
 )

@@ -198,8 +198,9 @@ class Following(Looking):
             else:
                 self.twin.cut(followed.processed or followed.prediction.cached)
                 self._unheard = not followed.processed
-            held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
-            self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in held)
+            if figures is not None or followed.processed:  # else it was refused, and the slot is as it was
+                held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
+                self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in held)
             if stopped:
                 self.cancelled.add(slot, len(prompt) + predicted)
             if await self.cancelled.free(LOOK_S):

@@ -31,6 +31,8 @@ class LiveAnswer:
     stopping: bool = False
     context_size: int | None = None
     """Of the server and model that it was asked of."""
+    before: str | None = None
+    """The conversation's head before the question."""
 
     @property
     def ttft_ms(self) -> float | None:

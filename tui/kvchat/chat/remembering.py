@@ -161,14 +161,14 @@ class Remembering(Background):
         return (found.block,) if found is not None else ()
 
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
-                   parameters: Parameters | None = None, without: frozenset[str] = frozenset(),
+                   parameters: Parameters | None = None, anyway: bool = False, without: frozenset[str] = frozenset(),
                    recalls: bool = True) -> None:
         """Store the question with what is remembered in front of it, then let the answer stream in its own task.
         `without`: ids of entries that are not to be put there; `recalls` False: none is. Raises ChatError."""
         await self._free(id)
         if recalls:
             blocks = _joined(blocks, [_left_over(recalled, without) for recalled in await self.recall(id, text)])
-        await super().send(id, text, blocks, parameters=parameters)
+        await super().send(id, text, blocks, parameters=parameters, anyway=anyway)
 
     async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
                              blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:

@@ -22,14 +22,16 @@ from kvchat.chat.events import (
     AnswerStarted,
     ConversationChanged,
     Noticed,
+    QuestionRefused,
 )
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.mentioning import Meant
+from kvchat.chat.prompt_size import PromptSizes, TooLongError
 from kvchat.chat.reading import Reading
 from kvchat.display import one_line
-from kvchat.prompt.branching import Branch, asked
+from kvchat.prompt.branching import Branch, asked, before_refused
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import NEW_TITLE, title_of
 from kvchat.prompt.message import Node, Role, State
@@ -61,14 +63,30 @@ class Talking(Reading):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._followed: dict[str, FollowedTurn] = {}
+        self.sizes = PromptSizes(self._link, self._turn_after, self._follow, self._agreed_to)
 
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
-                   parameters: Parameters | None = None) -> None:
+                   parameters: Parameters | None = None, anyway: bool = False) -> None:
         """Store the question, then let the answer stream in its own task. `parameters` replace the conversation's
-        for this turn. Raises ChatError."""
+        for this turn. `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError)."""
         conversation = await self._free(id)
         blocks = await self._defused(conversation, blocks)
-        await self._grow(conversation, self._asked(conversation, conversation.record.head, text, blocks), parameters)
+        branch = await self._fitting(conversation, conversation.record.head, text, blocks, anyway)
+        await self._grow(conversation, branch, parameters)
+
+    async def _fitting(self, conversation: OpenConversation, head: str | None, text: str,
+                       blocks: Sequence[ContextBlock], anyway: bool) -> Branch:
+        """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
+        `anyway`."""
+        stamped = conversation.stamped
+        branch = self._asked(conversation, head, text, blocks)
+        if not anyway:
+            try:
+                await self.sizes.must_fit(conversation, [*conversation.tree.path(head), branch.nodes[0]])
+            except TooLongError:
+                conversation.stamped = stamped  # nothing was asked yet
+                raise
+        return branch
 
     async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
                              blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:
@@ -96,7 +114,7 @@ class Talking(Reading):
         if question is not None:
             title = title_of(question.text) if record.turns == 0 and record.title == NEW_TITLE else record.title
             record = replace(record, title=title, turns=record.turns + 1)
-        record = replace(record, head=branch.head, updated=branch.nodes[-1].created)
+        before, record = record.head, replace(record, head=branch.head, updated=branch.nodes[-1].created)
         info = self._link(record.id).info
         if info is not None:  # so that an answer that is cut off still says whose it was
             model = record.model or info.model
@@ -106,10 +124,11 @@ class Talking(Reading):
         for new in branch.nodes:
             conversation.tree.put(new)
         self._list_changed()
-        self._start(conversation, branch.nodes[-1], parameters)
+        self._start(conversation, branch.nodes[-1], parameters, before)
 
-    def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None) -> None:
-        live = LiveAnswer(answer.id, time.monotonic())
+    def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None,
+               before: str | None) -> None:
+        live = LiveAnswer(answer.id, time.monotonic(), before=before)
         path = conversation.tree.path(answer.parent)
 
         async def checkpoint(text: str, reasoning: str) -> None:
@@ -245,6 +264,12 @@ class Talking(Reading):
             context_used=used if used is not None or answer.state is State.DONE else conversation.record.context_used,
             unread=self._looked_at != conversation.id,
         )
+        refusal = answering.error if answering.error is not None and answering.error.is_too_long else None
+        if answer.text or answer.message.reasoning:
+            refusal = None
+        if refusal is not None:
+            record = replace(record, head=before_refused(conversation.tree, answer, answering.live.before),
+                             context_used=conversation.record.context_used)
         conversation.record = record
         conversation.tree.put(answer)
         try:
@@ -256,6 +281,9 @@ class Talking(Reading):
         self._left(conversation, followed, answer)
         self._list_changed()
         self._tell(AnswerEnded(conversation.id, answer.id))
+        if refusal is not None:
+            self._tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
+                                       refusal.context_size))
         self._tell(ConversationChanged(conversation.id))
 
     async def stop(self, id: str) -> None:

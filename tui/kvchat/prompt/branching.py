@@ -46,6 +46,23 @@ def awaited(question: Node, now: datetime) -> Node:
     return node(question, Message(Role.ASSISTANT, ""), now.timestamp(), state=State.STREAMING)
 
 
+def before_refused(tree: Tree, answer: Node, before: str | None) -> str:
+    """The head to go on from when a question was refused, of which `answer` is the wordless answer. `before` is the
+    head before it was asked. Turns at its end that failed without a word are left behind too: they were a part of what
+    was refused."""
+    question = tree[answer.parent or ""]
+    if before is None or before not in tree or (tree[before].parent == question.id and not _has_words(tree[before])):
+        before = question.parent or ""
+    head = tree[before]
+    while head.role is Role.ASSISTANT and head.state is State.ERROR and not _has_words(head):
+        head = tree[tree[head.parent or ""].parent or ""]
+    return head.id
+
+
+def _has_words(answer: Node) -> bool:
+    return bool(answer.text or answer.message.reasoning)
+
+
 def grafted(parent: Node, twig: Node) -> Node:
     """A copy of `twig` below another parent: the same wire bytes, a new id and digest, and no figures,
     because they told of another prompt."""

@@ -34,6 +34,7 @@ from kvchat.chat.events import (
     MemoriesNoted,
     MemoryBegins,
     Noticed,
+    QuestionRefused,
     ServerChanged,
     ServiceEvent,
     StorageChanged,
@@ -147,6 +148,8 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
                 self.show_list()
             case AnswerEnded(conversation=id, node=node):
                 self._ended(id, node)
+            case QuestionRefused():
+                self.question_refused(event)
             case ConversationChanged(conversation=id):
                 if self.current is not None and id == self.current.id:
                     self.show_conversation()
@@ -192,6 +195,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         running = self.service.compacting is not None
         if running is not self._summarising:
             self._summarising = running
+            self.forget_refusal(id)
             self.show_list()
             if self.current is not None and id == self.current.id:
                 self.show_conversation()
@@ -290,6 +294,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         figures = conversation.figures()
         self.status.saving = self.service.saving
         self.status.set_turns(figures, state=last.state if last else State.DONE)
+        self.show_refusal()
         self.show_aside()
         self.show_searching()
         self.show_context(self.service.context_used(conversation) if conversation.record.turns else None)
@@ -318,7 +323,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     def show_hello(self) -> None:
         """A few words in an empty conversation: what to do, and where the keys are."""
         hello = self.query_one("#hello", Static)
-        empty = self.conversation.record.turns == 0
+        empty = len(self.conversation.path()) < 2
         hello.display = empty and self.service.connection.phase != "none"
         self.transcript.display = not empty
         if not hello.display:

@@ -14,14 +14,19 @@ from textual import on, work
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.mentioning import Meant, OutsideError, counted_in
+from kvchat.chat.prompt_size import TooLongError
 from kvchat.numbers import counted
+from kvchat.prompt.drafts import decoded, draft_of
+from kvchat.prompt.message import Role
 from kvchat.ui.chat.consulting import SLOW_S, ConsultingActs
+from kvchat.ui.chat.too_long import TITLE, Way, choices, question_lines, refusal_words
 from kvchat.ui.widgets.composer import Composer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kvchat.chat.consulting import Consulted
+    from kvchat.chat.events import QuestionRefused
     from kvchat.chat.live import OpenConversation
     from kvchat.chat.service import ChatService
 
@@ -46,6 +51,10 @@ class Sending:
     is_slow: bool = False
     is_stopped: bool = False
     """Whether the person took it back."""
+    comes_back: bool = False
+    """Whether it is too long, and is put back to be shortened."""
+    compacts: bool = False
+    """Whether the person would rather compact the conversation first."""
 
 
 class SendingActs(ConsultingActs):
@@ -55,12 +64,15 @@ class SendingActs(ConsultingActs):
         super().__init__(service)
         self._sending: dict[str, Sending] = {}
         """The messages on their way, by their conversations."""
+        self._too_long: dict[str, str] = {}
+        """By conversation: what is said of a question that the server refused, until something is done about it."""
 
     @on(Composer.Submitted)
     def _submitted(self, event: Composer.Submitted) -> None:
         event.stop()
         id, editing = event.key or self.conversation.id, self.editing
         sending = Sending(id, event, editing)
+        self.forget_refusal(id)
         if id in self._sending:
             self.say(UNDER_WAY, "warning")
             self._restore(event)
@@ -84,47 +96,74 @@ class SendingActs(ConsultingActs):
             if sent:
                 sending.is_begun = True
                 self.show_looking_up()
-                sent = await self.attempt(self._sent(sending))
+                sent = await self.attempt(self._sent(sending)) and not sending.comes_back
         finally:
             slow.stop()
             del self._sending[sending.id]
         self.show_looking_up()
         await (self._was_sent if sent else self._put_back)(sending)
+        if sending.compacts:
+            self.action_compact()
 
     async def _sent(self, sending: Sending) -> None:
         """Send it with what was shown with it; what had not been found for it by then is found now. The person is asked
-        about files from outside. Raises ChatError."""
-        found = await self._looked_up(sending)
-        try:
-            await self._sent_with(sending, found, sending.event.meant)
-        except OutsideError as error:
-            sending.is_begun = False  # nothing is looked up while the person is asked
-            self.show_looking_up()
-            if not await self._agreed_to_send(error.paths):
-                raise ChatError("The message was not sent.") from None
-            sending.is_begun, meant = True, sending.event.meant
-            self.show_looking_up()
-            await self._sent_with(sending, found, replace(meant, agreed=meant.agreed | {*error.paths}))
+        about files from outside, and what to do where it is too long. Raises ChatError."""
+        found, meant, anyway = await self._looked_up(sending), sending.event.meant, False
+        while True:
+            try:
+                return await self._sent_with(sending, found, meant, anyway)
+            except OutsideError as error:
+                meant = await self._with_agreed(sending, meant, error.paths)
+            except TooLongError as error:
+                if sending.is_stopped or not self._is_here(sending):
+                    raise
+                way = await self._way_of(sending, error)
+                if way != "send":
+                    sending.comes_back, sending.compacts = True, way == "compact"
+                    return None
+                anyway = True
 
-    async def _agreed_to_send(self, paths: Sequence[str]) -> bool:
-        """Whether the person has these files from outside sent. What Enter takes is no."""
+    async def _with_agreed(self, sending: Sending, meant: Meant, paths: Sequence[str]) -> Meant:
+        """What is meant, with the person's word that these files from outside are sent. What Enter takes is no. Raises
+        ChatError where they are not."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
+        sending.is_begun = False  # nothing is looked up while the person is asked
+        self.show_looking_up()
         it = "them" if len(paths) > 1 else "it"
-        return bool(await self.ask(ConfirmScreen(
-            f"Send {counted(len(paths), 'file')} from outside the working folder?", paths,
-            [("n", "Go back to the message", False), ("y", f"Send {it}", True)])))
+        if not await self.ask(ConfirmScreen(
+                f"Send {counted(len(paths), 'file')} from outside the working folder?", paths,
+                [("n", "Go back to the message", False), ("y", f"Send {it}", True)])):
+            raise ChatError("The message was not sent.")
+        sending.is_begun = True
+        self.show_looking_up()
+        return replace(meant, agreed=meant.agreed | {*paths})
 
-    async def _sent_with(self, sending: Sending, found: Consulted, meant: Meant) -> None:
+    async def _way_of(self, sending: Sending, error: TooLongError) -> Way | None:
+        """What the person decides about a message that is too long."""
+        from kvchat.ui.screens.confirm import ConfirmScreen
+
+        sending.is_slow = False  # it is the person now who is waited for
+        self.show_looking_up()
+        conversation = self.conversation
+        used = self.service.context_used(conversation) if sending.editing is None else None
+        try:
+            price = self.service.compaction_price(conversation.id)
+        except ChatError:
+            price = None
+        return await self.ask(ConfirmScreen(TITLE, question_lines(error, used), choices(error, used, price)))
+
+    async def _sent_with(self, sending: Sending, found: Consulted, meant: Meant, anyway: bool) -> None:
         id, event = sending.id, sending.event
         if sending.editing is not None:
-            await self.service.edit(id, sending.editing, event.text, meant=meant)
+            await self.service.edit(id, sending.editing, event.text, anyway=anyway, meant=meant)
             return
         passages, files = event.passages, event.files
         if passages is None:
             passages = event.picked.of(found.passages, found.taken)
-        await self.service.send(id, event.text, event.blocks, without=event.dropped, recalls=event.memories,
-                                passages=passages, files=found.files if files is None else files, meant=meant)
+        await self.service.send(id, event.text, event.blocks, anyway=anyway, without=event.dropped,
+                                recalls=event.memories, passages=passages,
+                                files=found.files if files is None else files, meant=meant)
 
     async def _looked_up(self, sending: Sending) -> Consulted:
         """What goes with a message. This alone can be stopped. Raises ChatError."""
@@ -171,6 +210,40 @@ class SendingActs(ConsultingActs):
         """Whether the composer still is where the message was written."""
         return self.current is not None and self.current.id == sending.id and self.editing == sending.editing
 
+    # -- refused for its length
+
+    def question_refused(self, event: QuestionRefused) -> None:
+        """The server found a question too long: put it back to be shortened, and say what can be done."""
+        conversation = self.service.get(event.conversation)
+        if conversation is None:
+            return
+        sending, path = self._sending.get(conversation.id), conversation.path()
+        turns = sum(n.role is Role.USER for n in path)
+        self._too_long[conversation.id] = refusal_words(event.tokens, event.window, turns)
+        question, is_here = conversation.tree[event.question], self.current is conversation and self.editing is None
+        edited = next((n for n in path if n.parent == question.parent and n.role is Role.USER), None)
+        if sending is not None:
+            sending.comes_back = True
+        elif edited is not None:
+            if is_here and edited.id != question.id:
+                self.begin_edit(edited.id, question.text)
+        else:
+            draft = decoded(draft_of(question.text, question.message.blocks))
+            submitted = Composer.Submitted(draft.text, tuple(draft.chips.values()), conversation.id)
+            if is_here:
+                self._restore(submitted)
+            else:
+                self.run_worker(self._keep(conversation.id, submitted.before(conversation.draft)), group="send")
+
+    def forget_refusal(self, id: str) -> None:
+        """Something was done about it."""
+        self._too_long.pop(id, None)
+        self.show_refusal()
+
+    def show_refusal(self) -> None:
+        """In the status line, as long as nothing was done about it."""
+        self.status.set_problem(self._too_long.get(self.current.id, "") if self.current is not None else "")
+
     # -- while it is on its way
 
     def _is_slow(self, sending: Sending) -> None:
@@ -215,6 +288,14 @@ class SendingActs(ConsultingActs):
         if conversation is not None and conversation.draft != draft:
             await self.service.set_draft(id, draft)
 
+    def begin_edit(self, node: str, text: str) -> None:
+        """Put a question into the composer, to be asked anew."""
+        raise NotImplementedError
+
     def stop_editing(self) -> None:
         """Leave the editing, and show the draft."""
+        raise NotImplementedError
+
+    def action_compact(self) -> object:
+        """Offer to compact the conversation."""
         raise NotImplementedError

@@ -19,6 +19,7 @@ from kvchat.display import one_line
 from kvchat.prompt.message import State
 from kvchat.ui.render.progress import WAITING
 from kvchat.ui.widgets import header_text, status_text
+from kvchat.ui.widgets.cells import fit
 from kvchat.ui.widgets.header_text import HeaderState
 from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, width_of
 from kvchat.ui.widgets.status_text import Live
@@ -39,6 +40,7 @@ class StatusLine(PieceLine):
         self._seen: set[TurnFigures] = set()
         self._live: Live | None = None
         self._aside = ""
+        self._problem = ""
         self._memory, self._memory_key = "", ""
         self._indexing = ""
         self._ahead: PromptProgress | None = None
@@ -62,6 +64,11 @@ class StatusLine(PieceLine):
     def set_aside(self, text: str) -> None:
         """A short remark at the right end, dropped when there is no room."""
         self._aside = text
+        self.refresh()
+
+    def set_problem(self, words: str) -> None:
+        """What went wrong and what to do, in place of the turn's figures; empty: nothing."""
+        self._problem = words
         self.refresh()
 
     def set_memory(self, words: str, key: str = "") -> None:
@@ -91,6 +98,7 @@ class StatusLine(PieceLine):
         screen = width + status_text.PADDING
         seen = self._seen.issuperset(self._turns[-1:])
         left = (status_text.running(self._live, screen) if self._live is not None else
+                [Piece(fit(one_line(self._problem), width), "warning")] if self._problem else
                 status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key,
                                     brief=self._reads_ahead, saving=self.saving))
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
