@@ -414,8 +414,8 @@ Before = Callable[..., Awaitable[FollowedTurn]]
 def noted(before: Before, sent: list[FollowedTurn]) -> Before:
     """As `before`, and every chat request is noted."""
 
-    async def noting(*given: Any) -> FollowedTurn:
-        sent.append(followed := await before(*given))
+    async def noting(*given: Any, **named: Any) -> FollowedTurn:
+        sent.append(followed := await before(*given, **named))
         return followed
 
     return noting
