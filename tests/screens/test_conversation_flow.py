@@ -847,21 +847,20 @@ async def test_the_list_gives_way_in_a_narrow_terminal(drive: Drive) -> None:
     async with drive(size=(120, 30)) as app:
         await app.begin("one")
 
-        async def resized(columns: int) -> bool:
+        async def resized(columns: int, *, listed: bool) -> None:
             await app.pilot.resize_terminal(columns, 30)
             await app.until(lambda: app.chat.size.width == columns)
-            await app.rest()
+            await app.until(lambda: (app.chat.sidebar.display and " one" in app.listed) is listed)
             assert app.app.screen.focused is not None
-            return app.chat.sidebar.display and " one" in app.listed
 
         await app.focus_sidebar()
-        assert not await resized(80)
+        await resized(80, listed=False)
         await app.press("f3")
         assert app.chat.sidebar.display and " one" in app.listed
-        assert await resized(120)
+        await resized(120, listed=True)
         await app.press("f3")
-        assert not await resized(80)
-        assert not await resized(120)
+        await resized(80, listed=False)
+        await resized(120, listed=False)
 
 
 # -- beginnings
@@ -908,3 +907,11 @@ async def test_what_one_kvchat_says_another_one_lists(drive: Drive) -> None:
         id = one.conversation.id
         await other.open(id)
         assert other.shown == ["said in the first", "Hello"]
+
+
+async def test_what_was_typed_a_moment_ago_stays_when_the_open_conversation_is_chosen_again(drive: Drive) -> None:
+    async with drive() as app:
+        id = await app.begin("one")
+        await app.write("typed a moment ago")
+        await app.open(id)
+        assert app.draft == "typed a moment ago"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -61,6 +62,25 @@ async def test_every_memory_has_its_kind_its_text_its_page_and_its_age(size: tup
         assert line.strip(" │▌").startswith("≈ preference  Prefers metric units.")
         assert line.strip(" │").endswith("preferences  3 min")
         assert "9" in shown.line("Memories").split()
+
+
+@pytest.mark.parametrize("trouble", ["", "The memory is not there."])
+async def test_what_comes_when_the_screen_is_being_closed_ends_nothing(trouble: str) -> None:
+    """Escape right after the key that opened it: its widgets are gone, and its first look is still under way."""
+    source, go_on = service(), asyncio.Event()
+    look = source.with_memories
+
+    async def slow(work: Any) -> Any:
+        await go_on.wait()
+        return await look(work)
+
+    async with memory(source) as shown:
+        source.with_memories, source.trouble = slow, trouble  # type: ignore[method-assign]
+        shown.app.screen.refresh_soon()  # type: ignore[attr-defined]
+        await shown.app.screen.query_one("#frame").remove()
+        go_on.set()
+        await shown.app.workers.wait_for_complete()
+        assert shown.app.is_running
 
 
 async def test_proposals_stand_on_top_and_say_why_they_ask() -> None:

@@ -266,6 +266,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         if self.current is not None and self.current.id != id:
             self.composer.flush()
             self.stop_editing()
+        await self.keep_draft()  # of the same conversation: what was typed since the draft was last kept
         self.current = conversation = await self.service.open(id)
         if node is not None and node in conversation.tree and node not in {n.id for n in conversation.path()}:
             await self.attempt(self.service.select(id, node))

@@ -125,8 +125,15 @@ class MemoryFrame(Trying, ListModal[Jump]):
 
     # -- drawing
 
+    @property
+    def _stands(self) -> bool:
+        """Whether there is something to draw on: what was waited for may come when the screen is being closed."""
+        return bool(self.query("#note"))
+
     def fill(self) -> None:
         """All that depends on the width."""
+        if not self._stands:
+            return
         taken, width = self.looked, self.query_one("#note", Static).content_size.width
         if taken is None or not width:
             return
@@ -144,6 +151,8 @@ class MemoryFrame(Trying, ListModal[Jump]):
     def tell(self, text: str, *, bad: bool = False) -> None:
         """A sentence in the last line until the cursor moves; without one it says where the files are."""
         self._told = (text, bad)
+        if not self._stands:
+            return
         note = self.query_one("#note", Static)
         width = note.content_size.width or self.size.width
         self.set_class(cell_len(text) > width, "-told-long")

@@ -68,6 +68,8 @@ class MemoryPages(MemoryFrame):
         """Everything as it is now."""
         query = self.filter.query
         taken = await self.tried(self.service.with_memories(lambda book: look(book, query)))
+        if not self._stands:
+            return
         if taken is None:
             self.rows.empty = one_line(self.told, 400)
             self.rows.refresh()
@@ -114,7 +116,7 @@ class MemoryPages(MemoryFrame):
     def show_rows(self, *, keep: bool = False, at: str = "") -> None:
         """The rows of the view, with the cursor on the memory `at`; with `keep` it stays on its row, or near where that
         was when it is gone."""
-        if self.looked is None:
+        if self.looked is None or not self._stands:
             return
         rows, place = self.rows, self.rows.cursor or 0
         self.telling = replace(self.telling, query=self.filter.query)
