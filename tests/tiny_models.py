@@ -6,8 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +21,8 @@ from gguf import GGUFReader, GGUFWriter
 WIDTH, INNER, HEADS, KV_HEADS, HEAD = 64, 128, 4, 2, 16
 CONTEXT = 32768
 WINDOW = 128
+_SOURCE = Path(__file__).read_text()
+KEPT = Path(__file__).parents[1] / ".pytest_cache" / "models"
 
 PLAIN = """\
 {%- for m in messages -%}<|im_start|>{{ m.role }}
@@ -188,10 +194,21 @@ KINDS: dict[str, Callable[[Path, Tokenizer], None]] = {
 }
 
 
-def tiny_models(folder: Path, tokenizer: Path, kinds: Iterable[str] = tuple(KINDS)) -> dict[str, Path]:
-    """Write the models of `kinds` to `folder`, with the tokenizer of the GGUF file `tokenizer`: their paths."""
-    shared = tokenizer_of(tokenizer)
-    paths = {kind: folder / f"{kind}.gguf" for kind in kinds}
-    for kind, path in paths.items():
-        KINDS[kind](path, shared)
+def tiny_models(
+    folder: Path, tokenizer: Path, kinds: Iterable[str] = tuple(KINDS), templates: Mapping[str, str] | None = None,
+) -> dict[str, Path]:
+    """The models of `kinds` in `folder`, and dense ones with `templates` by name, all with the tokenizer of the GGUF
+    file `tokenizer`: their paths. What was written once is kept beside pytest's cache and copied from there."""
+    writers = {kind: KINDS[kind] for kind in kinds} | {
+        name: partial(dense, template=template) for name, template in (templates or {}).items()}
+    paths = {}
+    for name, write in writers.items():
+        made_of = (_SOURCE, tokenizer.name, tokenizer.stat().st_size, name, (templates or {}).get(name))
+        kept = KEPT / f"{hashlib.sha256(repr(made_of).encode()).hexdigest()[:16]}.gguf"
+        if not kept.exists():
+            KEPT.mkdir(parents=True, exist_ok=True)
+            writing = kept.with_suffix(f".{os.getpid()}")
+            write(writing, tokenizer_of(tokenizer))
+            writing.replace(kept)  # another worker may have been quicker, with the same bytes
+        paths[name] = Path(shutil.copyfile(kept, folder / f"{name}.gguf"))
     return paths

@@ -228,7 +228,7 @@ class ToyServer:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait for `condition`, looked at after each arrival and each close. Fails after 10 s."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()

@@ -68,7 +68,7 @@ class Cluster:
         headers = dict.fromkeys(SESSION_HEADERS, session)
         if self.router.key:
             headers["authorization"] = f"Bearer {self.router.key}"
-        async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=30) as client:
+        async with httpx.AsyncClient(trust_env=False, headers=headers, timeout=120) as client:
             (model, *_) = (await client.get(f"{self.url}/v1/models")).json()["data"]
             answer = await client.post(f"{self.url}/v1/chat/completions", json={
                 "model": model["id"], "max_tokens": 1, "messages": [{"role": "user", "content": "Who is there?"}]})

@@ -76,7 +76,7 @@ class Talk:
                 enough.set()
 
         task = asyncio.create_task(self.backend.chat(self.turn(), emit))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(120):
             await enough.wait()
         task.cancel()
         await asyncio.wait({task})

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine_fixture import RunningServer, running_server
+from engine_fixture import RunningServer
 from kvchat.backends.dialect import CacheAccess, ChatTurn
 from kvchat.backends.identify import connect
 from kvchat.backends.pieces import PieceTokens
@@ -20,9 +20,8 @@ from kvchat.prompt.request import wires_of
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with running_server(slots=2, context=2048) as running:
-        yield running
+def server(plain_server: RunningServer) -> RunningServer:
+    return plain_server
 
 
 def _turn(*texts: str) -> ChatTurn:

@@ -245,6 +245,7 @@ async def test_a_cancelled_question_closes_its_connection(server: EmbeddingsStan
     await server.until_closed()
 
 
+@pytest.mark.process
 def test_nothing_of_it_is_imported_until_it_is_used() -> None:
     code = ("import sys, kvchat.cli, kvchat.commands, kvchat.index.index\n"
             "index = kvchat.index.index.Index.open(None)\n"

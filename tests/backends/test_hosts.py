@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.endpoint import Endpoint, open_endpoint
 from kvchat.backends.hosts import BadAddressError, BaseUrl, classify, locate, parse_base_url
@@ -41,7 +42,7 @@ async def no_resolver(host: str, port: int) -> list[str]:
     raise AssertionError(f"{host} was looked up")
 
 
-@pytest.mark.parametrize(("host", "expected"), ADDRESSES, ids=[host for host, _ in ADDRESSES])
+@corpus(("host", "expected"), ADDRESSES)
 async def test_a_spelling_of_an_address_gets_its_class_without_a_lookup(
         host: str, expected: HostClass | None) -> None:
     if expected is None:
@@ -124,7 +125,7 @@ def test_a_base_url_is_normalised(text: str, expected: str) -> None:
     assert parse_base_url(str(url)) == url
 
 
-@pytest.mark.parametrize("text", [
+@corpus("text", [
     "", "   ", "localhost:8080", "127.0.0.1:8080", "ftp://host", "http://", "http:///path", "http://:8080",
     "http://host:99999", "http://host:0", "http://host:abc", "http://user:hunter2@host", "http://host/?q=1",
     "http://host/#x", "http://ho st", "http://[::1", "http://host/a b", "http://host\\x", "file:///etc/passwd",

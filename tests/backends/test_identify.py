@@ -143,6 +143,7 @@ async def test_a_prefix_in_the_base_url_stays_in_front_of_every_path(heard: Hear
         assert server.chats[0].path == "/llm/v1/chat/completions"
 
 
+@pytest.mark.process
 def test_importing_the_interface_imports_no_http_client() -> None:
     code = ("import sys, kvchat.backends.dialect, kvchat.backends.identify\n"
             "assert not {'httpx', 'httpcore', 'anyio'} & sys.modules.keys()")

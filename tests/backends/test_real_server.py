@@ -61,7 +61,7 @@ def server() -> Iterator[str]:
     yield f"http://127.0.0.1:{port}"
     child.stdin.close()
     child.terminate()
-    child.wait(10)
+    child.wait(120)
 
 
 @pytest.fixture
@@ -110,7 +110,7 @@ async def test_a_cancel_in_generation_frees_the_slot(backend: Backend, server: s
             begun.set()
 
     task = asyncio.create_task(backend.chat(asked("Count from 1 to 500.", 900), listen))
-    await asyncio.wait_for(begun.wait(), 60)
+    await asyncio.wait_for(begun.wait(), 120)
     assert busy_slots(server) == 1
     task.cancel()
     await asyncio.sleep(0)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from backend_kit import Heard, a_turn, hurried, llamacpp_at
 
+from corpus import corpus
 from kvchat.backends.dialect import Trouble
 from kvchat.prompt.message import State
 from toyserver import ToyServer, raw, tokens
@@ -143,7 +144,7 @@ async def test_what_is_no_chat_answer_is_told_so(name: str) -> None:
             assert heard.text == ""
 
 
-@pytest.mark.parametrize("name", sorted(set(NAMES) - STREAMS.keys() - DOCUMENTS.keys() - NO_ANSWERS - LOADING))
+@corpus("name", sorted(set(NAMES) - STREAMS.keys() - DOCUMENTS.keys() - NO_ANSWERS - LOADING))
 async def test_a_captured_error_becomes_one_clean_sentence(name: str) -> None:
     data, dice = captured(name), random.Random(name)
     status = data[9:12].decode()

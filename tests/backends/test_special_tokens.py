@@ -31,9 +31,8 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with running_server(context=512) as running:
-        yield running
+def server(plain_server: RunningServer) -> RunningServer:
+    return plain_server
 
 
 @pytest.fixture(scope="module")

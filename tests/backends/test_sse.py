@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.backends.decoder import Decoder, Payload, StreamDone
 from kvchat.backends.sse import Comment, Event, Piece, SseParser, Stray, TooLargeError
 
@@ -64,7 +65,7 @@ def test_there_are_31_vectors() -> None:
     assert len(VECTORS) == 31
 
 
-@pytest.mark.parametrize("vector", VECTORS, ids=[v["name"] for v in VECTORS])
+@corpus("vector", VECTORS)
 def test_a_vector_gives_its_events_in_every_split(vector: dict[str, Any]) -> None:
     data = base64.b64decode(vector["bytes_b64"])
     expected = [(event["type"], event["data"]) for event in vector["events"]]

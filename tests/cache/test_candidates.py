@@ -60,7 +60,7 @@ class Server:
         return said.cached == real.cached
 
 
-@pytest.mark.parametrize("slots", [1, 2, 4])
+@pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 def test_the_shape_of_a_server_is_found(slots: int) -> None:
     for seed, hidden in enumerate(guesses(slots)):
         server, candidates = Server(hidden, seed), Candidates(guesses(slots))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
@@ -155,7 +156,7 @@ SCENARIOS = {
 }
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@corpus("name", SCENARIOS)
 def test_each_cause_is_named_from_its_evidence(name):
     cause, given_evidence, words = SCENARIOS[name]
     finding = explain(given_evidence)
@@ -225,8 +226,8 @@ def together(*parts):
     return evidence(0, **merged)
 
 
-@pytest.mark.parametrize("first, second", [
-    (a, b) for i, a in enumerate(PIECES) for b in list(PIECES)[i + 1:]], ids=str)
+@corpus(("first", "second"), [
+    (a, b) for i, a in enumerate(PIECES) for b in list(PIECES)[i + 1:]])
 def test_of_two_causes_the_earlier_in_the_order_is_named(first, second):
     assert explain(together(PIECES[first], PIECES[second])).cause is first
     assert explain(together(PIECES[second])).cause is second

@@ -1,9 +1,9 @@
 """A prompt cut or shifted in silence raises an alarm; what templates do to reasoning does not."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cut import cut_notice
 
@@ -12,7 +12,7 @@ def turn(prompt, predicted=100, size=4096):
     return TurnFigures(prompt, None, predicted, context_size=size)
 
 
-@pytest.mark.parametrize(("case", "previous", "now", "reasoning", "alarm"), [
+@corpus(("case", "previous", "now", "reasoning", "alarm"), [
     ("grown", turn(3000), turn(3150), 0, False),
     ("exactly the sum", turn(3000), turn(3100), 0, False),
     ("a reply written with fewer tokens", turn(3000, 400), turn(3330), 0, False),

@@ -1,5 +1,7 @@
 """The shared prefix cache: what is reused, what is evicted, and that its structure never shows in a prediction."""
 
+import sys
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -392,11 +394,11 @@ def test_splitting_and_merging_never_change_a_prediction(steps, points, probe, b
     assert trie.node_count <= nodes
 
 
-def test_a_conversation_of_thousands_of_turns_is_walked_without_recursion():
-    trie = PrefixTrie(TrieRules(room=30_000))
-    for end in range(10, 20_010, 10):
-        assert ask(trie, range(end), owner="a") == max(0, end - 10)
-    assert trie.node_count == 2000
-    assert trie.copy().predict(Tokens(range(20_000))).cached == 19_999
-    ask(trie, range(50_000, 70_000), owner="b")
-    assert trie.held("a").tokens == 10_000
+def test_a_conversation_of_more_turns_than_python_calls_deep_is_walked():
+    trie = PrefixTrie(TrieRules(room=3_000))
+    for end in range(2, 2_402, 2):
+        assert ask(trie, range(end), owner="a") == max(0, end - 2)
+    assert trie.node_count == 1200 > sys.getrecursionlimit()
+    assert trie.copy().predict(Tokens(range(2_400))).cached == 2_399
+    ask(trie, range(50_000, 52_000), owner="b")
+    assert trie.held("a").tokens == 1_000

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import indexing_here
 from kvchat.backends.discovery import discover
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -65,4 +66,12 @@ def service(make: Maker, server: ToyServer) -> ChatService:
 def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that happen to run on this machine are no test's business; a test's own are waited for."""
     monkeypatch.setattr("kvchat.backends.kinds.PORTS", ())
+    monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)  # a toy has no replicas to find
     monkeypatch.setattr("kvchat.backends.discovery.discover", partial(discover, within=5.0))
+
+
+@pytest.fixture(autouse=True)
+def indexing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents are indexed in this process, but for the tests of the tiers."""
+    if not any(request.node.get_closest_marker(tier) for tier in ("engine", "process")):
+        monkeypatch.setattr("kvchat.documents.process.indexed", indexing_here.indexed)

@@ -50,7 +50,7 @@ async def remembering(url: str, folder: Path, *, settings: Settings | None = Non
             await service.aclose()
 
 
-async def until(service: ChatService, holds: Callable[[], bool], seconds: float = 60) -> None:
+async def until(service: ChatService, holds: Callable[[], object], seconds: float = 240) -> None:
     told = asyncio.Event()
     stop = service.subscribe(lambda _: told.set())
     try:
@@ -62,6 +62,23 @@ async def until(service: ChatService, holds: Callable[[], bool], seconds: float 
                         await told.wait()
     finally:
         stop()
+
+
+async def passed_over(service: ChatService) -> None:
+    """Until the background has looked at its queue, over and over, and has done all that it may do by now."""
+    for _ in range(3):
+        looked, look = asyncio.Event(), service._start_due
+
+        async def looking(look: Any = look, looked: asyncio.Event = looked) -> float | None:
+            pause: float | None = await look()
+            looked.set()
+            return pause
+
+        service._start_due = looking  # type: ignore[method-assign]
+        service._stir.set()
+        await looked.wait()
+        service._start_due = look  # type: ignore[method-assign]
+        await until(service, lambda: not service.at_work())
 
 
 def pending(service: ChatService, id: str) -> int:

@@ -190,7 +190,7 @@ async def test_a_branch_that_is_gone_back_to_is_read_ahead(
         async def warm() -> None:
             while service.warmth(one.id).heat is not Heat.WARM:
                 changed.clear()
-                await asyncio.wait_for(changed.wait(), 20)
+                await asyncio.wait_for(changed.wait(), 120)
 
         await service.connect()
         one = await service.create("Be brief.")

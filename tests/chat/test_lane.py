@@ -124,14 +124,14 @@ async def test_who_waits_for_the_lane_is_told_when_nothing_runs_any_more():
         queued = asyncio.create_task(lane.in_spare_time(request.run()))
         assert await queued is False
         assert not waiting.done()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 120)
     working = asyncio.create_task(lane.in_background(request.run()))
     await asyncio.sleep(0)
     waiting = asyncio.create_task(lane.freed())
     await request.began.wait()
     assert not waiting.done()
     request.go.set()
-    await asyncio.wait_for(waiting, 5)
+    await asyncio.wait_for(waiting, 120)
     await working
 
 

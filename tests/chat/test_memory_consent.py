@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
-from remembering_kit import is_extraction, remembering, said
+from remembering_kit import is_extraction, passed_over, remembering, said
 
 from kvchat.backends.dialect import HostClass
 from kvchat.config import ServerSettings, Settings
@@ -29,7 +28,7 @@ async def test_a_stand_alone_extraction_on_a_server_that_was_not_agreed_to(tmp_p
             await service.open(id)
             await said(service, id, "I keep bees in Bergen.")
             await service.remember_now(id)
-            await asyncio.sleep(1.5)
+            await passed_over(service)
             assert not any(map(is_extraction, away.visits)), f"sent to {host_class} without the person's agreement"
 
 
@@ -49,7 +48,7 @@ async def test_a_conversation_that_is_not_looked_at_on_its_own_server_that_was_n
             other = (await service.create("Be.", reuse=False)).id
             await service.open(other)
             await service.remember_now(id)
-            await asyncio.sleep(1.5)
+            await passed_over(service)
             assert not any(map(is_extraction, away.visits)), "sent to another machine without the person's agreement"
 
 
@@ -68,6 +67,6 @@ async def test_a_background_profile_whose_server_here_passes_its_model_on_to_the
             await service.open(id)
             await said(service, id, "I keep bees in Bergen.")
             await service.remember_now(id)
-            await asyncio.sleep(2)
+            await passed_over(service)
             sent = [visit for visit in passing.visits if b"bees" in visit.body]
             assert not sent, f"the conversation went to ollama.com in the background, by {sent[0].path}"

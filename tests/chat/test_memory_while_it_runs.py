@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from remembering_kit import is_extraction, pending, remembering, said, until
+from remembering_kit import is_extraction, passed_over, pending, remembering, said, until
 
 from kvchat.memory.entry import Status
 from toyserver import SSE_HEAD, ToyServer, chunked, event, tokens
@@ -48,7 +48,6 @@ async def asked(service, server, held):
 
 
 async def ended(service, held):
-    await asyncio.sleep(0.3)
     held.go.set()
     await until(service, lambda: not service.at_work())
 
@@ -93,8 +92,7 @@ async def test_a_conversation_that_is_restored_is_gone_through(tmp_path):
         await service.delete(id)
         await service.restore(id)
         await service.set_memory(id, True)
-        await asyncio.sleep(1.5)
-        assert pending(service, id) == 0 or service.jobs(), "its messages wait, and nothing is going to look at them"
+        await until(service, lambda: pending(service, id) == 0 or service.jobs())  # nothing waits in vain
 
 
 async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_path):
@@ -119,12 +117,11 @@ async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_
         compacting = asyncio.create_task(service.compact(id))
         await server.until(lambda: len(server.visits) > before)
         await service.remember_now(id)
-        await asyncio.sleep(0.2)
+        await passed_over(service)
         summary.set()
         await asyncio.wait({compacting})
         assert compacting.exception() is None, compacting.exception()
-        await asyncio.sleep(2)
-        assert any(map(is_extraction, server.visits)), f"nothing happened: {service.jobs()}"
+        await until(service, lambda: any(map(is_extraction, server.visits)))
 
 
 async def test_an_extraction_that_is_ended_early_has_its_row_in_the_ledger(tmp_path):
@@ -133,9 +130,8 @@ async def test_an_extraction_that_is_ended_early_has_its_row_in_the_ledger(tmp_p
         server.on_chat(held)
         id = await asked(service, server, held)
         await said(service, id, "And wasps?")
-        await asyncio.sleep(0.3)
-        rows = service._store.side_requests.all(kind="extraction")
-        assert held.closed == 1 and [row.outcome for row in rows][:1] == ["cancelled"], rows
+        await until(service, lambda: held.closed == 1 and service._store.side_requests.all(kind="extraction"))
+        assert [row.outcome for row in service._store.side_requests.all(kind="extraction")][:1] == ["cancelled"]
 
 
 async def test_an_answer_without_an_end_is_given_up(tmp_path):

@@ -62,7 +62,7 @@ async def occupied(service: ChatService, held: threading.Event) -> AsyncIterator
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
     task = asyncio.create_task(service._reader.do(
-        lambda: (loop.call_soon_threadsafe(begun.set), held.wait(60))))
+        lambda: (loop.call_soon_threadsafe(begun.set), held.wait(120))))
     await begun.wait()
     try:
         yield
@@ -234,7 +234,7 @@ async def test_texts_that_nobody_asks_about_any_more_are_not_looked_up(service, 
 
 async def test_a_cancelled_piece_of_work_is_done_unless_it_may_be_dropped(held):
     worker, done = Worker("test"), []
-    first = asyncio.create_task(worker.do(lambda: held.wait(60)))
+    first = asyncio.create_task(worker.do(lambda: held.wait(120)))
     others = [asyncio.create_task(worker.do(lambda name=name: done.append(name), droppable=name == "look"))
               for name in ("write", "look")]
     await asyncio.sleep(0)

@@ -36,7 +36,7 @@ async def begun(service: ChatService, server: str = "") -> str:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110 (the conditions have no event)
             await asyncio.sleep(0.01)
 

@@ -31,10 +31,10 @@ async def test_the_answer_is_printed_and_one_object_tells_the_figures(run):
     assert (answer["new_tokens"], answer["avoidable_tokens"], answer["context_size"]) == (18, 1, 4096)
 
 
-async def test_the_next_request_extends_the_last_in_another_process(run):
+async def test_the_next_request_extends_the_last_in_another_process(spawn):
     async with ToyServer() as server:
         for text in ("one", "two", "three"):
-            assert (await run("--base-url", server.url, "ask", text, "-c")).status == 0
+            assert (await spawn("--base-url", server.url, "ask", text, "-c")).status == 0
         bodies = [visit.json for visit in server.chats]
     assert [len(body["messages"]) for body in bodies] == [2, 4, 6]
     assert all(later["messages"][: len(earlier["messages"])] == earlier["messages"]

@@ -20,11 +20,11 @@ TURNS = (("How many nights?", 412, 0), ("Which was the longest?", 508, 416), ("W
 
 
 @pytest.fixture
-async def talk(environment: dict[str, str]) -> str:
+async def talk(own_folders: Path) -> str:
     """A conversation of three turns, and an older one; its id."""
     async with ToyServer() as server:
         settings = changed(changed(Settings(), "server.base_url", server.url), "cache.warm_up", False)
-        service = ChatService(Store.open(Path(environment["KVCHAT_DATA_DIR"])), settings)
+        service = ChatService(Store.open(own_folders / "data"), settings)
         ids = []
         for questions in (TURNS[:1], TURNS):
             conversation = await service.create(reuse=False)
@@ -67,12 +67,12 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
 
 
 async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(
-        run: Any, talk: str, environment: dict[str, str]) -> None:
-    store = Store.open(Path(environment["KVCHAT_DATA_DIR"]))
+        run: Any, talk: str, own_folders: Path) -> None:
+    store = Store.open(own_folders / "data")
     store.update(replace(store.conversation(talk), unread=True))
     store.close()
     await run("cache", talk)
-    store = Store.open(Path(environment["KVCHAT_DATA_DIR"]))
+    store = Store.open(own_folders / "data")
     assert store.conversation(talk).unread
     store.close()
 
@@ -93,27 +93,27 @@ async def default(own_folders: Path) -> AsyncIterator[ToyServer]:
         yield server
 
 
-def move(environment: dict[str, str], id: str, server: str) -> None:
+def move(own_folders: Path, id: str, server: str) -> None:
     """Let a conversation be one of this server."""
-    store = Store.open(Path(environment["KVCHAT_DATA_DIR"]))
+    store = Store.open(own_folders / "data")
     store.update(replace(store.conversation(id), server=server))
     store.close()
 
 
 async def test_the_conversations_own_server_is_asked_and_no_other(
-        run: Any, talk: str, environment: dict[str, str], default: ToyServer) -> None:
+        run: Any, talk: str, own_folders: Path, default: ToyServer) -> None:
     await run("cache", talk)
     assert default.visits, "without one of its own it is the one of the settings"
     default.visits.clear()
     async with ToyServer() as own:
-        move(environment, talk, own.url)
+        move(own_folders, talk, own.url)
         assert (await run("cache", talk)).status == 0
         assert own.visits and not own.posts and not default.visits
 
 
 async def test_a_model_file_is_not_started_for_a_look(
-        run: Any, talk: str, environment: dict[str, str], default: ToyServer) -> None:
-    move(environment, talk, "/nowhere/model.gguf")
+        run: Any, talk: str, own_folders: Path, default: ToyServer) -> None:
+    move(own_folders, talk, "/nowhere/model.gguf")
     done = await run("cache", talk)
     assert (done.status, done.err) == (0, "") and not default.visits
 

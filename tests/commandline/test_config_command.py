@@ -1,12 +1,10 @@
 """`kvchat config`: where the settings are, what is in force, what is wrong."""
 
-from pathlib import Path
-
 from toyserver import ToyServer
 
 
-async def test_every_mistake_is_told_with_its_line(run, environment):
-    file = Path(environment["KVCHAT_CONFIG"])
+async def test_every_mistake_is_told_with_its_line(run, own_folders):
+    file = own_folders / "config" / "config.toml"
     (file.parent / "themes").mkdir(parents=True)
     file.write_text('theme = "kvchat-nigth"\n[keys]\nnew = "ctrl+h"\n[engine]\nslots = "two"\n')
     (file.parent / "themes" / "mine.toml").write_text("name = \n")
@@ -19,10 +17,10 @@ async def test_every_mistake_is_told_with_its_line(run, environment):
     assert any(line.startswith("mine.toml:1:") for line in lines)
 
 
-async def test_without_mistakes_it_says_so(run, environment):
+async def test_without_mistakes_it_says_so(run, own_folders):
     done = await run("config", "check")
     assert (done.status, "defaults" in done.out) == (0, True)
-    assert (await run("config", "path")).out.strip() == environment["KVCHAT_CONFIG"]
+    assert (await run("config", "path")).out.strip() == str(own_folders / "config" / "config.toml")
     assert "time_stamp_minutes" in (await run("config", "show", "--theme", "kvchat-day")).out
 
 

@@ -240,12 +240,13 @@ def interrupted(moment: int, times: int = 1) -> Iterator[None]:
 
 
 def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(call: Call, many: Path) -> None:
+    before = signal.getsignal(signal.SIGINT)
     with interrupted(10):
         told = call("add", many)
     assert told.status == 130 and told.err.count("\n") == 1
     assert "Stopped." in told.err and "kept" in told.err and f"kvchat documents add {many}" in told.err
     assert "  10 added, 0 changed, 0 unchanged, 0 removed" in told.out
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGINT) is before
     (status,) = call("status", "--json").json
     assert status["files"] == 10 and status["indexed"] is None and status["stale"] is True
     assert "not to the end yet" in call("list").out
@@ -408,7 +409,7 @@ def test_what_is_removed_is_found_no_more_and_its_files_stay(call: Call, handboo
 
 @pytest.mark.parametrize("command", ["add", "list", "status", "search", "rebuild", "remove"])
 async def test_hostile_names_and_texts_are_shown_harmless_and_fit_the_window(
-        call: Call, tmp_path: Path, environment: dict[str, str], command: str) -> None:
+        call: Call, run: Any, tmp_path: Path, command: str) -> None:
     root = tmp_path / HOSTILE
     root.mkdir()
     (root / f"{HOSTILE}.txt").write_text(f"# {HOSTILE}\n\nA gull said {HOSTILE} and {'more ' * 60}\n")
@@ -416,19 +417,9 @@ async def test_hostile_names_and_texts_are_shown_harmless_and_fit_the_window(
     if command != "add":
         call("add", root, "--name", "birds")
     arguments = {"add": [root], "search": ["gull"], "remove": ["birds"]}.get(command, [])
-    terminal, inner = os.openpty()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kvchat.cli", "documents", command, *arguments, stdin=inner, stdout=inner, stderr=inner,
-        env={**environment, "COLUMNS": "80", "LINES": "24"})
-    await process.wait()
-    os.close(inner)
-    shown = b""
-    with pytest.raises(OSError):  # the end of a terminal
-        while data := os.read(terminal, 4096):
-            shown += data
-    os.close(terminal)
-    text = shown.decode()
-    assert process.returncode == 0 and ("␛" in text or command == "list")
+    done = await run("documents", command, *arguments, terminal=True)
+    text = done.out
+    assert done.status == 0 and ("␛" in text or command == "list")
     assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e"}
     if command in ("list", "search"):
         assert all(cells(line) <= 80 for line in text.replace("\r\n", "\n").splitlines())

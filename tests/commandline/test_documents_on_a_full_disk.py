@@ -5,18 +5,30 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
-@pytest.mark.parametrize("line", ["list", "list --json", "status --json", "add FOLDER", "add FOLDER --json"])
-async def test_a_full_disk_is_one_sentence(environment: dict[str, str], tmp_path: Path, line: str) -> None:
+@pytest.fixture
+def notes(tmp_path: Path) -> Path:
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("A gull.\n")
-    line = line.replace("FOLDER", str(tmp_path / "notes"))
+    return tmp_path / "notes"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("line", ["list", "list --json", "status --json", "add FOLDER", "add FOLDER --json"])
+async def test_a_full_disk_is_one_sentence(run: Any, notes: Path, line: str) -> None:
+    done = await run("documents", *(str(notes) if word == "FOLDER" else word for word in line.split()), out="/dev/full")
+    assert done.status == 1
+    assert done.err.startswith("kvchat: ") and done.err.count("\n") == 1 and "output cannot be written" in done.err
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+async def test_python_adds_nothing_to_that_sentence_at_its_end(environment: dict[str, str], notes: Path) -> None:
     process = await asyncio.create_subprocess_shell(
-        f"exec {sys.executable} -m kvchat.cli documents {line} >/dev/full", env=environment,
+        f"exec {sys.executable} -m kvchat.cli documents add {notes} >/dev/full", env=environment,
         stdin=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE)
     _, err = await process.communicate()
     assert process.returncode == 1

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-import os
 import shutil
 import sys
 import time
@@ -208,25 +207,15 @@ def test_a_broken_page_is_told_with_its_line_and_the_rest_is_listed(call: Call, 
 
 @pytest.mark.parametrize("command", [("list",), ("list", "--status", "all"), ("search", "red"), ("log",), ("queue",)])
 async def test_hostile_text_is_shown_harmless_and_fits_the_window(
-        call: Call, places: Paths, environment: dict[str, str], command: tuple[str, ...]) -> None:
+        call: Call, run: Any, places: Paths, command: tuple[str, ...]) -> None:
     conversation, _ = await talked(places, HOSTILE + " to be said at length" * 10)
     with opened(places) as (store, memories):
         memories.add(HOSTILE + " and more words than fit on one line of a small window" * 2, page="topics/colours.md")
         store.jobs.put("extract", conversation, 0.0, HOSTILE)
         store.jobs.park("extract", conversation, HOSTILE * 3)
-    terminal, inner = os.openpty()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "kvchat.cli", "memory", *command, stdin=inner, stdout=inner, stderr=inner,
-        env={**environment, "COLUMNS": "80", "LINES": "24"})
-    await process.wait()
-    os.close(inner)
-    shown = b""
-    with pytest.raises(OSError):  # the end of a terminal
-        while data := os.read(terminal, 4096):
-            shown += data
-    os.close(terminal)
-    lines = shown.decode().replace("\r\n", "\n").splitlines()
-    assert process.returncode == 0 and any("␛" in line for line in lines)
+    done = await run("memory", *command, terminal=True)
+    lines = done.out.replace("\r\n", "\n").splitlines()
+    assert done.status == 0 and any("␛" in line for line in lines)
     assert all(cells(line) <= 80 for line in lines), lines
     assert not set("".join(lines)) & {"\x1b", "\x07", "\x9b", "\u202e"}
     assert not set(call(*command, "--json").out) & {"\x1b", "\x07", "\x9b", "\u202e"}

@@ -26,6 +26,7 @@ def test_the_key_comes_from_the_variable() -> None:
     assert api_key(ServerSettings(api_key_env="MY_KEY"), {"MY_KEY": " sk-1 \n"}) == "sk-1"
 
 
+@pytest.mark.process
 def test_the_key_comes_from_the_command_without_a_shell() -> None:
     assert api_key(ServerSettings(
         api_key_command=f"{PYTHON} -c 'import sys; print(\"sk-\" + sys.argv[1])' '$HOME;x'")) == "sk-$HOME;x"
@@ -39,6 +40,7 @@ def test_the_key_comes_from_the_command_without_a_shell() -> None:
     (ServerSettings(api_key_command="/no/such/program-7"), "cannot be run: no such file"),
     (ServerSettings(api_key_command="a\0b"), "cannot be run"),
 ])
+@pytest.mark.process
 def test_a_failure_is_one_sentence_without_the_key(server: ServerSettings, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence) as caught:
         api_key(server, {})
@@ -46,6 +48,7 @@ def test_a_failure_is_one_sentence_without_the_key(server: ServerSettings, sente
     assert caught.value.__cause__ is None
 
 
+@pytest.mark.process
 def test_a_command_that_waits_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(secret, "COMMAND_SECONDS", 0.2)
     with pytest.raises(ConfigError, match=r"did not end within 0\.2 s"):
@@ -102,12 +105,14 @@ def test_a_missing_keyring_is_told_with_what_to_install(monkeypatch: pytest.Monk
     (command("print('a b')"), "What profiles.work.api_key_command prints is not an API key"),
     (ServerSettings(api_key_command="/no/such/program-7"), "profiles.work.api_key_command cannot be run"),
 ])
+@pytest.mark.process
 def test_a_failure_names_the_profile_it_is_about(server: ServerSettings, sentence: str) -> None:
     with pytest.raises(ConfigError) as caught:
         api_key(server, {}, "profiles.work")
     assert str(caught.value).startswith(sentence)
 
 
+@pytest.mark.process
 def test_the_variable_comes_before_the_keyring_and_the_keyring_before_the_command(
         monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", Keyring("keyring"))

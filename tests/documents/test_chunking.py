@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import unicodedata
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from text_kit import NAMES, TEXTS, read
 
+from corpus import corpus
 from kvchat.documents.chunking import LONGEST, chunks
 from kvchat.documents.collection import Place
 from kvchat.documents.reading.content import Content, Section, Unit
@@ -93,12 +95,10 @@ def test_a_very_long_head_keeps_its_beginning_and_its_end() -> None:
     assert head.startswith("n.md > AAA") and head.endswith("FFF") and len(head) < 410
 
 
-@pytest.mark.parametrize("body", [
-    PARAGRAPH, PARAGRAPH * 3, "word " * 390, "x" * 1990, "y" * 5000, f"```\n{'z = 1' * 390}\n```",
-    f"{PARAGRAPH}\n\n{'w' * 1900}", "- item\n" * 300,
-], ids=lambda body: f"{body[:6]}{len(body)}")
-@pytest.mark.parametrize("heading", ["# Title", "Title\n=====", "# Top\n\n## Title", "## Empty\n\n## Title"])
-@pytest.mark.parametrize("between", ["\n", "\n\n"])
+@corpus(("heading", "between", "body"), product(
+    ["# Title", "Title\n=====", "# Top\n\n## Title", "## Empty\n\n## Title"], ["\n", "\n\n"], [
+        PARAGRAPH, PARAGRAPH * 3, "word " * 390, "x" * 1990, "y" * 5000, f"```\n{'z = 1' * 390}\n```",
+        f"{PARAGRAPH}\n\n{'w' * 1900}", "- item\n" * 300]))
 def test_a_heading_stays_with_what_follows_it(heading: str, between: str, body: str) -> None:
     found = cut(f"{PARAGRAPH}\n\n{heading}{between}{body}\n")
     titled, = [chunk for chunk in found if "Title" in chunk.text]

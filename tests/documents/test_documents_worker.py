@@ -95,7 +95,7 @@ async def test_a_cancellation_ends_it_and_keeps_what_is_done(data: Path, tmp_pat
         patch.setattr(asyncio, "create_subprocess_exec", creating)
         task = asyncio.create_task(process.indexed(data, collection(root), OPTIONS,
                                                    lambda progress: reading.set() if progress.files > 5 else None))
-        await asyncio.wait_for(reading.wait(), 30)
+        await asyncio.wait_for(reading.wait(), 120)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -105,6 +105,7 @@ async def test_a_cancellation_ends_it_and_keeps_what_is_done(data: Path, tmp_pat
     index.close()
 
 
+@pytest.mark.process
 async def test_a_process_that_hangs_is_killed_after_a_cancellation(
         data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "PATIENCE", 0.2)
@@ -123,6 +124,7 @@ async def test_a_process_that_hangs_is_killed_after_a_cancellation(
     assert has_ended(int(pid.read_text()))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("code", "words"), [
     ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "SIGKILL; the machine may have run out of memory"),
     ("import sys; sys.exit('no such module')", "exit code 1: no such module"),
@@ -168,9 +170,10 @@ def test_it_ends_at_the_next_file_when_the_app_is_gone(data: Path, tmp_path: Pat
         child.send_signal(signal.SIGTERM)
     said = understood(child.stdout.read().splitlines()[-1])
     assert isinstance(said, Report) and said.trouble == STOPPED and 0 < said.added < 400
-    assert child.wait(10) == 0
+    assert child.wait(120) == 0
 
 
+@pytest.mark.process
 def test_it_ends_even_where_a_file_takes_for_ever(data: Path, tmp_path: Path) -> None:
     code = ("from kvchat.documents import visiting, worker; import time; visiting.loaded = lambda *_: time.sleep(600); "
             "visiting.TOLD_EVERY = 0; worker.PATIENCE = 0.2; worker.main()")
@@ -183,7 +186,7 @@ def test_it_ends_even_where_a_file_takes_for_ever(data: Path, tmp_path: Path) ->
         pass
     child.stdin.close()
     child.stdout.close()
-    assert child.wait(10) == -signal.SIGKILL
+    assert child.wait(120) == -signal.SIGKILL
 
 
 def test_without_a_job_it_ends(data: Path) -> None:
@@ -199,9 +202,10 @@ def test_it_leaves_the_processor_to_others(data: Path, tmp_path: Path) -> None:
     assert os.getpriority(os.PRIO_PROCESS, child.pid) >= min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
     child.stdin.close()
     child.stdout.close()
-    child.wait(10)
+    child.wait(120)
 
 
+@pytest.mark.process
 def test_killed_at_any_moment_it_goes_on_where_it_was(data: Path, tmp_path: Path) -> None:
     count = 800
     root = many(tmp_path / "r", count)

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from reading_kit import archive, docx, paragraph, pdf, pdf_text, text_of
 
+from corpus import corpus
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading import apart, formats, framing
 from kvchat.documents.reading.apart import Readers
@@ -47,7 +48,7 @@ def is_running(pid: int) -> bool:
 
 
 def gone(pid: int) -> bool:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while is_running(pid) and time.monotonic() < deadline:
         time.sleep(0.02)
     return not is_running(pid)
@@ -154,10 +155,11 @@ def test_closing_from_another_thread_ends_what_is_read(monkeypatch: pytest.Monke
         time.sleep(0.01)
     pid = readers.pid
     readers.close()
-    reading.join(20)
+    reading.join(120)
     assert len(said) == 1 and gone(pid)
 
 
+@pytest.mark.process
 def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     (tmp_path / "word.docx").write_bytes(WORD)
     script = textwrap.dedent("""
@@ -179,6 +181,7 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     assert gone(pid)
 
 
+@pytest.mark.process
 def test_the_process_loads_no_screen_and_reaches_no_network() -> None:
     code = textwrap.dedent("""
         import sys
@@ -221,7 +224,7 @@ def test_mutated_pdfs_give_content_or_a_reason(readers: Readers) -> None:
     assert read
 
 
-@pytest.mark.parametrize(("name", "data", "said"), [
+@corpus(("name", "data", "said"), [
     ("x.png", b"\x89PNG\r\n\x1a\n\0\0", "is an image"), ("x.txt", b"\xff\xd8\xff\xe0\0\x10JFIF", "is an image"),
     ("x.svg", b"<svg/>", "is an image"), ("x", b'<?xml version="1.0"?><svg xmlns="x">', "is an image"),
     ("x.webp", b"RIFF\1\2\3\4WEBPVP8 ", "is an image"), ("x.mp3", b"ID3\x04\0\0", "is an audio file"),

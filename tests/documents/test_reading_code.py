@@ -15,6 +15,7 @@ import pytest
 from code_samples import SAMPLES
 from text_kit import outline, read, titles
 
+from corpus import corpus
 from kvchat.documents.reading.content import Section
 
 PYTHON = '''#!/usr/bin/env python
@@ -119,7 +120,7 @@ def test_every_definition_of_real_modules_is_found(module: ModuleType) -> None:
     assert found == set(defined(ast.parse(source).body))
 
 
-@pytest.mark.parametrize("name", SAMPLES)
+@corpus("name", SAMPLES)
 def test_each_language_is_divided_by_its_definitions(name: str) -> None:
     expected, text = SAMPLES[name]
     assert titles(name, text) == expected

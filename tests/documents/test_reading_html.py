@@ -7,6 +7,7 @@ import random
 import pytest
 from reading_kit import refusal, text_of
 
+from corpus import corpus
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.content import Unit
 from kvchat.documents.reading.formats import read
@@ -62,7 +63,7 @@ def test_positions_are_the_lines_of_the_source() -> None:
         (3, 6), (7, 10), (11, 14), (16, 16)]
 
 
-@pytest.mark.parametrize("hidden", [
+@corpus("hidden", [
     "<p hidden>SECRET</p>", '<p style="display: none">SECRET</p>',
     '<div style="color:red;DISPLAY:NONE"><p>SECRET</div>',
     '<span style="visibility:hidden">SECRET</span>', '<span style="display:/* */none">SECRET</span>',
@@ -133,7 +134,8 @@ def test_a_page_without_words_says_so() -> None:
     assert refusal("x.html", b"<html><script>app()</script></html>") == "has no text"
 
 
-@pytest.mark.parametrize("piece", [
+@pytest.mark.slow
+@corpus("piece", [
     "<!--", "<a ", "<a x=\"", "<a x='\"", "<title>", "</", "<", "<script>", "<p>", "<div hidden>", "&#", "<b><div>",
     "<table><tr><td>", "<ul><li>", "<h1>", "<pre>", "<p></b>", "<?", "<![CDATA[", "<a =", "<li></ul>", "<option>",
 ])

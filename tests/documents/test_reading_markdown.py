@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from text_kit import outline, read, titles
 
+from corpus import corpus
+
 
 def md(text: str) -> list[tuple[str, int, int]]:
     return outline(read("a.md", text))
@@ -25,13 +27,13 @@ def test_headings_that_skip_a_level_stand_under_the_next_higher_one() -> None:
     assert titles("a.md", "# A\n#### D\n## B\n") == ["A", "A > D", "A > B"]
 
 
-@pytest.mark.parametrize("block", [
+@corpus("block", [
     "```\n# no\n```", "~~~ sh\n# no\n```\n# no\n~~~", "````\n```\n# no\n```\n# no\n````", "<!--\n# no\n\n# no\n-->",
     "<pre>\n# no\n</pre>", "<script>\n# no\n</script>", "   ```\n# no\n   ```", "- ```sh\n  # no\n  ```",
     "1. do:\n\n    ```sh\n    # no\n    ```", "    # no", "\t# no", "#no", "####### no", "> # no", "- a\n---",
     "> a\n---", "| a |\n---", "a\n\n---", "***\n---", "one\ntwo\nthree\nfour\n---", "```\nno\n---\n```", "```js\n# no",
     "``` a ` b\n",
-], ids=repr)
+])
 def test_what_only_looks_like_a_heading_is_none(block: str) -> None:
     assert titles("a.md", f"# Yes\n\n{block}\n") == ["Yes"]
 

@@ -67,6 +67,7 @@ def test_a_text_without_a_known_name_is_one_piece(name: str) -> None:
     assert titles(name, "def f():\n# x\n") == [""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.md", "a.rst", "a.py", "a.c", "a.ts", "a.sql", "Makefile", "noname"])
 def test_a_text_made_to_be_hard_is_read_and_cut_in_one_pass(name: str) -> None:
     def seconds(text: str) -> float:

@@ -41,7 +41,7 @@ def options(**more: object) -> EngineOptions:
 
 
 def healthy(endpoint: Endpoint) -> bool:
-    with urllib.request.urlopen(endpoint.base_url + "/health", timeout=30) as answer:
+    with urllib.request.urlopen(endpoint.base_url + "/health", timeout=120) as answer:
         return bool(answer.status == 200)
 
 
@@ -148,7 +148,7 @@ async def test_a_cancelled_start_leaves_no_process(engine: Engine) -> None:
     with pytest.raises(asyncio.CancelledError):
         await starting
     assert engine.state is EngineState.FAILED
-    assert await asyncio.wait_for(engine.wait(), 30) != 0
+    assert await asyncio.wait_for(engine.wait(), 120) != 0
 
 
 async def test_an_engine_that_hangs_is_killed(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,6 +223,6 @@ def children() -> set[int]:
 
 async def until_spawned(engine: Engine) -> None:
     """Wait until the start has a process; it needs about half a second to load."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while engine._child is None:  # noqa: ASYNC110  the engine has no reason to announce it
             await asyncio.sleep(0.005)

@@ -58,7 +58,7 @@ def ask(server: RunningServer, path: str, body: object = None, key: str | None =
     data = None if body is None else json.dumps(body).encode()
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(urllib.request.Request(server.base_url + path, data, headers), timeout=60) as answer:
+        with opener.open(urllib.request.Request(server.base_url + path, data, headers), timeout=120) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
@@ -146,7 +146,7 @@ def test_ctrl_c_does_not_reach_it(server: RunningServer) -> None:
 
 def test_no_web_page_may_read_its_answers(server: RunningServer) -> None:
     request = urllib.request.Request(server.base_url + "/health", headers={"Origin": "http://example.org"})
-    with urllib.request.urlopen(request, timeout=30) as answer:
+    with urllib.request.urlopen(request, timeout=120) as answer:
         assert not answer.headers["Access-Control-Allow-Origin"]
 
 
@@ -183,7 +183,7 @@ def test_it_ends_when_nobody_is_left_to_read_its_answer() -> None:
             child.stdin.write(line + b"\n")
             for stream in (child.stdin, child.stdout, child.stderr):
                 stream.close()
-            assert child.wait(60) == 0
+            assert child.wait(120) == 0
         finally:
             child.kill()
 

@@ -132,7 +132,7 @@ async def test_the_app_fills_the_slots_again_after_a_restart(tmp_path: Path) -> 
         try:
             path, _, reused = await told(await connector.ready(), path, text)
         finally:
-            await asyncio.wait_for(connector.aclose(), 60)
+            await asyncio.wait_for(connector.aclose(), 120)
     assert reused > 60
 
 

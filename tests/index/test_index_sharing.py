@@ -78,11 +78,11 @@ def test_a_file_that_is_locked_while_another_writes_for_long_is_used_again_after
             connection.executemany("INSERT INTO doc(name, stamp) VALUES (?, ?)",
                                    [(f"z{n}", "x" * 3000) for n in range(500)])
             begun.set()
-            go_on.wait(30)
+            go_on.wait(120)
 
     thread = threading.Thread(target=write)
     thread.start()
-    begun.wait(30)
+    begun.wait(120)
     assert index.search("quokka") == [] and index.trouble
     go_on.set()
     thread.join()

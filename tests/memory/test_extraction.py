@@ -25,6 +25,7 @@ from answers import (
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.learning.extraction import MOST, Findings, Passage, apart, checked, instruction, passage, schema
 from kvchat.prompt.context import POLICY
@@ -112,7 +113,7 @@ def test_a_model_is_asked_only_where_the_person_said_something(said, promising):
 
 # -- what is believed: the form
 
-@pytest.mark.parametrize("text", SLOPPY.values(), ids=SLOPPY.keys())
+@corpus("text", SLOPPY.values())
 def test_a_sloppy_answer_gives_the_same_facts_as_a_good_one(text):
     conversation = sample()
     good, found = checked(GOOD, conversation), checked(text, conversation)
@@ -122,7 +123,7 @@ def test_a_sloppy_answer_gives_the_same_facts_as_a_good_one(text):
     assert [one.nodes for one in found.facts] == [one.nodes for one in good.facts]
 
 
-@pytest.mark.parametrize("text", NOT_AN_ANSWER)
+@corpus("text", NOT_AN_ANSWER)
 def test_an_answer_without_a_list_of_facts_is_unusable(text):
     found = checked(text, sample())
     assert not found.usable and found.why and not found.facts
@@ -138,7 +139,7 @@ def test_only_refused_facts_are_an_answer():
     assert found.usable and not found.facts and len(found.refused) == 1
 
 
-@pytest.mark.parametrize("cut", range(0, len(GOOD), 7))
+@corpus("cut", range(0, len(GOOD), 7))
 def test_of_an_answer_that_was_cut_off_the_whole_facts_count(cut):
     whole = texts(checked(GOOD, sample()))
     found = texts(checked(GOOD[:cut], sample()))
@@ -164,7 +165,7 @@ def test_a_fact_that_loops_is_said_once():
 
 # -- what is believed: the words
 
-@pytest.mark.parametrize(("text", "why"), REFUSED.items(), ids=[text[:40] for text in REFUSED])
+@corpus(("text", "why"), REFUSED.items())
 def test_what_the_person_did_not_say_is_refused(text, why):
     found = checked(answer(fact(text, (1, 2, 3))), sample())
     assert not found.facts
@@ -218,7 +219,7 @@ def test_what_the_person_states_about_themselves_is_noted(said, text):
         assert not found.facts[0].review
 
 
-@pytest.mark.parametrize(("said", "text"), [
+@corpus(("said", "text"), [
     ("I don't like coffee, I prefer tea.", "Likes coffee"),
     ("I don't smoke or drink.", "Drinks"),
     ("I used to live in Berlin.", "Lives in Berlin"),
@@ -242,7 +243,7 @@ def test_what_is_turned_around_asked_or_not_their_own_is_refused(said, text):
     assert not one(said, text).facts
 
 
-@pytest.mark.parametrize(("said", "text", "kind"), [
+@corpus(("said", "text", "kind"), [
     ("My name is Bob.", "Name is Bob", "fact"),
     ("I live in Berlin.", "Lives in Berlin", "fact"),
     ("I collect stamps.", "Collects stamps", "identity"),

@@ -410,6 +410,7 @@ def test_threads_of_one_folder_lose_nothing(root: Path, folder: Folder) -> None:
     assert sorted(line.entry.id for line in folder.read().pages[PAGE].entries) == ids
 
 
+@pytest.mark.process
 @posix
 def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Path) -> None:
     put(root, PAGE, "- by hand 0\n")
@@ -428,6 +429,7 @@ def test_kvchats_that_write_at_once_and_a_person_who_edits_lose_nothing(root: Pa
         f"by hand {at}" for at in range(10)]
 
 
+@pytest.mark.process
 @posix
 def test_a_kill_at_any_point_of_a_write_leaves_the_old_page_or_the_new_one(root: Path) -> None:
     seen: set[str] = set()
@@ -446,6 +448,7 @@ def test_a_kill_at_any_point_of_a_write_leaves_the_old_page_or_the_new_one(root:
     assert len(seen) == 2 and 10 < step < 199
 
 
+@pytest.mark.process
 @posix
 def test_a_kill_at_any_point_of_the_first_write_or_of_the_log_can_be_done_again(tmp_path: Path) -> None:
     for step in range(300):
@@ -505,7 +508,7 @@ def test_a_write_waits_for_another_kvchat(root: Path, folder: Folder) -> None:
 
     def slow(page: Page) -> Page:
         inside.set()
-        go_on.wait(10)
+        go_on.wait(120)
         order.append("first")
         return page.with_entry(METRIC)
 
@@ -516,7 +519,7 @@ def test_a_write_waits_for_another_kvchat(root: Path, folder: Folder) -> None:
     first = threading.Thread(target=lambda: folder.change(PAGE, slow))
     other = threading.Thread(target=lambda: another(root).change(PAGE, second))
     first.start()
-    assert inside.wait(10)
+    assert inside.wait(120)
     other.start()
     time.sleep(0.05)
     go_on.set()

@@ -352,6 +352,7 @@ def test_threads_that_capture_and_extract_at_once_lose_and_double_nothing(disk, 
     assert (len(covered), pending) == (workers * count + 2, set())
 
 
+@pytest.mark.process
 @needs_fork
 @pytest.mark.parametrize(("workers", "count"), CROWDS)
 def test_processes_that_capture_and_extract_at_once_lose_and_double_nothing(folder, workers, count):
@@ -378,6 +379,7 @@ def test_processes_that_capture_and_extract_at_once_lose_and_double_nothing(fold
     store.close()
 
 
+@pytest.mark.process
 @needs_fork
 @pytest.mark.parametrize("seed", range(4))
 def test_of_many_extractors_of_the_same_messages_one_wins(folder, seed):
@@ -489,6 +491,7 @@ def two_rounds(folder: Path, at: str, killed_after: int | None, say) -> None:
     say(f"steps {steps}")
 
 
+@pytest.mark.process
 @needs_fork
 def test_a_kvchat_killed_at_any_moment_loses_and_doubles_nothing(folder):
     """What it said it did is there once, and nothing is half there."""

@@ -75,6 +75,7 @@ def work_until_killed(base: Path, run: int, say: Say) -> None:
         say("done")
 
 
+@pytest.mark.process
 def test_a_killed_kvchat_loses_and_doubles_no_memory(tmp_path: Path) -> None:
     chance = random.Random(11)
     expected: dict[str, dict[str, str]] = {}
@@ -119,6 +120,7 @@ def test_a_killed_kvchat_loses_and_doubles_no_memory(tmp_path: Path) -> None:
     assert unfinished > 0, "no kill came between the store and the files"
 
 
+@pytest.mark.process
 def test_three_kvchats_and_an_editor_at_once(tmp_path: Path) -> None:
     def work(say: Say) -> None:
         book = Book(tmp_path, f"kvchat {os.getpid()}", time.time)

@@ -136,6 +136,7 @@ def test_of_many_who_change_an_entry_at_once_one_wins_each_time(state):
     assert [len(state.changes(session=str(number))) for number in range(4)] == [10] * 4
 
 
+@pytest.mark.process
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
 def test_processes_that_change_an_entry_at_once_never_overwrite_each_other(store, state):
     from forked import fork

@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 from answers import about, answer, fact
 
+from corpus import corpus
 from kvchat.memory.entry import Kind
 from kvchat.memory.learning.carried import OTHERS
 from kvchat.memory.learning.extraction import checked
@@ -66,7 +67,7 @@ OWN = {
 }
 
 
-@pytest.mark.parametrize(("said", "text"), OTHERS_WORDS.values(), ids=OTHERS_WORDS)
+@corpus(("said", "text"), OTHERS_WORDS.values())
 def test_somebody_elses_words_are_not_noted_unseen(said, text):
     assert [one.text for one in checked(answer(fact(text)), about(said)).facts if not one.review] == []
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from book_kit import Book
 
+from corpus import corpus
 from kvchat.memory import comparing
 from kvchat.memory.entry import BY_HAND, Entry, Kind
 from kvchat.memory.pages.escape import decoded, encoded
@@ -30,7 +31,7 @@ def one_after_the_other(page: Page, edits: dict[str, Entry | None]) -> Page:
     return page
 
 
-@pytest.mark.parametrize("seed", range(60))
+@corpus("seed", range(60))
 def test_many_edits_at_once_leave_the_entries_that_one_after_the_other_does(seed: int) -> None:
     chosen = random.Random(seed)
     page = Page.parse("topics/a.md", "# A\n\n" + "".join(f"{chosen.choice(LINES)}\n" for _ in range(12)))

@@ -242,7 +242,7 @@ def test_two_stores_on_one_folder_lose_nothing(book: Book, tmp_path: Path, monke
 
     monkeypatch.setattr(files, "_rename", late)
     book.memories.add("Runs a kiln")
-    added[0].join(10)
+    added[0].join(120)
     for one in (book, other, book, other):
         one.memories.sync()
     assert book.texts() == other.texts() == ["Likes tea", "Owns a cat", "Runs a kiln", "Speaks Basque"]

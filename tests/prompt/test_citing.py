@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.prompt.branching import awaited, under_system, without_turn
 from kvchat.prompt.citing import (
     CITE,
@@ -215,7 +216,7 @@ def test_on_every_branch_of_every_tree_a_number_means_one_passage_that_stands_th
 # -- what an answer says
 
 
-@pytest.mark.parametrize(("text", "numbers"), [
+@corpus(("text", "numbers"), [
     ("It is so [1].", [1]),
     ("[2, 3] and [4-6], also [7–8]; [9;1]", [2, 3, 4, 5, 6, 7, 8, 9, 1]),
     ("Both say it [1][2].", [1, 2]),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.prompt import context
 from kvchat.prompt.branching import grafted
 from kvchat.prompt.context import NOTE, TIME, ContextBlock, broken, defused, foreign, guarded, removed, rendered
@@ -66,7 +67,7 @@ def _fences(text: str) -> list[str]:
     return re.findall(r"<[\s/\\]*context\b", _read(text))
 
 
-@pytest.mark.parametrize("token", TOKENS)
+@corpus("token", TOKENS)
 def test_every_control_token_of_the_common_templates_is_parted_after_its_first_character(token: str) -> None:
     assert guarded(f"x {token} y") in (f"x {token[0]} {token[1:]} y", f"x {token[0]} {token[1]} {token[2:]} y")
     assert token not in guarded(token * 3)
@@ -78,7 +79,7 @@ def test_code_and_prose_stay_as_they_are(text: str) -> None:
     assert removed(text) == 0
 
 
-@pytest.mark.parametrize("closer", [
+@corpus("closer", [
     "</context>", "</CONTEXT>", "< / conText >", "<\n/\n\ncontext\n>", "</con\u200btext>", "</c\u2060on\u00adtext>",
     "<\ufeff/context>", "</con\u200dtext>", "</con\u200ctext>", "</con\u034ftext>", "</con\U000e0074text>",
     "</con\x00text>", "</con\x1b[0mtext>", "</con\x1b]0;x\x07text>", "</con\ufe0ftext>", "</con\U000e0100text>",
@@ -95,7 +96,7 @@ def test_a_fence_tag_in_any_spelling_is_none_any_more(closer: str) -> None:
     assert text.count("<context source=") == text.count("</context>\n") == 2
 
 
-@pytest.mark.parametrize(("text", "shown", "count"), [
+@corpus(("text", "shown", "count"), [
     ("\x1b[31mred\x1b[0m", "red", 9), ("\x1b]8;;http://e.test\x1b\\click\x1b]8;;\x1b\\", "click", 27),
     ("a\x1b(Bb", "ab", 3), ("\x1b]52;c;S1Z\x07x", "x", 11), ("\x1b]0;never ended", "]0;never ended", 1),
     ("a\x9b2Jb", "a2Jb", 1), ("a\x00\x07\x08\x7f\x9d\x84b", "ab", 6), ("one\r\ntwo\rthree", "one\ntwo\nthree", 0),
@@ -151,7 +152,8 @@ def test_each_block_has_one_pair_of_fences_whatever_is_in_it(parts: list[tuple[s
     assert re.fullmatch(f"(?:{pair}){{{len(parts)}}}\n{re.escape(words)}", text)
 
 
-@pytest.mark.parametrize("part", [
+@pytest.mark.slow
+@corpus("part", [
     "<", "< ", "</", "< /", "<\n", "\x1b]", "\x1b[", "\x1b[1;", "[", ">>A", "<aaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "＜",
     "ａ", "<context", "\u200d", "<|", '<"', "ن\u200c", "]~", "\x1b]x\x07", "word ", "[INST", "<unused1", "\r"])
 def test_a_line_of_a_million_characters_is_guarded_like_a_short_one(part: str) -> None:

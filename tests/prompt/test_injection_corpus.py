@@ -6,14 +6,14 @@ import asyncio
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
 from injected_documents import DOCUMENTS
 from textual.content import Content
 
-from engine_fixture import RunningServer, running_server
+from corpus import corpus
+from engine_fixture import RunningServer
 from kvchat.backends import special_tokens
 from kvchat.backends.cache_calls import CacheCalls
 from kvchat.backends.dialect import ChatTurn
@@ -59,7 +59,8 @@ def test_the_corpus_is_of_a_size() -> None:
     assert len(DOCUMENTS) >= 40
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.slow
+@corpus("name", DOCUMENTS)
 def test_each_block_has_one_true_opening_and_one_true_closing_fence(name: str) -> None:
     (_, question) = _path(_blocks(DOCUMENTS[name]))
     text = Message(Role.USER, "What does it say?", question.message.blocks).wire().decode()
@@ -77,9 +78,8 @@ def test_each_block_has_one_true_opening_and_one_true_closing_fence(name: str) -
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[RunningServer]:
-    with running_server(context=2048) as running:
-        yield running
+def server(plain_server: RunningServer) -> RunningServer:
+    return plain_server
 
 
 NAMES = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<reponame>", "<file_sep>", "<filename>",
@@ -116,10 +116,14 @@ async def _count(backend: CacheCalls, path: list[Node], specials: frozenset[int]
     return sum(id in specials for id in await backend.ids_of(prompt, specials=True))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.fixture
+async def backend(server: RunningServer) -> CacheCalls:
+    return await _access(server)
+
+
+@corpus("name", DOCUMENTS)
 async def test_a_real_server_reads_as_many_special_tokens_as_in_a_harmless_conversation(
-        server: RunningServer, specials: frozenset[int], name: str) -> None:
-    backend = await _access(server)
+        backend: CacheCalls, specials: frozenset[int], name: str) -> None:
     expected = await _count(backend, _path(_blocks("It says nothing of the kind.")), specials)
     assert expected == 5  # around two messages, and where the answer begins
     blocks = _blocks(DOCUMENTS[name]) if name in SHORT else _blocks(DOCUMENTS[name])[:1]
@@ -148,7 +152,7 @@ def _source(path: list[Node]) -> Source:
     return Source(Conversation(new_id(), answer.id, 0.0, 0.0), Tree([*path, answer]))
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@corpus("name", DOCUMENTS)
 def test_nothing_unsafe_is_shown_of_a_document(name: str) -> None:
     text = DOCUMENTS[name][:200_000]
     for block in (*_blocks(text), *_path(_blocks(text))[1].message.blocks):
@@ -159,7 +163,7 @@ def test_nothing_unsafe_is_shown_of_a_document(name: str) -> None:
         assert not UNSAFE.search(render(format, [source]))
 
 
-@pytest.mark.parametrize("name", SHORT)
+@corpus("name", SHORT)
 def test_nothing_unsafe_is_in_the_rows_of_the_transcript_nor_in_a_chip(name: str) -> None:
     path = _path(_blocks(SHORT[name]))
     source = _source(path)

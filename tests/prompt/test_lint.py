@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.prompt.lint import Kind, lint, lint_options
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 
@@ -138,7 +139,7 @@ def test_there_are_enough_prompts_of_both_kinds():
     assert {kind for _, kind, _ in CHANGING} == set(Kind)
 
 
-@pytest.mark.parametrize("prompt", ORDINARY)
+@corpus("prompt", ORDINARY)
 def test_an_ordinary_prompt_gives_no_warning(prompt):
     assert [warning.sentence for warning in lint(prompt)] == []
 
@@ -147,7 +148,7 @@ def test_all_ordinary_prompts_together_give_no_warning():
     assert lint("\n\n".join(ORDINARY)) == ()
 
 
-@pytest.mark.parametrize(("prompt", "kind", "found"), CHANGING)
+@corpus(("prompt", "kind", "found"), CHANGING)
 def test_what_changes_by_itself_is_found(prompt, kind, found):
     warning = next(each for each in lint(prompt) if each.kind is kind and (found in each.found or each.found in found))
     assert prompt[warning.start:warning.end] == warning.found
@@ -157,7 +158,7 @@ def test_what_changes_by_itself_is_found(prompt, kind, found):
     assert warning.instead.endswith(".")
 
 
-@pytest.mark.parametrize(("prompt", "kind", "found"), CHANGING)
+@corpus(("prompt", "kind", "found"), CHANGING)
 def test_it_is_found_inside_a_long_ordinary_prompt_with_its_place(prompt, kind, found):
     before = "\n\n".join(ORDINARY[:20])
     text = f"{before}\n\n{prompt}\n\n" + "\n\n".join(ORDINARY[20:])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.prompt.request import RESERVED, Parameters, chat_body, merged, reserved
 from kvchat.prompt.wire import canonical
 from kvchat.store.rows import parameters_of, parameters_to_json
@@ -53,7 +54,7 @@ def test_no_parameter_sends_a_field_of_the_prompt_the_session_or_the_stream(para
     assert all(sent[name] == value for name, value in parameters.extra.items() if reserved(name) is None)
 
 
-@pytest.mark.parametrize("name", [
+@corpus("name", [
     "messages", "Messages", "MEſſAGES", "model", "stream", "stream_options", "session_id", "tools", "n", "id_slot",
     "cache_prompt", "cache_salt", "prompt_cache_key", "chat_template_kwargs", "reasoning_effort", "enable_thinking",
     "truncate_prompt_tokens", "prompt_logprobs", "lora", "num_ctx", "keep_alive",

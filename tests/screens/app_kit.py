@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from kvchat.store import Store
 from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
 from kvchat.ui.chat.screen import ChatScreen
+from still import still, until
 from toyserver import ToyServer, Visit, tokens
 
 SIZE = (100, 22)
@@ -139,18 +139,8 @@ class Driven:
     # -- doing
 
     async def rest(self) -> None:
-        """Until every widget has dealt with what was in its queue, and with what that put into the others'. (The
-        pilot's own pause waits for an idle processor, which is slow on a busy machine.)"""
-        await self._queues_empty()
-        self.app.screen._on_timer_update()
-        await self._queues_empty()
-
-    async def _queues_empty(self) -> None:
-        pumps = (self.app, *self.app.screen.walk_children(with_self=True))
-        quiet = 0
-        while quiet < 5:
-            await asyncio.sleep(0)
-            quiet = 0 if any(pump.message_queue_size for pump in pumps) else quiet + 1
+        """Until every widget has dealt with what was in its queue, and with what that put into the others'."""
+        await still(self.app)
 
     async def press(self, *keys: str) -> None:
         for key in keys:
@@ -226,20 +216,15 @@ class Driven:
         await self.rest()
 
     async def settled(self) -> None:
-        """Until no answer runs and the screen shows it."""
+        """Until nothing is being sent, no answer runs, and the screen shows it."""
+        await self.until(lambda: all(worker.is_finished for worker in self.app.workers if worker.group == "send"))
         for id in self.service.streaming():
             await self.service.wait(id)
         await self.rest()
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Until the condition holds, looked at whenever the app comes to rest. Fails after 10 s."""
-        try:
-            async with asyncio.timeout(10):
-                while not condition():
-                    await asyncio.sleep(0.01)
-                    await self.rest()
-        except TimeoutError:
-            raise AssertionError(f"it did not come to that; {self.front} shows\n{self.text}\n{self.notices}") from None
+        """Until the condition holds, looked at whenever the app comes to rest. Fails after two minutes."""
+        await until(self.app, condition, lambda: f"{self.front} shows\n{self.text}\n{self.notices}")
 
     async def opens(self, name: str) -> None:
         """Until a screen of this class is in front."""

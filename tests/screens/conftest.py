@@ -13,15 +13,9 @@ from typing import Any
 import pytest
 from app_kit import Clock, Drive, Driven, driving
 
+import indexing_here
 from kvchat.backends.discovery import discover
 from toyserver import ToyServer
-
-
-@pytest.fixture(scope="session", autouse=True)
-def settled_memory() -> None:
-    """What is loaded by now is not looked at again by the collector."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -56,4 +50,12 @@ def drive(tmp_path: Path, clock: Clock, server: ToyServer) -> Drive:
 def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
     """Servers that happen to run on this machine are no test's business; a test's own are waited for."""
     monkeypatch.setattr("kvchat.backends.kinds.PORTS", ())
+    monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)  # a toy has no replicas to find
     monkeypatch.setattr("kvchat.backends.discovery.discover", partial(discover, within=5.0))
+
+
+@pytest.fixture(autouse=True)
+def indexing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Documents are indexed in this process, but for the tests of the tiers."""
+    if not any(request.node.get_closest_marker(tier) for tier in ("engine", "process")):
+        monkeypatch.setattr("kvchat.documents.process.indexed", indexing_here.indexed)

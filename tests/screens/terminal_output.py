@@ -100,7 +100,7 @@ class Terminal:
         since = len(self.output) if keys else 0
         await self.press(*keys)
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 while not (drawn := self._drawn(since)) or words not in drawn:
                     self._heard.clear()
                     await self._heard.wait()
@@ -115,7 +115,7 @@ class Terminal:
 
     async def ended(self) -> int:
         """Wait for the end of the program; its exit status."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(120):
             status = await asyncio.to_thread(self.process.wait)
             await asyncio.sleep(0)
         return status

@@ -579,8 +579,9 @@ async def test_in_an_empty_conversation_no_action_fails(drive: Drive) -> None:
         for action in ACTIONS:
             if action.palette and action.id not in ("quit", "editor"):
                 await app.run(action.id)
-                while app.app.screen is not app.chat:
+                for _ in app.app.screen_stack[1:]:
                     await app.press("escape")
+                await app.closes()
         assert app.said == []
 
 

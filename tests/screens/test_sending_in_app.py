@@ -40,7 +40,7 @@ async def held(app: Driven) -> AsyncIterator[threading.Event]:
 
     def hold() -> None:
         began.set()
-        free.wait(30)
+        free.wait(120)
 
     holding = asyncio.create_task(app.service._reader.do(hold))
     await app.until(began.is_set)

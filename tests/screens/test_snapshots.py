@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+import shutil
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -128,8 +129,9 @@ class Studio:
             await driven.until(lambda: app.chat.current is not None)
             if connected:
                 await service.connect()
-                backend = service._link().connector._backend
-                backend._info = replace(backend.info, base_url=ADDRESS)  # type: ignore[union-attr]
+                connector = service._link().connector
+                await driven.until(lambda: connector._backend is not None)
+                connector._backend._info = replace(connector._backend.info, base_url=ADDRESS)  # type: ignore[union-attr]
                 app.chat.server_changed()
             await scene(driven)
             await driven.rest()
@@ -137,28 +139,49 @@ class Studio:
         assert self.compare(app, terminal_size=size, run_before=run)
 
 
-@pytest.fixture
-def studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snap_compare: Any) -> Iterator[Studio]:
-    time.tzset()  # the tests run in UTC
-    numbers = itertools.count(1)
-    monkeypatch.setattr("kvchat.prompt.message.uuid",
-                        SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
+def stand_still(patch: pytest.MonkeyPatch, numbers: Iterator[int]) -> None:
+    """Ids by number, and clocks that show always the same."""
+    patch.setattr("kvchat.prompt.message.uuid",
+                  SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
     for module, now in (("kvchat.chat.talking", SENT), ("kvchat.chat.answering", FIRST_TOKEN),
                         ("kvchat.ui.chat.screen", NOW)):
-        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
-    monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
-    monkeypatch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
+        patch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
+
+
+@dataclass
+class Filled:
+    """A data folder with conversations, the server they were led with, and the next number of an id."""
+
+    data: Path
+    server: ToyServer
+    next: int
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    time.tzset()  # the tests run in UTC
     server = ToyServer(model=MODEL, context_size=8192)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
-    made = Studio(tmp_path / "data", server, snap_compare)
-    asyncio.run(made.fill())
-    yield made
+    data, numbers = tmp_path_factory.mktemp("studio") / "data", itertools.count(1)
+    with pytest.MonkeyPatch.context() as patch:
+        stand_still(patch, numbers)
+        asyncio.run(Studio(data, server, None).fill())
+    yield Filled(data, server, next(numbers))
     asyncio.run_coroutine_threadsafe(server.stop(), loop).result()
     loop.call_soon_threadsafe(loop.stop)
     thread.join()
+
+
+@pytest.fixture
+def studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snap_compare: Any, filled: Filled) -> Studio:
+    stand_still(monkeypatch, itertools.count(filled.next))
+    monkeypatch.setattr(Input, "_toggle_cursor", lambda _: None)
+    monkeypatch.setattr(TextArea, "_toggle_cursor_blink_visible", lambda _: None)
+    shutil.copytree(filled.data, tmp_path / "data")
+    return Studio(tmp_path / "data", filled.server, snap_compare)
 
 
 async def as_it_is(_: Driven) -> None:

@@ -13,6 +13,7 @@ import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 from app_kit import Clock, Drive, Driven
 from terminal_output import Piece, Terminal, pieces
 
@@ -105,6 +106,7 @@ async def fill(data: Path, server: ToyServer) -> set[str]:
     return titles
 
 
+@pytest.mark.process
 async def test_every_byte_that_reaches_the_terminal_is_the_apps_own(tmp_path: Path, server: ToyServer) -> None:
     titles = await fill(tmp_path / "data", server)
     env = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "NO_COLOR")}

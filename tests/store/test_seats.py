@@ -63,6 +63,7 @@ def seat(tmp_path):
     return Seats(tmp_path).at(ADDRESS)
 
 
+@pytest.mark.process
 async def test_chats_of_two_kvchats_share_a_seat_and_background_work_waits_for_both(tmp_path, other):
     first, second = seat(tmp_path), seat(tmp_path)
     process = other("share")
@@ -75,11 +76,12 @@ async def test_chats_of_two_kvchats_share_a_seat_and_background_work_waits_for_b
     process.wait()
     assert not second.take(lambda: None), "this kvchat's own chat still sits there"
     first.leave()
-    await asyncio.wait_for(free, 10)
+    await asyncio.wait_for(free, 120)
     assert second.take(lambda: None)
     second.leave()
 
 
+@pytest.mark.process
 async def test_a_chat_calls_off_the_background_work_of_another_kvchat_and_waits_until_it_has_left(tmp_path, other):
     process, mine = other("take"), seat(tmp_path)
     assert process.says() == "sits"
@@ -88,10 +90,11 @@ async def test_a_chat_calls_off_the_background_work_of_another_kvchat_and_waits_
     assert not sharing.done(), "the chat went on before the other had closed its request"
     process.tell()
     assert await asyncio.to_thread(process.says) == "left"
-    assert await asyncio.wait_for(sharing, 10) is True
+    assert await asyncio.wait_for(sharing, 120) is True
     mine.leave()
 
 
+@pytest.mark.process
 async def test_only_one_kvchat_works_in_the_background(tmp_path, other):
     process, mine = other("take"), seat(tmp_path)
     assert process.says() == "sits"
@@ -100,6 +103,7 @@ async def test_only_one_kvchat_works_in_the_background(tmp_path, other):
     assert not called
 
 
+@pytest.mark.process
 async def test_a_killed_kvchat_leaves_its_seat(tmp_path, other):
     process, mine = other("keep"), seat(tmp_path)
     assert process.says() == "sits"
@@ -109,17 +113,19 @@ async def test_a_killed_kvchat_leaves_its_seat(tmp_path, other):
     mine.leave()
 
 
+@pytest.mark.process
 async def test_a_chat_does_not_wait_for_ever_for_a_kvchat_that_hangs(tmp_path, other, monkeypatch):
     monkeypatch.setattr(seats, "PATIENCE_S", 0.2)
     process, mine = other("keep"), seat(tmp_path)
     assert process.says() == "sits"
     process.send_signal(signal.SIGSTOP)
     try:
-        assert await asyncio.wait_for(mine.share(), 10) is False
+        assert await asyncio.wait_for(mine.share(), 120) is False
     finally:
         process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.process
 async def test_what_was_taken_alone_is_shared_when_a_chat_sits_down(tmp_path, other):
     mine = seat(tmp_path)
     assert mine.take(lambda: None)
@@ -162,6 +168,7 @@ def test_another_server_has_another_seat_and_without_a_folder_there_is_none(tmp_
     assert Seats(tmp_path).at("") is None
 
 
+@pytest.mark.process
 async def test_a_kvchat_that_is_stopped_while_it_works_holds_an_answer_up_once_at_most(tmp_path):
     """Ctrl+Z in another terminal: its process holds the seat and never answers the bell."""
     path = tmp_path / "s.lane"
@@ -174,4 +181,4 @@ async def test_a_kvchat_that_is_stopped_while_it_works_holds_an_answer_up_once_a
         async with lane.chat("a"):
             await lane.sit()  # as `Talking._chat` does when the server is ready
         took.append(time.monotonic() - began)
-    assert took[0] < 4 and took[1] < 1, f"two answers waited {took[0]:.1f} and {took[1]:.1f} s for a lock"
+    assert took[1] < took[0] / 2, f"two answers waited {took[0]:.1f} and {took[1]:.1f} s for a lock"

@@ -63,6 +63,7 @@ def test_a_full_disk_during_an_answer_keeps_what_came(folder, new_talk):
     store.close()
 
 
+@pytest.mark.process
 @needs_posix
 def test_a_file_that_may_not_grow_loses_nothing_acknowledged(folder, new_talk):
     import resource
@@ -290,6 +291,7 @@ def test_an_old_sqlite_is_refused(monkeypatch):
         Store.open(None)
 
 
+@pytest.mark.process
 @needs_posix
 def test_an_owner_is_gone_when_its_process_is(folder):
     from forked import fork

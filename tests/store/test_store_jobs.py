@@ -214,6 +214,7 @@ def test_a_store_that_opens_finds_the_jobs_of_kvchats_that_are_gone_waiting(fold
     store.close()
 
 
+@pytest.mark.process
 @needs_fork
 def test_a_job_of_a_killed_kvchat_is_free_again(folder, jobs):
     from forked import fork
@@ -249,6 +250,7 @@ def test_of_many_threads_one_has_each_job(jobs):
     assert sorted(had) == sorted(subjects)
 
 
+@pytest.mark.process
 @needs_fork
 def test_of_many_kvchats_one_has_each_job(folder, jobs):
     from forked import fork

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat import numbers
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -43,7 +44,7 @@ def test_one_is_not_many() -> None:
     assert numbers.counted(8120, "reply", "replies") == "8,120 replies"
 
 
-@pytest.mark.parametrize(("seconds", "text"), [
+@corpus(("seconds", "text"), [
     (0, "0 s"), (-3, "0 s"), (0.001, "< 0.01 s"), (0.14, "0.14 s"), (0.996, "1.0 s"), (10.6, "10.6 s"),
     (19.97, "20 s"), (35.2, "35 s"), (59.7, "1 min"), (60, "1 min"), (137, "2 min 17 s"), (3599.6, "1 h"),
     (3720, "1 h 2 min"), (86_399.6, "1 d"), (90_000, "1 d 1 h"), (None, "–"), (float("inf"), "–"), (float("nan"), "–"),

@@ -12,6 +12,7 @@ import time
 import pytest
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("ignores", [False, True], ids=["plain", "nohup"])
 def test_kvchat_ends_properly_when_its_terminal_is_gone(own_folders, ignores):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN) if ignores else None
@@ -21,7 +22,7 @@ def test_kvchat_ends_properly_when_its_terminal_is_gone(own_folders, ignores):
         os.execv(sys.executable, [sys.executable, "-m", "kvchat.cli", "--base-url", "http://127.0.0.1:9"])
     if ignores:
         signal.signal(signal.SIGHUP, before)
-    seen, until = b"", time.monotonic() + 60
+    seen, until = b"", time.monotonic() + 120
     while b"Message" not in seen and time.monotonic() < until:
         if select.select([terminal], [], [], 0.5)[0]:
             seen += os.read(terminal, 65536)

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfer_samples import BEGIN, CORPUS, chat, conversation
 
+from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.transfer import Source, render
@@ -134,7 +135,7 @@ def test_a_plain_link_stays_a_link(url: str) -> None:
     assert len(Page(to_html(f"[a]({url})")).links) == 1
 
 
-@pytest.mark.parametrize("url", [
+@corpus("url", [
     "javascript:alert(1)", "JaVaScRiPt:alert(1)", "data:text/html;base64,x", "file:///etc/passwd", "vbscript:x",
     "//evil.test", "/etc/passwd", "a.html", "#top", "", "https://google.com@evil.test", "http:///x", "https:evil.test",
     "blob:x", "ftp://a.test", "http://[", "&#106;avascript:alert(1)", "java\\nscript:alert(1)", "jar:http://a.test!/"])

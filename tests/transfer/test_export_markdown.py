@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import unicodedata
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from transfer_samples import BEGIN, CORPUS, chat, conversation
 
+from corpus import corpus
 from kvchat.display import clean, one_line
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.transfer import Source, render
@@ -116,7 +116,7 @@ def test_no_text_fetches_anything_or_swallows_what_follows(text: str) -> None:
     assert not {token.type for token in tokens_of(document)} & {"image", "html_block", "html_inline"}
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@corpus("text", HOSTILE)
 def test_no_hostile_text_fetches_anything_or_swallows_what_follows(text: str) -> None:
     document = render("md", [chat(text, MARK)]).split("---\n", 2)[2]
     assert headings(document)[-1:] == ["SmolLM2"] and document.rstrip().endswith(f"*\n\n{MARK}")

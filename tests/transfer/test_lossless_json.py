@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfer_samples import CORPUS, chat
 
+from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import SEARCHING, Conversation
@@ -153,7 +154,7 @@ def test_words_hidden_in_the_wire_beside_the_text_are_reported() -> None:
             read_lossless(changed(source, change))
 
 
-@pytest.mark.parametrize(("change", "sentence"), [
+@corpus(("change", "sentence"), [
     (lambda d: d.update(format="other"), "not a kvchat export"),
     (lambda d: d.update(version=2), "Update kvchat"),
     (lambda d: d.update(version=0), "version"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
+from corpus import corpus
 from kvchat.ui.render.markdown import MarkdownDocument, code_blocks, render_markdown
 from kvchat.ui.render.rows import copied, text_of
 from kvchat.ui.render.wrap import _ONE_CELL, breaks
@@ -149,7 +150,7 @@ def test_an_open_docstring_stays_a_string_line_by_line() -> None:
     assert {span.style for span in document.rows[3].spans[1:]} == {"code string"}
 
 
-@pytest.mark.parametrize("case", HOSTILE, ids=lambda case: case["name"])
+@corpus("case", HOSTILE)
 def test_hostile_text_is_drawn_without_control_characters(case: dict[str, str]) -> None:
     for context in CONTEXTS:
         text = context.replace("{}", case["text"])

@@ -151,10 +151,13 @@ def test_a_source_without_a_place_says_so() -> None:
 
 
 async def test_a_hostile_source_is_shown_as_signs() -> None:
-    for text in [*HOSTILE, MARKUP]:
-        evil = ContextBlock(PASSAGE, f"[1] {text}", text, ref_of(f"docs/x/{text}", "1-2"))
-        async with source(Library(), evil, number=1, query=text[:20]) as shown:
-            assert shown.text == clean(shown.text)
+    async with source(Library(), block(1)) as shown:
+        for text in [*HOSTILE, MARKUP]:
+            evil = ContextBlock(PASSAGE, f"[1] {text}", text, ref_of(f"docs/x/{text}", "1-2"))
+            shown.app.push_screen(screen := SourceScreen(Service(Library()), evil, number=1, query=text[:20]))
+            await looked(shown)
+            assert shown.app.screen is screen and shown.text == clean(shown.text)
+            shown.app.pop_screen()
 
 
 async def test_a_long_text_wraps_scrolls_and_survives_a_resize(book: Library) -> None:

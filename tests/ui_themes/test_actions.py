@@ -14,6 +14,7 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.widgets import TextArea
 
+from corpus import corpus
 from kvchat.config import load
 from kvchat.ui import keys
 from kvchat.ui.actions import ACTIONS, BY_ID, bindings, by_slash, help_rows, keymap, palette, slash_commands
@@ -57,7 +58,7 @@ def test_every_default_key_is_written_as_textual_names_it_and_can_be_sent() -> N
             assert not all(key.startswith("alt+") for key in action.key_list), "a Mac sends no alt by default"
 
 
-@pytest.mark.parametrize(("id", "expected"), [
+@corpus(("id", "expected"), [
     ("new", "ctrl+n"), ("next", "ctrl+pagedown,alt+down,f9"), ("previous", "ctrl+pageup,alt+up,f8"), ("list", "ctrl+s"),
     ("sidebar", "f3"), ("search", "ctrl+r"), ("find", "ctrl+f"), ("export", "f4"), ("inspector", "f2"),
     ("memory", "f5"),
@@ -141,7 +142,7 @@ async def test_a_keymap_changes_what_the_keys_do() -> None:
     assert app.done == ["export", "next", "parameters", "quit", "quit", "new"]
 
 
-@pytest.mark.parametrize(("id", "written", "sentence"), [
+@corpus(("id", "written", "sentence"), [
     ("exprot", "f5", "there is no such action; did you mean export?"),
     ("zzz", "f5", "there is no such action; the help (F1) has their names"),
     ("transcript.code", "x", "these keys cannot be changed: its keys are the numbers of the code blocks"),
@@ -234,6 +235,7 @@ def test_what_is_not_a_key_is_refused(written: str) -> None:
         keys.normal(written)
 
 
+@pytest.mark.process
 def test_the_table_is_read_without_loading_textual() -> None:
     code = ("import sys, kvchat.ui.actions as a; a.help_rows(); a.keymap({'new': 'f5'}); "
             "sys.exit(any(name.split('.')[0] in ('textual', 'platformdirs', 'tomli_w') for name in sys.modules))")

@@ -11,6 +11,7 @@ from textual.app import App, ComposeResult
 from textual.theme import BUILTIN_THEMES, Theme
 from textual.widgets import Static
 
+from corpus import corpus
 from kvchat.config import Settings
 from kvchat.paths import own_themes
 from kvchat.ui.themes import OWN_VARIABLES, load_theme, load_themes, variable_defaults
@@ -90,7 +91,7 @@ def test_foreground_at_two_thirds_is_still_a_text(name: str) -> None:
         assert contrast(mixed(found["foreground"], found[ground], 0.66), found[ground]) >= 4.5
 
 
-@pytest.mark.parametrize("theme", [*BUILTIN_THEMES.values(), Theme("bare", primary="#336699")], ids=lambda t: t.name)
+@corpus("theme", [*BUILTIN_THEMES.values(), Theme("bare", primary="#336699")])
 def test_our_variables_have_a_value_in_every_theme(theme: Theme) -> None:
     assert variable_defaults(theme).keys() == OWN_VARIABLES.keys()
     assert all(variable_defaults(theme).values())

@@ -14,10 +14,9 @@ from kvchat.memory.entry import Entry, Kind
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.context_line import ContextLine
+from still import still, until
 
 Writing = Callable[..., Any]
-LONG_ENOUGH = 0.6
-"""Seconds after which the typing rests."""
 
 
 def entry(id: str, text: str) -> Entry:
@@ -57,19 +56,32 @@ def memories(writing: Writing) -> Writing:
 async def rested(host: Any, composer: Composer, pilot: Any, text: str) -> None:
     """`text` was typed and the typing rests."""
     composer.insert(text)
-    await pilot.pause(LONG_ENOUGH)
+    await rest(composer)
 
 
-async def test_a_pause_in_the_typing_asks_what_belongs_and_a_key_does_not(memories: Writing) -> None:
+async def rest(composer: Composer) -> None:
+    """The typing rests, without waiting for it."""
+    await still(composer.app)
+    if composer._timer is not None:
+        composer._rested()
+    await still(composer.app)
+
+
+async def test_a_pause_in_the_typing_asks_what_belongs_and_a_key_does_not(
+        memories: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
     host, composer = memories()
     async with host.run_test() as pilot:
         composer.load("", "c1")
-        await pilot.press(*"my kiln")
+        monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 3600.0)
+        await pilot.press(*"my kil")
         assert host.heard(Composer.Rested) == []
-        await pilot.pause(LONG_ENOUGH)
+        monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 0.05)
+        await pilot.press("n")
+        await until(host, lambda: host.heard(Composer.Rested))
         assert [(m.text, m.key) for m in host.heard(Composer.Rested)] == [("my kiln", "c1")]
+        monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 3600.0)
         await pilot.press("s", "backspace")
-        await pilot.pause(LONG_ENOUGH)
+        await rest(composer)
         assert len(host.heard(Composer.Rested)) == 1, "the text is the same"
 
 
@@ -168,7 +180,7 @@ async def test_the_key_pressed_twice_leaves_all_out_also_those_found_later(memor
         assert "◇ no memories" in drawn(host, composer)
         await pilot.press("space", "x")
         assert composer.text == "my kiln x", "the keys belong to the text again"
-        await pilot.pause(LONG_ENOUGH)
+        await rest(composer)
         composer.set_memories([DOG])
         assert composer.memories == ()
         await pilot.press("enter")
@@ -240,11 +252,11 @@ async def test_what_was_left_out_stays_so_when_a_message_could_not_be_sent(memor
     host, composer = memories()
     async with host.run_test() as pilot:
         composer.restore("my kiln", (), frozenset({"m2"}))
-        await pilot.pause(LONG_ENOUGH)
+        await rest(composer)
         composer.set_memories([UNITS, KILN])
         assert composer.memories == (UNITS,)
         composer.restore("my kiln", (), memories=False)
-        await pilot.pause(LONG_ENOUGH)
+        await rest(composer)
         composer.set_memories([UNITS, KILN])
         assert composer.memories == ()
         await pilot.press("enter")
@@ -260,7 +272,7 @@ async def test_another_conversation_begins_without_memories(memories: Writing) -
         composer.choose_context()
         composer.load("my dog", "other")
         assert composer.memories == ()
-        await pilot.pause(LONG_ENOUGH)
+        await rest(composer)
         assert host.heard(Composer.Rested)[-1].text == "my dog"
         composer.set_memories([DOG])
         assert composer.memories == (DOG,)
@@ -444,7 +456,7 @@ async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories:
         await pilot.press("enter")
         one = sent(host)
         composer.restore(one.text, one.blocks, one.dropped, one.memories, one.taken)
-        await pilot.pause(LONG_ENOUGH)
+        await rest(composer)
         composer.set_passages([SETUP, LAMP], composer.text)
         assert composer.passages == (LAMP,)
 
@@ -483,7 +495,7 @@ async def test_a_file_from_outside_waits_for_a_y_and_only_its_own_path_is_agreed
         assert "▥ 0 of 1 file: /mnt/notes.txt needs your y ─" in drawn(host, composer)
         await pilot.press("y", "backspace")
         assert composer.context.agreed == set(), "while the text has the keys it is a letter"
-        await pilot.pause(LONG_ENOUGH)
+        await rest(composer)
         composer.set_passages([], composer.text, files=[NOTES], outside={NOTES.ref: "/mnt/notes.txt"})
         composer.choose_context()
         await pilot.press("delete", "space")

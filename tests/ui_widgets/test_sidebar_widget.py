@@ -21,6 +21,7 @@ from kvchat.ui.widgets.sidebar_rows import (
     lines_of,
     until_midnight,
 )
+from still import until
 
 Listing = Callable[..., Any]
 NOW = datetime(2025, 3, 19, 0, 10).timestamp()
@@ -219,16 +220,17 @@ async def test_a_list_shown_later_has_its_open_conversation_in_view(listing: Lis
 
 async def test_the_spinner_runs_only_while_something_streams(listing: Listing) -> None:
     host, sidebar = listing(fixed)
+    host.animation_level = "full"
     async with host.run_test(size=(80, 24)) as pilot:
+        await pilot.pause()
         rows = many(3)
         sidebar.set_rows(rows)
         assert sidebar._spinner is None
         sidebar.set_rows([replace(rows[0], streaming=True), *rows[1:]])
         assert sidebar._spinner is not None
         before = drawn(sidebar)[1]
-        await pilot.pause(Sidebar.FRAME_SECONDS * 1.5)
-        after = drawn(sidebar)[1]
-        assert before != after and before[2:] == after[2:]
+        await until(host, lambda: drawn(sidebar)[1] != before)
+        assert before[2:] == drawn(sidebar)[1][2:]
         sidebar.set_rows(rows)
         assert sidebar._spinner is None
 

@@ -14,18 +14,13 @@ from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
-from tiny_models import dense, tiny_models, tokenizer_of
+from tiny_models import tiny_models
 
 
 @pytest.fixture(scope="package")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    folder, source = tmp_path_factory.mktemp("models"), small_model()
-    found = tiny_models(folder, source, ("dense", "forgetful", "hybrid"))
-    tokenizer = tokenizer_of(source)
-    for name, template in TEMPLATES.items():
-        found[name] = folder / f"{name}.gguf"
-        dense(found[name], tokenizer, template)
-    return found
+    return tiny_models(
+        tmp_path_factory.mktemp("models"), small_model(), ("dense", "forgetful", "hybrid"), TEMPLATES)
 
 
 @pytest.fixture

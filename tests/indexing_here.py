@@ -1,0 +1,34 @@
+"""Indexing in a thread of this process, where a test is not about the process that kvchat gives it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from kvchat.documents.collection import Collection, Progress, Report
+from kvchat.documents.indexing import UNWRITABLE, index_collection
+from kvchat.documents.options import Options
+from kvchat.index.index import Index
+
+
+async def indexed(index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None],
+                  anew: bool = False) -> Report:
+    """As `kvchat.documents.process.indexed`; cancelled, it ends at the next file."""
+    loop, ended = asyncio.get_running_loop(), threading.Event()
+
+    def work() -> Report:
+        index = Index.open(index_path)
+        try:
+            if index.path is None:
+                return Report(collection.name, trouble=UNWRITABLE)
+            return index_collection(index, collection, options, anew=anew, stopped=ended.is_set,
+                                    told=lambda progress: loop.call_soon_threadsafe(told, progress) and None)
+        finally:
+            index.close()
+
+    try:
+        return await asyncio.to_thread(work)
+    finally:
+        ended.set()
