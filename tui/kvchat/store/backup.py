@@ -1,11 +1,14 @@
-"""Backups: whole, checked copies of the database, private, the newest seven kept.
+"""Backups: whole, checked copies of the database, private, one a day, the newest of each of seven days kept.
 
-The rule: a copy gets its name only after it was read back without an error.
+The rule: a copy gets its name only after it was read back without an error. A backup from the future was made while the
+clock was ahead: it is kept, and counts neither as the newest nor among the seven.
 """
 
 from __future__ import annotations
 
+import math
 import os
+import re
 import sqlite3
 import time
 from pathlib import Path
@@ -15,27 +18,54 @@ from kvchat.store.errors import StoreError, told
 from kvchat.store.schema import APPLICATION_ID
 
 FOLDER = "backups"
-KEEP = 7
-EVERY_SECONDS = 24 * 3600.0
+KEEP_DAYS = 7
+LEFT_SECONDS = 24 * 3600.0
+"""How old a copy is that was begun and never finished."""
+
+_NAME = re.compile(r"kvchat-(\d{8}-\d{6})(-v\d+)?\.db")
 
 
-def backups(folder: Path) -> list[Path]:
-    """The backups of the database in `folder`, newest first."""
+def backups(folder: Path, now: float = math.inf) -> list[Path]:
+    """The backups of the database in `folder`, newest first; those of a day after `now` (seconds since the epoch) come
+    last."""
     try:
-        found = [path for path in (folder / FOLDER).iterdir() if path.suffix == ".db"]
+        found = [path for path in (folder / FOLDER).iterdir() if _NAME.fullmatch(path.name)]
     except OSError:
         return []
-    return sorted(found, key=lambda path: (path.stat().st_mtime, path.name), reverse=True)
+    today = _day_of(now)
+    return sorted(found, key=lambda path: (_day(path) <= today, path.name), reverse=True)
 
 
 def is_due(folder: Path, now: float) -> bool:
-    """Whether the newest backup is older than a day, or the clock went backwards since."""
-    newest = next(iter(backups(folder)), None)
-    return newest is None or not 0 <= now - newest.stat().st_mtime < EVERY_SECONDS
+    """Whether there is no backup of this day yet."""
+    return all(_day(path) != _day_of(now) for path in backups(folder))
+
+
+def _day(path: Path) -> str:
+    """The day on which a backup was made, from its name: a copy of the folder has other times of change."""
+    return path.name.removeprefix("kvchat-")[:8]
+
+
+def _day_of(now: float) -> str:
+    return time.strftime("%Y%m%d", time.gmtime(now)) if math.isfinite(now) else "9" * 8
+
+
+def _surplus(folder: Path, now: float) -> list[Path]:
+    """The backups that are not the newest of one of the last days on which one was made."""
+    days: set[str] = set()
+    surplus = []
+    for path in backups(folder, now):
+        day = _day(path)
+        if day > _day_of(now):
+            continue
+        if day in days or len(days) == KEEP_DAYS:
+            surplus.append(path)
+        days.add(day)
+    return surplus
 
 
 def back_up(database: Path, now: float, mark: str = "") -> Path:
-    """Copy the database to its backups and remove those beyond KEEP. Raises StoreError when it cannot be done."""
+    """Copy the database to its backups and remove those that are not kept. Raises StoreError when it cannot be done."""
     folder = database.parent / FOLDER
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
     target = folder / f"{database.stem}-{stamp}{mark}.db"
@@ -43,12 +73,11 @@ def back_up(database: Path, now: float, mark: str = "") -> Path:
     with told(folder):
         folder.mkdir(mode=0o700, exist_ok=True)
         for left in folder.glob("*.part"):
-            if now - left.stat().st_mtime > EVERY_SECONDS or left == part:
+            if now - left.stat().st_mtime > LEFT_SECONDS or left == part:
                 left.unlink(missing_ok=True)
         copy(database, part)
-        os.utime(part, (now, now))
         part.replace(target)
-        for old in backups(database.parent)[KEEP:]:
+        for old in _surplus(database.parent, now):
             old.unlink(missing_ok=True)
     return target
 

@@ -89,7 +89,7 @@ def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
     if not path.exists():
         _refuse_unless(alone or not log, path, "was deleted")
         notices = [quarantine.set_aside_log(path, now)] if log else []
-        notices += quarantine.finish(path) if alone else []
+        notices += quarantine.finish(path, now) if alone else []
         path.touch(0o600)
         return notices
     if not path.is_file():

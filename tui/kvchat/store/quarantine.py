@@ -40,7 +40,7 @@ def set_aside(database: Path, reason: str, now: float) -> str:
         with suppress(OSError):
             path.chmod(0o600)
     fresh.replace(database)
-    return f"{database} {reason}. It was moved to {place}. {_outcome(saved, database.parent)}"
+    return f"{database} {reason}. It was moved to {place}. {_outcome(saved, database.parent, now)}"
 
 
 def set_aside_log(database: Path, now: float) -> str:
@@ -48,17 +48,17 @@ def set_aside_log(database: Path, now: float) -> str:
     place = _new_folder(database.parent / FOLDER, now)
     _move(database, place, COMPANIONS[1:])
     return (f"{database} is gone, but its log was there: it was moved to {place} and a new database was begun. "
-            + _offer(database.parent))
+            + _offer(database.parent, now))
 
 
-def finish(database: Path) -> list[str]:
+def finish(database: Path, now: float) -> list[str]:
     """Put in place what was saved by a kvchat that ended before it could, if there is such a thing."""
     left = sorted((database.parent / FOLDER).glob(f"*/{_FRESH}"))
     if not left:
         return []
     left[-1].replace(database)
     return [f"{database} was damaged. It was moved to {left[-1].parent}, and what could be read is in a new database. "
-            + _offer(database.parent)]
+            + _offer(database.parent, now)]
 
 
 def has_log(database: Path) -> bool:
@@ -87,16 +87,16 @@ def _new_folder(parent: Path, now: float) -> Path:
     return place
 
 
-def _outcome(saved: Saved, folder: Path) -> str:
+def _outcome(saved: Saved, folder: Path, now: float) -> str:
     if not saved.messages and not saved.conversations:
-        return "Nothing could be read from it; a new database was begun. " + _offer(folder)
+        return "Nothing could be read from it; a new database was begun. " + _offer(folder, now)
     rest = f"at least {saved.lost} rows could not be read" if saved.lost else "as many as could be found"
     return (f"{saved.messages} messages in {saved.conversations} conversations were saved into a new database, "
-            f"{rest}. {_offer(folder)}")
+            f"{rest}. {_offer(folder, now)}")
 
 
-def _offer(folder: Path) -> str:
-    newest = next(iter(backups(folder)), None)
+def _offer(folder: Path, now: float) -> str:
+    newest = next(iter(backups(folder, now)), None)
     if newest is None:
         return "There is no backup."
     return f"The newest backup is {newest}: to go back to it, end kvchat and copy it to {folder / 'kvchat.db'}."
