@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from remembering_kit import pending, remembering, said, until
 
+from kvchat.chat import extracting
 from kvchat.chat.extracting import WAS_OFF
 from kvchat.memory.ledger import Ledger
+from test_memory_while_it_runs import FACT
 from toyserver import ToyServer, tokens
 
 
@@ -69,3 +71,25 @@ async def test_what_is_asked_beside_the_app_is_put_into_its_queue(tmp_path):
             app._resumed = 0.0
             app.refresh()
             await until(app, lambda: id in {job.subject for job in app.jobs()})
+
+
+async def test_of_much_that_was_left_only_some_is_in_the_queue_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(extracting, "RESUMED", 2)
+    async with ToyServer(slots=2) as server:
+        server.on_chat(tokens("Yes."))
+        async with remembering(server.url, tmp_path, begin=False, enabled=False) as before:
+            for number in range(7):
+                await said(before, (await before.create("Be brief.", reuse=False)).id, f"I keep {number} bees.")
+        server.on_chat(tokens(FACT))
+        async with remembering(server.url, tmp_path, begin=False, idle_seconds=0) as service:
+            service._store.jobs.put("other", "", 1e12)
+            queued = []
+
+            def is_done():
+                queued.append(sum(job.kind == extracting.EXTRACTION for job in service.jobs()))
+                return not Ledger(service._store.database).behind()
+
+            service.begin_background()
+            service._typed_at = 0.0
+            await until(service, is_done)
+            assert 0 < max(queued) <= 2

@@ -475,6 +475,22 @@ async def test_the_queue_has_what_is_pending_and_what_is_parked(call: Call, plac
     assert conversation[:8] in shown and "cannot be used" in shown and "waits for you" in shown
 
 
+async def test_a_long_queue_is_told_page_by_page(call: Call, places: Paths) -> None:
+    ids = [(await talked(places, f"question {number}", "and another"))[0] for number in range(4)]
+    with opened(places) as (store, _):
+        for id in ids[:3]:
+            store.jobs.put("extract", id, 0.0)
+    told = call("queue", "--json", "-n", "2").json
+    assert [row["conversation"] for row in told["pending"]] == ids[:2] and len(told["jobs"]) == 2 and told["more"]
+    shown = call("queue", "-n", "2").out
+    assert ids[1][:8] in shown and ids[2][:8] not in shown
+    assert "More waits: kvchat memory queue -n 20 shows it." in shown
+    everything = call("queue", "--json").json
+    assert len(everything["pending"]) == 4 and len(everything["jobs"]) == 3 and not everything["more"]
+    assert "More waits" not in call("queue", "-n", "4").out
+    assert call("queue", "-n", "0").status == 2
+
+
 # -- the folder -------------------------------------------------------------------------------------------------------
 
 

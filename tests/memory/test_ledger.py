@@ -231,6 +231,69 @@ def test_a_fork_keeps_what_was_covered_when_its_origin_is_gone_for_good(store):
     assert waiting(store, fork.id) == [] and Ledger(store.database).behind() == []
 
 
+def test_a_fork_of_a_fork_that_is_gone_still_finds_what_waits_at_its_beginning(store):
+    talk = begin(store)
+    capture(store, talk.id, None, ["q", "a"])
+    fork = replace(store.conversation(talk.id), id="e" * 32, forked_from=talk.id)
+    store.create(fork, path(store, talk.id)[0])
+    again = replace(fork, id="f" * 32, forked_from=fork.id)
+    store.create(again, path(store, talk.id)[0])
+    store.update(replace(store.conversation(talk.id), memory=False))
+    assert Ledger(store.database).behind() == [(fork.id, 2), (again.id, 2)]
+    store.update(replace(fork, trashed=1.0))
+    store.purge_trash(2.0)
+    assert Ledger(store.database).behind() == [(again.id, 2)]
+
+
+def many(store: Store, count: int) -> list[str]:
+    """Conversations with two messages each that wait, a system prompt of its own for each; their ids, oldest first."""
+    ids = []
+    for number in range(count):
+        system = node(None, system_message(f"Be number {number}."), STAMP)
+        talk = store.create(Conversation(f"{number:032x}", system.id, STAMP, STAMP), system)
+        capture(store, talk.id, None, ["q", "a"], STAMP + number)
+        ids.append(talk.id)
+    return ids
+
+
+def test_some_of_the_conversations_that_are_behind(store, monkeypatch):
+    ids = many(store, 30)
+    ledger = Ledger(store.database)
+    assert [id for id, _ in ledger.behind()] == ids
+    assert [id for id, _ in ledger.behind(5)] == ids[:5] and ledger.behind(100) == ledger.behind()
+    assert [id for id, _ in ledger.behind(5, {ids[0], ids[3]})] == [ids[1], ids[2], *ids[4:7]]
+    monkeypatch.setattr("kvchat.memory.ledger.SAMPLE", 8)  # more wait than are looked at first
+    few = ledger.behind(3)
+    assert len(few) == 3 and set(few) <= {(id, 2) for id in ids}
+    assert ledger.behind(100) == ledger.behind() and len(ledger.behind(5, ids[:26])) == 4
+
+
+def test_the_first_of_them_are_found_no_later_when_more_wait(store, monkeypatch):
+    monkeypatch.setattr("kvchat.memory.ledger.SAMPLE", 40)
+    steps = []
+
+    def count() -> int:
+        done = 0
+
+        def step() -> int:
+            nonlocal done
+            done += 1
+            return 0
+
+        with store.database.reading() as connection:
+            connection.set_progress_handler(step, 100)
+            assert len(Ledger(store.database).behind(10)) == 10
+            connection.set_progress_handler(None, 0)
+        return done
+
+    for more in (0, 1, 2, 3):
+        for number in range(60):
+            talk = begin(store)
+            capture(store, talk.id, None, [f"q {more} {number}", "a"] * 5)
+        steps.append(count())
+    assert steps[3] < 2 * steps[0]
+
+
 # Covering
 
 

@@ -14,6 +14,7 @@ from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you,
 from screens_kit import HOSTILE, MARKUP, Shown, T, showing
 
 from kvchat.chat.events import JobsChanged, MemoriesChanged
+from kvchat.chat.extracting import QUEUE_PAGE
 from kvchat.display import clean
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.store import StoreError
@@ -53,6 +54,15 @@ def field(shown: Shown) -> MemoryText:
 
 
 # What is shown.
+
+
+async def test_a_queue_that_is_longer_than_what_is_shown_says_so() -> None:
+    rows = [Row(LAMP, 2) for _ in range(QUEUE_PAGE + 1)]
+    for queue, told in ((rows, "Queue 100+"), (rows[1:], "Queue 100 ")):
+        source = service()
+        source.queue = queue
+        async with memory(source) as shown:
+            assert told in shown.line("Queue")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -147,7 +147,8 @@ def _memory(memory: argparse.ArgumentParser) -> None:
     which.add_argument("--since", metavar="DATE", help="what was noted since: 2026-11-21, today, yesterday")
     command("rebuild", "make the search index anew from the files")
     command("path", "print the folder of the files")
-    command("queue", "show what waits to be noted")
+    queue = command("queue", "show what waits to be noted")
+    queue.add_argument("-n", dest="number", type=_number, metavar="N", default=50, help="so many conversations (50)")
 
 
 def _documents(documents: argparse.ArgumentParser) -> None:
@@ -186,7 +187,7 @@ def _passages(text: str) -> int:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text)):
-        raise argparse.ArgumentTypeError(f"{text} is not a number of changes or of a change; give 1 or more")
+        raise argparse.ArgumentTypeError(f"{text} is not such a number; give 1 or more")
     return int(text)
 
 

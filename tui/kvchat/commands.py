@@ -1,17 +1,17 @@
-"""What each command does. All of them go through the conversation service, as the app does."""
+"""What each command does: through the conversation service, as the app does, unless it only looks something up."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import gc
 import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from kvchat import paths
 from kvchat.config import Problem, Settings
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
     from kvchat.question import Question
+    from kvchat.store import Store
 
+T = TypeVar("T")
 Work = Callable[["ChatService", argparse.Namespace], Awaitable[int]]
 
 
@@ -59,6 +61,9 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
         case "list":
             _print_problems(problems)
             return _list(args, places)
+        case "search":
+            _print_problems(problems)
+            return _search(args, places)
         case "ask":
             from kvchat.asking import ask as work
 
@@ -66,6 +71,8 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
         case "cache":
             from kvchat.cache_command import cache as work
         case "backends":
+            import asyncio
+
             from kvchat.backends_command import backends
 
             _print_problems(problems)
@@ -80,11 +87,11 @@ def _carried_out(args: argparse.Namespace, places: Paths, settings: Settings, pr
             from kvchat.doctor_command import doctor as work
         case "show":
             work = _show
-        case "search":
-            work = _search
         case _:
             work = _export
     _print_problems(problems)
+    import asyncio  # list and search do without it
+
     return asyncio.run(_with_service(args, places, settings, work))
 
 
@@ -293,16 +300,9 @@ def _config(args: argparse.Namespace, places: Paths, settings: Settings, problem
 
 def _list(args: argparse.Namespace, places: Paths) -> int:
     from kvchat.numbers import day_time
-    from kvchat.store import Store, StoreError
     from kvchat.terminal import print_table
 
-    try:
-        store = Store.open(None if args.incognito else places.data)
-        _print_notices(store.notices)
-        conversations = [c for c in store.conversations() if c.turns]
-        store.close()
-    except StoreError as error:
-        raise CommandError(str(error)) from None
+    conversations = _looked_up(args, places, lambda store: [c for c in store.conversations() if c.turns])
     if args.json:
         rows = [{"id": c.id, "title": c.title, "created": c.created, "updated": c.updated, "turns": c.turns,
                  "context_used": c.context_used} for c in conversations]
@@ -320,21 +320,38 @@ def _servers_in_use(args: argparse.Namespace, places: Paths, settings: Settings)
     """The servers that conversations are on, and the one that was used last."""
     from kvchat.backends_command import UsedServer
     from kvchat.chat.conversations import LAST_SERVER, has_agreed
-    from kvchat.store import Store, StoreError
 
-    try:
-        store = Store.open(None if args.incognito else places.data)
-        _print_notices(store.notices)
+    def look(store: Store) -> list[UsedServer]:
         used, last = dict(store.servers_in_use()), store.setting(LAST_SERVER)
         if last:
             used.setdefault(last, 0)
         addresses = {name: server.base_url for name, server in settings.profiles.items()}
-        found = [UsedServer(name, number, name == last, has_agreed(store, addresses.get(name, name)))
-                 for name, number in used.items()]
-        store.close()
+        return [UsedServer(name, number, name == last, has_agreed(store, addresses.get(name, name)))
+                for name, number in used.items()]
+
+    return _looked_up(args, places, look)
+
+
+def _search(args: argparse.Namespace, places: Paths) -> int:
+    hits = _looked_up(args, places, lambda store: store.search(" ".join(args.query), 50, ranked=True))
+    for hit in hits:
+        snippet = one_line(hit.snippet.replace("\x02", "").replace("\x03", ""))
+        print(f"{hit.conversation[:8]}  {one_line(hit.title, 40)}  {hit.role}: {snippet}")
+    if not hits:
+        print("Nothing found.", file=sys.stderr)
+    return 0 if hits else 1
+
+
+def _looked_up(args: argparse.Namespace, places: Paths, look: Callable[[Store], T]) -> T:
+    """What the store holds, without the service: nothing of it is needed to look. Raises CommandError."""
+    from kvchat.store import Store, StoreError
+
+    try:
+        with closing(Store.open(None if args.incognito else places.data)) as store:
+            _print_notices(store.notices)
+            return look(store)
     except StoreError as error:
         raise CommandError(str(error)) from None
-    return found
 
 
 def _memory(args: argparse.Namespace, places: Paths, settings: Settings) -> int:
@@ -369,16 +386,6 @@ async def _show(service: ChatService, args: argparse.Namespace) -> int:
     record = service.find(args.id)
     print(clean(await service.export_text([record.id], "md")), end="")
     return 0
-
-
-async def _search(service: ChatService, args: argparse.Namespace) -> int:
-    hits = await service.search(" ".join(args.query), 50, ranked=True)
-    for hit in hits:
-        snippet = one_line(hit.snippet.replace("\x02", "").replace("\x03", ""))
-        print(f"{hit.conversation[:8]}  {one_line(hit.title, 40)}  {hit.role}: {snippet}")
-    if not hits:
-        print("Nothing found.", file=sys.stderr)
-    return 0 if hits else 1
 
 
 async def _export(service: ChatService, args: argparse.Namespace) -> int:

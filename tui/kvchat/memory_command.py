@@ -168,12 +168,15 @@ def _print_changes(desk: Desk, changes: Sequence[Change]) -> None:
 
 
 def _queue(desk: Desk) -> int:
-    titles = {c.id: c.title for c in desk.store.conversations()}
-    pending = desk.memories.ledger.behind()
-    jobs = desk.store.jobs.all()
+    most = desk.args.number
+    pending, jobs = desk.memories.ledger.behind(most + 1), desk.store.jobs.all()
+    more = max(len(pending), len(jobs)) > most
+    pending, jobs = pending[:most], jobs[:most]
+    titles = desk.store.titles({id for id, _ in pending} | {job.subject for job in jobs})
     found = {
         "pending": [{"conversation": id, "title": titles.get(id), "messages": number} for id, number in pending],
         "jobs": [{**_fields(job), "title": titles.get(job.subject)} for job in jobs],
+        "more": more,
     }
 
     def words() -> None:
@@ -185,6 +188,8 @@ def _queue(desk: Desk) -> int:
             print_table([job_cells(job, titles, time.time()) for job in jobs], JOBS)
         if not pending and not jobs:
             desk.printer.line("Nothing waits.")
+        if more:
+            desk.printer.line(f"More waits: kvchat memory queue -n {10 * most} shows it.")
         if any(job.state is JobState.PARKED for job in jobs):
             desk.printer.line("What is parked waits for you: the memory screen of the app tries it again.")
 

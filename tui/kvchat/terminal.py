@@ -150,9 +150,7 @@ def print_table(rows: Sequence[Sequence[str]], columns: Sequence[Column] = (), s
     stream = stream or sys.stdout
     if rows and not columns:
         columns = [*(Column() for _ in rows[0][1:]), Column(shrinks=True)]
-    printer = Printer(stream)
-    for line in table(columns, rows, width_of(stream)):
-        printer.line(line)
+    Printer(stream).write("".join(f"{line}\n" for line in table(columns, rows, width_of(stream))))
 
 
 def _squeezed(columns: Sequence[Column], widths: list[int], width: int) -> list[int]:

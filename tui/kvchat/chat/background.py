@@ -85,6 +85,8 @@ class Background(Compaction):
         self._elsewhere: dict[tuple[str, str], float] = {}
         """Jobs that another kvchat does, until when they are left alone."""
         self._typed_at = 0.0
+        self.job_observers: list[Callable[[Job], None]] = []
+        """Called with every job that was worked on, when the queue has how it ended."""
 
     def begin_background(self) -> None:
         """Do what is due from now on, until `aclose`."""
@@ -210,6 +212,8 @@ class Background(Compaction):
         finally:
             del self._at_work[key]
             self._jobs_changed()
+            for observer in self.job_observers:
+                observer(job)
 
     async def _settle(self, job: Job, outcome: Outcome) -> None:
         """Note how a job ended."""

@@ -30,7 +30,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
-from kvchat.store.jobs import Job
+from kvchat.store.jobs import Job, JobState
 
 if TYPE_CHECKING:
     from kvchat.memory.learning.extraction import Findings, Passage
@@ -51,6 +51,10 @@ WAS_OFF = "memory.was_off"
 """The setting that says that memory was off in the settings when kvchat ran last."""
 RESUME_S = 30.0
 """How often it is looked for what other kvchats have left."""
+RESUMED = 50
+"""Conversations that are put into the queue at once of what was left."""
+QUEUE_PAGE = 100
+"""Conversations without a job that the queue shows; one more says that there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,8 @@ class Extracting(Remembering):
     """Jobs of the kind `extraction`; their subject is a conversation."""
 
     _resumed = 0.0
+    _more_left = False
+    """Whether more was left than is in the queue."""
 
     # -- when
 
@@ -108,10 +114,11 @@ class Extracting(Remembering):
         self._jobs_changed()
 
     async def memory_queue(self) -> list[QueueRow]:
-        """The conversations with messages that wait, those with a job first. Raises ChatError."""
-        behind = dict(await self._queued(lambda: Ledger(self._store.database).behind()))
+        """The conversations with a job, then the first QUEUE_PAGE + 1 of the others with messages that wait. Raises
+        ChatError."""
         jobs = {job.subject: job for job in await self._queued(self._store.jobs.all) if job.kind == EXTRACTION}
-        rows = []
+        ledger, rows = Ledger(self._store.database), []
+        behind = dict(await self._queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
         for id in {**jobs, **behind}:
             record = self._record(id)
             if record is not None:
@@ -128,6 +135,7 @@ class Extracting(Remembering):
     def begin_background(self) -> None:
         super().begin_background()
         if self.works_in_background and self.has_memory:
+            self.job_observers.append(self._resume_after)
             self._in_background(self._resume() if self.settings.memory.enabled else self._note_off())
 
     def refresh(self) -> None:
@@ -147,14 +155,26 @@ class Extracting(Remembering):
         if self._setting(WAS_OFF):
             await self._keeper.call(Ledger(self._store.database).begin_now)
             await self._keeper.write(lambda: self._store.set_setting(WAS_OFF, None))
-        waiting = {job.subject for job in await self._keeper.call(self._store.jobs.all)}
-        for id, _ in await self._keeper.call(lambda: Ledger(self._store.database).behind()):
-            if id not in waiting:
-                at = time.time() + self.settings.memory.idle_seconds
-                await self._keeper.call(partial(self._store.jobs.put, EXTRACTION, id, at, IDLE))
-                if self.memory_on(id):
-                    await self._announce_memory()
+        known = {job.subject for job in await self._keeper.call(self._store.jobs.all)}
+        left = await self._keeper.call(lambda: Ledger(self._store.database).behind(RESUMED, known))
+        self._more_left = len(left) == RESUMED
+        for id, _ in left:
+            at = time.time() + self.settings.memory.idle_seconds
+            await self._keeper.call(partial(self._store.jobs.put, EXTRACTION, id, at, IDLE))
+            if self.memory_on(id):
+                await self._announce_memory()
         self._jobs_changed()
+
+    def _resume_after(self, job: Job) -> None:
+        if self._more_left and job.kind == EXTRACTION:
+            self._in_background(self._resume_when_done())
+
+    async def _resume_when_done(self) -> None:
+        """Put the next conversations into the queue when none of those is left there that were put there before."""
+        jobs = await self._keeper.call(self._store.jobs.all)
+        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
+            self._more_left = False
+            await self._resume()
 
     async def open(self, id: str) -> OpenConversation:
         before = self._looked_at

@@ -8,7 +8,7 @@ time; a copy of it, made when a branch is grown again, counts as the message its
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from kvchat.memory.entry import Change
@@ -50,13 +50,19 @@ _UNCOVERED = f"""
     SELECT node.id, role, node.created, text FROM json_each(?) AS step CROSS JOIN node ON node.id = step.value
     WHERE {_NEW} AND {_SAID} AND state != 'streaming' ORDER BY step.key"""
 # Only ids and numbers are looked at first (hence the +), which the index over the ids holds: no message is read.
-_BEHIND = f"""
+_OWNERS = f"""
+    WITH new AS MATERIALIZED (SELECT id FROM node WHERE {_NEW} LIMIT :most)
+    SELECT NULL, count(*) FROM new
+    UNION ALL SELECT DISTINCT conversation, 0 FROM new CROSS JOIN node ON node.id = new.id WHERE {_SAID}"""
+_FORKS = """
+    SELECT id, forked_from, forked_from IN (SELECT id FROM conversation) FROM conversation
+    WHERE forked_from IS NOT NULL"""
+_WANTED = """
     SELECT id, head FROM conversation
-    WHERE trashed IS NULL AND memory != 0 AND head IS NOT NULL
-        AND (forked_from IS NOT NULL OR id IN (
-            SELECT conversation FROM (SELECT id AS new FROM node WHERE {_NEW}) CROSS JOIN node ON node.id = new
-            WHERE {_SAID}))
+    WHERE trashed IS NULL AND memory != 0 AND head IS NOT NULL AND id IN (SELECT value FROM json_each(?))
     ORDER BY updated, seq"""
+SAMPLE = 20_000
+"""Messages that wait of which the conversations are looked up first, where only some conversations are asked for."""
 _ABOVE = """
     WITH RECURSIVE up(id, parent) AS (
         SELECT id, parent FROM node WHERE id IN (SELECT value FROM json_each(?))
@@ -82,11 +88,51 @@ class Ledger:
         waiting = self._waiting([node.id for node in path])
         return [node for node in path if node.id in waiting and node.state is not State.STREAMING]
 
-    def behind(self) -> list[tuple[str, int]]:
-        """The conversations whose branch in use has pending messages, and how many, longest untouched first. Not those
-        in the trash, nor where memory is switched off."""
-        found = ((id, len(self._waiting(_chain(head, self._above([head]))))) for id, head in self._db.rows(_BEHIND))
-        return [(id, count) for id, count in found if count]
+    def behind(self, limit: int | None = None, besides: Collection[str] = ()) -> list[tuple[str, int]]:
+        """The conversations whose branch in use has pending messages, and how many, longest untouched first; of more
+        than `limit` only so many. Not those in the trash, nor where memory is switched off, nor `besides`."""
+        most = SAMPLE
+        while True:
+            owners, is_all = self._owners(None if limit is None else most)
+            found = self._counted(self._with_forks(owners) - set(besides), limit)
+            if is_all or len(found) == limit:
+                return found
+            most *= 8
+
+    def counts(self, conversations: Collection[str]) -> list[tuple[str, int]]:
+        """How many messages wait in these, as `behind` tells it, leaving out where none do."""
+        return self._counted(set(conversations))
+
+    def _counted(self, conversations: set[str], limit: int | None = None) -> list[tuple[str, int]]:
+        found = list[tuple[str, int]]()
+        for id, head in self._db.rows(_WANTED, (to_json(conversations),)):
+            if limit is not None and len(found) == limit:
+                break
+            if count := len(self._waiting(_chain(head, self._above([head])))):
+                found.append((id, count))
+        return found
+
+    def _owners(self, most: int | None) -> tuple[set[str], bool]:
+        """The conversations in which the messages were made that are not covered, or `most` of them; and whether that
+        were all."""
+        (_, seen), *rows = self._db.rows(_OWNERS, {"most": -1 if most is None else most})
+        return {id for id, _ in rows if id is not None}, most is None or seen < most
+
+    def _with_forks(self, owners: set[str]) -> set[str]:
+        """These conversations and those whose branches may begin in them: what was forked from them, or from one that
+        is gone."""
+        found = set(owners)
+        forks: dict[str, list[str]] = {}
+        for id, origin, is_there in self._db.rows(_FORKS):
+            forks.setdefault(origin, []).append(id)
+            if not is_there:
+                found.add(id)
+        todo = list(found)
+        while todo:
+            new = set(forks.get(todo.pop(), ())) - found
+            found |= new
+            todo += new
+        return found
 
     def cover(self, cell: Cell, nodes: Sequence[str], changes: Sequence[Change]) -> bool:
         """Store an extraction, the messages of one branch that it went through and what came of it, all or nothing.

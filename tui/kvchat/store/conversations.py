@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from kvchat.prompt.conversation import Conversation
@@ -73,6 +73,10 @@ class Conversations:
         return [(str(name), int(number)) for name, number in self._db.rows(
             "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
             " GROUP BY server ORDER BY max(updated) DESC")]
+
+    def titles(self, ids: Collection[str]) -> dict[str, str]:
+        sql = "SELECT id, title FROM conversation WHERE id IN (SELECT value FROM json_each(?))"
+        return dict(self._db.rows(sql, (to_json(list(ids)),)))
 
     def one(self, id: str) -> Conversation:
         """The conversation with this id, or the only one whose id begins with it. Raises UnknownConversation."""

@@ -7,7 +7,7 @@ acknowledgement. A write that failed can be tried again with the same values. Ev
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
@@ -96,6 +96,10 @@ class Store:
     def servers_in_use(self) -> list[tuple[str, int]]:
         """The names of the servers that conversations are on, with how many conversations each; used last first."""
         return self._conversations.servers()
+
+    def titles(self, ids: Collection[str]) -> dict[str, str]:
+        """The titles of these conversations, as far as there are such."""
+        return self._conversations.titles(ids)
 
     def conversation(self, id: str) -> Conversation:
         """The conversation with this id or unique beginning of an id (4 digits at least), the trash included.

@@ -16,8 +16,10 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from kvchat.chat.extracting import QUEUE_PAGE
 from kvchat.display import one_line
 from kvchat.memory.entry import Change, Entry, Status
+from kvchat.numbers import count
 from kvchat.ui.screens import memory_keys as heads
 from kvchat.ui.screens import memory_rows as words
 from kvchat.ui.screens import memory_work as work_words
@@ -137,7 +139,11 @@ class MemoryFrame(Trying, ListModal[Jump]):
         taken, width = self.looked, self.query_one("#note", Static).content_size.width
         if taken is None or not width:
             return
-        many: dict[View, int] = {"memories": len(taken.entries) + len(taken.proposals), "queue": len(self.queue)}
+        many: dict[View, str] = {}
+        if taken.entries or taken.proposals:
+            many["memories"] = count(len(taken.entries) + len(taken.proposals))
+        if self.queue:
+            many["queue"] = count(QUEUE_PAGE) + "+" if len(self.queue) > QUEUE_PAGE else count(len(self.queue))
         on = self.service.memory_on(self.conversation) if self.conversation else None
         self.query_one("#views", Static).update(content("  ") + heads.views_line(self.view, many, on, width))
         self.query_one("#filters", Static).update(heads.filters_line(self.filter))

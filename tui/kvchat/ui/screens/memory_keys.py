@@ -7,7 +7,6 @@ from typing import Literal
 
 from textual.content import Content
 
-from kvchat.numbers import count
 from kvchat.ui.screens.memory_list import Filter
 from kvchat.ui.screens.modal import Hint, hint_line
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined
@@ -27,10 +26,10 @@ ENTRY_KEYS: Sequence[Hint] = (("e", "edit"), ("d", "delete"), ("p", "to the prof
 PROPOSAL_KEYS: Sequence[Hint] = (("y", "take it"), ("d", "discard"), ("e", "edit and take"), ("s", "source"))
 
 
-def views_line(view: View, many: Mapping[View, int], on: bool | None, width: int) -> Content:
+def views_line(view: View, many: Mapping[View, str], on: bool | None, width: int) -> Content:
     """The views with how many rows each has; at the right whether the open conversation has memory (None: there is no
     such conversation)."""
-    names = [content((name + (f" {count(many[key])}" if many.get(key) else ""), ACCENT if key == view else MUTED))
+    names = [content((name + (f" {many[key]}" if many.get(key) else ""), ACCENT if key == view else MUTED))
              for key, name in VIEWS.items()]
     right = content()
     if on is not None:
