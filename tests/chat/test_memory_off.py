@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from remembering_kit import pending, remembering, said, until
+from test_memory_while_it_runs import FACT
 
 from kvchat.chat import extracting
 from kvchat.chat.extracting import WAS_OFF
 from kvchat.memory.ledger import Ledger
-from test_memory_while_it_runs import FACT
 from toyserver import ToyServer, tokens
 
 
