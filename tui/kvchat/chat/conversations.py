@@ -81,7 +81,8 @@ class ConversationList:
         """Conversations whose server was chosen in this run."""
         self._clock = clock
         self._listeners: list[Listener] = []
-        self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict)
+        self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict,
+                              at_rest=store.checkpoint)
         self._once = Once(store, self._keeper)
         self._links = Links(settings, self._link_changed, snapshots, lanes)
         self._fallback = ServerFallback(self._links, self._known_servers, self._trusts)

@@ -9,22 +9,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from kvchat.store import StoreError
 
 RETRY_SECONDS = 10.0
+REST_SECONDS = 10.0
+"""So long after the last call nothing more is expected."""
 
 T = TypeVar("T")
 Write = Callable[[], object]
 
 
 class Keeper:
-    """The one writer of a process. `strict`: a failed write raises StoreError instead of waiting."""
+    """The one writer of a process. `strict`: a failed write raises StoreError instead of waiting. `at_rest` is called on
+    the writer thread when nothing was written for REST_SECONDS; a StoreError of it is dropped."""
 
-    def __init__(self, on_trouble: Callable[[str], None], *, strict: bool = False) -> None:
+    def __init__(self, on_trouble: Callable[[str], None], *, strict: bool = False,
+                 at_rest: Callable[[], object] = lambda: None) -> None:
         self._on_trouble = on_trouble
         self._strict = strict
+        self._at_rest = at_rest
+        self._resting: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kvchat-store")
         self._backlog: list[Write] = []
         self._retry: asyncio.Task[None] | None = None
@@ -51,7 +58,17 @@ class Keeper:
 
     async def call(self, read: Callable[[], T]) -> T:
         """Run `read` on the writer thread and give back its result."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, read)
+        finally:
+            if self._resting is not None:
+                self._resting.cancel()
+            self._resting = loop.call_later(REST_SECONDS, self._thread.submit, self._rest)
+
+    def _rest(self) -> None:
+        with suppress(StoreError):
+            self._at_rest()
 
     async def flush(self) -> None:
         """Try the backlog once, oldest first. Raises StoreError when the disk still refuses."""
@@ -77,4 +94,6 @@ class Keeper:
             await self.flush() if self._backlog else None
         except StoreError:
             pass
+        if self._resting is not None:
+            self._resting.cancel()
         await asyncio.to_thread(self._thread.shutdown)

@@ -95,7 +95,7 @@ class ChatService(Serving):
         before = self._clock().timestamp() - TRASH_DAYS * 86400
         try:
             await self._keeper.call(lambda: self._store.purge_trash(before))
-            await self._keeper.call(self._store.backup_if_due)
+            await asyncio.to_thread(self._store.backup_if_due)  # seconds in a large store: nothing waits for it
             await self._links.snapshots.tidy()
         except StoreError as error:
             self._tell(Noticed(str(error), "warning"))

@@ -59,6 +59,14 @@ def prepare(connection: sqlite3.Connection, path: Path | None) -> None:
     connection.execute("PRAGMA synchronous = NORMAL")
 
 
+def has_content(database: Path, suffix: str) -> bool:
+    """Whether the file of this suffix beside a database has something in it."""
+    try:
+        return database.with_name(database.name + suffix).stat().st_size > 0
+    except OSError:
+        return False
+
+
 def has_fts(connection: sqlite3.Connection) -> bool:
     """Whether this SQLite has full-text search."""
     return bool(connection.execute("SELECT 1 FROM pragma_module_list WHERE name = 'fts5'").fetchone())
@@ -123,6 +131,22 @@ class Database:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
+
+    def checkpoint(self) -> None:
+        """Put the log into the file and empty it: what happens to it after a crash then costs nothing. Nobody is waited
+        for; what another kvchat reads just now stays in the log."""
+        if self.path is None or not has_content(self.path, "-wal"):
+            return
+        with self._threads, told(self.path), self._lock.held() if self._lock and self._needs_lock else nullcontext():
+            connection = self._opened()
+            self._still_there()
+            connection.execute("PRAGMA busy_timeout = 0")
+            try:
+                # Not PASSIVE: that leaves its frames in the log, and the next opening puts those in front of a damage
+                # over newer pages of the file.
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.execute(f"PRAGMA busy_timeout = {round(BUSY_SECONDS * 1000)}")
 
     def close(self) -> None:
         """Let go of the file; the last kvchat to do so writes the log back into it."""

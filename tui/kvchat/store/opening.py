@@ -10,13 +10,15 @@ import sqlite3
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from kvchat.store import index, quarantine, schema
+from kvchat.store import index, quarantine, schema, wal
 from kvchat.store.backup import back_up
 from kvchat.store.database import Database, connect, has_fts, prepare
 from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
 from kvchat.store.locks import FolderInUse, WriteLock
 
 NAME = "kvchat.db"
+_PAGE_SIZE = 4096
+"""What SQLite makes pages of."""
 OLDEST_SQLITE = (3, 37, 0)
 ALWAYS_CHECKED = 50_000_000
 """Databases smaller than this many bytes are checked at every start, larger ones after an unclean end."""
@@ -96,11 +98,21 @@ def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
         raise StoreUnavailable(f"{path} is not a file. Move it away, then start kvchat again.")
     with suppress(OSError):
         path.chmod(0o600)
+    found = wal.read(path, _PAGE_SIZE) if alone and log and _is_known(path) else None
+    if found is not None and (found.is_readable_behind or found.is_stale):
+        return [quarantine.set_aside(path, "has lost a part of its log: what was said last may be missing", now)]
     trouble = _trouble(path, thorough=path.stat().st_size < ALWAYS_CHECKED or (alone and log))
     if trouble is None:
-        return []
+        return [quarantine.told_of_log(path, now)] if found is not None and found.lost else []
     _refuse_unless(alone, path, trouble)
     return [quarantine.set_aside(path, trouble, now)]
+
+
+def _is_known(path: Path) -> bool:
+    """Whether the file is of a version that this kvchat may write. One that is damaged is."""
+    with path.open("rb") as file:
+        head = file.read(72)
+    return int.from_bytes(head[60:64], "big") <= len(schema.MIGRATIONS) or not head.startswith(schema.MAGIC)
 
 
 def _refuse_unless(alone: bool, path: Path, trouble: str) -> None:

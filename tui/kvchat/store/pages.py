@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from kvchat.store import wal
 from kvchat.store.schema import MAGIC
 
 _TABLE_LEAF, _INDEX_LEAF, _INDEX_INTERIOR = 13, 10, 2
@@ -45,7 +46,8 @@ class Pages:
                 self.usable = max(480, size - self._data[20])
         self.unreadable = 0
         """Cells whose row could not be decoded."""
-        self._newer = dict(_log(path.with_name(path.name + "-wal"), self.size))
+        log = wal.read(path, self.size)
+        self._newer = {} if log is None else log.pages
         self.count = max([len(self._data) // self.size, *self._newer])
 
     def close(self) -> None:
@@ -141,22 +143,3 @@ def _record(data: bytes) -> Iterator[Value]:
             yield raw.decode("utf-8", "replace") if kind % 2 else raw
     if body != len(data):
         raise ValueError("a row that is longer than it says")
-
-
-def _log(path: Path, size: int) -> Iterator[tuple[int, bytes]]:
-    """The committed pages of a write-ahead log, oldest first."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return
-    if len(data) < 32 or data[:4] not in (b"\x37\x7f\x06\x82", b"\x37\x7f\x06\x83"):
-        return
-    pending: list[tuple[int, bytes]] = []
-    for at in range(32, len(data) - 24 - size + 1, 24 + size):
-        number, commit = struct.unpack(">II", data[at : at + 8])
-        if data[at + 8 : at + 16] != data[16:24]:
-            return
-        pending.append((number, data[at + 24 : at + 24 + size]))
-        if commit:
-            yield from pending
-            pending = []

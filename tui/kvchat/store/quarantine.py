@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.store.backup import backups
+from kvchat.store.database import has_content
 
 if TYPE_CHECKING:  # imported when there is something to save
     from kvchat.store.salvage import Saved
@@ -51,6 +52,12 @@ def set_aside_log(database: Path, now: float) -> str:
             + _offer(database.parent, now))
 
 
+def told_of_log(database: Path, now: float) -> str:
+    """What to say where the end of the log cannot be read."""
+    return (f"kvchat ended without closing {database}, and the end of its log is damaged: what was said last before "
+            f"that is missing. {_offer(database.parent, now)}")
+
+
 def finish(database: Path, now: float) -> list[str]:
     """Put in place what was saved by a kvchat that ended before it could, if there is such a thing."""
     left = sorted((database.parent / FOLDER).glob(f"*/{_FRESH}"))
@@ -63,8 +70,7 @@ def finish(database: Path, now: float) -> list[str]:
 
 def has_log(database: Path) -> bool:
     """Whether a log of changes stands beside the database, as after an unclean end."""
-    logs = [database.with_name(database.name + suffix) for suffix in ("-wal", "-journal")]
-    return any(log.exists() and log.stat().st_size > 0 for log in logs)
+    return has_content(database, "-wal") or has_content(database, "-journal")
 
 
 def _move(database: Path, place: Path, suffixes: tuple[str, ...]) -> None:

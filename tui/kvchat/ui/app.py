@@ -30,6 +30,8 @@ from kvchat.ui.widgets.transcript import Transcript
 FALLBACK_THEME = "kvchat-night"
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
+HOUSEKEEPING_EVERY = 3600.0
+"""Seconds: a kvchat that stays open for days makes a backup every day."""
 HUNG_UP_S = 5.0
 """How long what is said and written may take to be kept when the terminal is gone."""
 RENAMED = {"transcript.delete": "delete_turn", "transcript.code": "code"}
@@ -129,6 +131,7 @@ class KvchatApp(App[int]):
         gc.enable()
         self.service.begin_background()
         self.set_timer(HOUSEKEEPING_SECONDS, self.service.housekeeping)
+        self.set_interval(HOUSEKEEPING_EVERY, self.service.housekeeping)
 
     async def _first_conversation(self) -> str:
         if self._first:

@@ -1,0 +1,79 @@
+"""What is done when nobody waits: the log goes into the database, a backup is made, and neither holds up a message."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from kvchat.chat import keeper
+from kvchat.store import Store, StoreUnavailable
+from toyserver import tokens
+
+
+def log_of(folder: Path) -> int:
+    return (folder / "kvchat.db-wal").stat().st_size
+
+
+async def test_when_nothing_is_written_the_log_goes_into_the_database(service, server, monkeypatch):
+    monkeypatch.setattr(keeper, "REST_SECONDS", 0.05)
+    server.on_chat(tokens("Yes."))
+    folder = service._store.database.path.parent
+    conversation = await service.create()
+    await service.send(conversation.id, "hello")
+    await service.wait(conversation.id)
+    async with asyncio.timeout(60):
+        while log_of(folder):
+            await asyncio.sleep(0.02)
+    assert [node.text for node in service._store.tree(conversation.id)][1:] == ["hello", "Yes."]
+
+
+async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeypatch):
+    monkeypatch.setattr(keeper, "REST_SECONDS", 0.0)
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def refuse(store: Store) -> None:
+        loop.call_soon_threadsafe(asked.set)
+        raise StoreUnavailable("locked")
+
+    monkeypatch.setattr(Store, "checkpoint", refuse)
+    service = make(server.url)
+    conversation = await service.create()
+    async with asyncio.timeout(60):
+        await asked.wait()
+    await service.rename(conversation.id, "still written")
+    assert service.find(conversation.id).title == "still written"
+
+
+async def test_a_message_does_not_wait_for_the_backup(service, server, monkeypatch):
+    server.on_chat(tokens("Yes."))
+    begun, go = threading.Event(), threading.Event()
+
+    def slow(store: Store) -> None:
+        begun.set()
+        go.wait(60)
+
+    monkeypatch.setattr(Store, "backup_if_due", slow)
+    conversation = await service.create()
+    tidying = asyncio.create_task(service.housekeeping())
+    await asyncio.to_thread(begun.wait, 60)
+    async with asyncio.timeout(60):
+        await service.send(conversation.id, "hello")
+        await service.wait(conversation.id)
+    assert not tidying.done()
+    go.set()
+    await tidying
+
+
+@pytest.mark.parametrize("hours", [(0, 1, 30), (0, 49)])
+async def test_a_kvchat_that_stays_open_makes_a_backup_each_day(service, monkeypatch, hours):
+    now = [1_700_000_000.0]
+    monkeypatch.setattr(service._store, "_clock", lambda: now[0])
+    folder = service._store.database.path.parent / "backups"
+    for hour in hours:
+        now[0] = 1_700_000_000.0 + hour * 3600
+        await service.housekeeping()
+    assert len(list(folder.iterdir())) == 2
