@@ -21,12 +21,20 @@ async def test_when_nothing_is_written_the_log_goes_into_the_database(service, s
     monkeypatch.setattr(keeper, "REST_SECONDS", 0.05)
     server.on_chat(tokens("Yes."))
     folder = service._store.database.path.parent
+    tidied, loop, checkpoint = asyncio.Event(), asyncio.get_running_loop(), Store.checkpoint
+
+    def tidy(store: Store) -> None:
+        checkpoint(store)
+        loop.call_soon_threadsafe(tidied.set)
+
+    monkeypatch.setattr(service._keeper, "_at_rest", lambda: tidy(service._store))
     conversation = await service.create()
     await service.send(conversation.id, "hello")
     await service.wait(conversation.id)
     async with asyncio.timeout(60):
         while log_of(folder):
-            await asyncio.sleep(0.02)
+            tidied.clear()
+            await tidied.wait()
     assert [node.text for node in service._store.tree(conversation.id)][1:] == ["hello", "Yes."]
 
 
