@@ -106,7 +106,7 @@ async def test_the_branch_that_is_left_is_unchanged_searchable_and_one_undo_away
     conversation = await talked(service, server)
     record, head = conversation.record, conversation.record.head
     before = exported(conversation, record, head)
-    lines = await service.export_text([conversation.id], "jsonl")
+    lines = "".join(service.export_text([conversation.id], "jsonl"))
     await service.compact(conversation.id)
     assert exported(conversation, record, head) == before
     stored = Store.open(tmp_path / "data")
@@ -116,7 +116,7 @@ async def test_the_branch_that_is_left_is_unchanged_searchable_and_one_undo_away
     assert [hit.node for hit in await service.search("question 1")] == [conversation.tree.path(head)[3].id]
     assert await service.undo(conversation.id)
     assert conversation.record.head == head
-    assert await service.export_text([conversation.id], "jsonl") == lines
+    assert "".join(service.export_text([conversation.id], "jsonl")) == lines
     assert service.context_used(conversation) == record.context_used
 
 

@@ -25,9 +25,9 @@ THREE = ["one", "answer 1", "two", "answer 2", "three", "answer 3"]
 
 async def exported(app: Driven) -> tuple[str, str]:
     """The branch in use as OpenAI JSONL, and as the node ids, texts and digests that a lossless export holds."""
-    lines = await app.service.export_text([app.conversation.id], "jsonl")
+    lines = "".join(app.service.export_text([app.conversation.id], "jsonl"))
     path = "\n".join(f"{n.id} {n.digest.hex()} {n.wire.decode()}" for n in app.conversation.path())
-    whole = await app.service.export_text([app.conversation.id], "json")
+    whole = "".join(app.service.export_text([app.conversation.id], "json"))
     assert all(n.id in whole for n in app.conversation.path())
     return lines, path
 

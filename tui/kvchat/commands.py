@@ -384,7 +384,7 @@ def _documents(args: argparse.Namespace, places: Paths, settings: Settings) -> i
 
 async def _show(service: ChatService, args: argparse.Namespace) -> int:
     record = service.find(args.id)
-    print(clean(await service.export_text([record.id], "md")), end="")
+    print(clean("".join(service.export_text([record.id], "md"))), end="")
     return 0
 
 
@@ -393,7 +393,7 @@ async def _export(service: ChatService, args: argparse.Namespace) -> int:
         raise CommandError("Give the id of one conversation, or --all.", 2)
     ids = [c.id for c in service.conversations() if c.turns] if args.all else [service.find(args.id).id]
     if args.output is None:
-        sys.stdout.write(await service.export_text(ids, args.format, all_branches=args.all_branches))
+        sys.stdout.writelines(service.export_text(ids, args.format, all_branches=args.all_branches))
         return 0
     path = await service.export(ids, args.format, args.output, all_branches=args.all_branches, overwrite=args.force)
     print(path)

@@ -7,20 +7,15 @@ server. A message is stored before anything is sent.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import Totals, totals
 from kvchat.chat.events import Noticed
 from kvchat.chat.serving import Serving
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.request import Parameters
-from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
-
-if TYPE_CHECKING:
-    from kvchat.transfer import Source
 
 QUIT_SECONDS = 2.0
 TRASH_DAYS = 30
@@ -65,23 +60,18 @@ class ChatService(Serving):
     async def export(self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False,
                      overwrite: bool = False) -> Path:
         """Write conversations to the file `path` and return it. Raises TransferError."""
+        from kvchat.chat.exporting import Exported
         from kvchat.transfer import export
 
-        sources = [await self._source(id) for id in ids]
+        sources = Exported(self._store, ids, self._open)
         return await asyncio.to_thread(export, path, format, sources, all_branches=all_branches, overwrite=overwrite)
 
-    async def export_text(self, ids: Sequence[str], format: str, *, all_branches: bool = False) -> str:
-        """Conversations as the text of an export file."""
-        from kvchat.transfer import render
+    def export_text(self, ids: Sequence[str], format: str, *, all_branches: bool = False) -> Iterator[str]:
+        """Conversations as the text of an export file, in pieces. Raises TransferError."""
+        from kvchat.chat.exporting import Exported
+        from kvchat.transfer import pieces
 
-        return render(format, [await self._source(id) for id in ids], all_branches=all_branches)
-
-    async def _source(self, id: str) -> Source:
-        """A copy, so that a thread can read it while the conversation goes on."""
-        from kvchat.transfer import Source
-
-        conversation = await self._opened(id)
-        return Source(conversation.record, Tree(conversation.tree))
+        return pieces(format, Exported(self._store, ids, self._open), all_branches=all_branches)
 
     def all_time(self, days: float = 7) -> Totals:
         """The totals over all conversations of the last `days`."""

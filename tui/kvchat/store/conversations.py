@@ -54,6 +54,10 @@ MEMBERS = """
 """The messages of a conversation, as `tree` holds them, for a statement that uses the table `member`."""
 
 
+ROOTS = 100
+"""System messages that are remembered: more conversations are hardly begun and left empty by one kvchat."""
+
+
 class Conversations:
     """Reads and writes of conversations. System messages seen here are remembered, so that a conversation that
     another kvchat cleared away as empty can still be begun."""
@@ -153,6 +157,8 @@ class Conversations:
 
     def _remember(self, *roots: Node) -> None:
         self._roots.update((root.id, root) for root in roots)
+        for id in list(self._roots)[:-ROOTS]:
+            del self._roots[id]
 
     def purge_empty(self, keep: str | None) -> None:
         """Remove conversations without a question and without a draft, but for `keep`."""

@@ -1,17 +1,18 @@
-"""The export formats by name, and the one function that renders any of them.
+"""The export formats by name, and the functions that render any of them.
 
-The rule: every format is a pure function of `Source` values to text; what is heavy to import waits for its first use.
+The rule: every format is a pure function of `Source` values to pieces of text, and no piece is longer than one of them;
+what is heavy to import waits for its first use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from kvchat.transfer import html, jsonl, lossless, markdown
-from kvchat.transfer.source import Source, TransferError
+from kvchat.transfer.source import Sources, TransferError
 
-Render = Callable[[Sequence[Source], bool], str]
+Render = Callable[[Sources, bool], Iterator[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Format:
     every_branch: bool
     """Whether it always holds every branch."""
     write: Render
-    """The text of the sources; the second argument is whether branches not in use are in it."""
+    """The text of the sources in pieces; the second argument is whether branches not in use are in it."""
 
     @property
     def suffix(self) -> str:
@@ -36,19 +37,25 @@ FORMATS: dict[str, Format] = {
     found.name: found
     for found in (
         Format("md", "Markdown, to read and to edit", False,
-               lambda sources, every: markdown.render(sources, all_branches=every)),
+               lambda sources, every: markdown.pieces(sources, all_branches=every)),
         Format("html", "A web page, to read, share and print", False,
-               lambda sources, every: html.render(sources, all_branches=every)),
+               lambda sources, every: html.pieces(sources, all_branches=every)),
         Format("json", "Lossless JSON: every branch, byte for byte", True,
-               lambda sources, every: lossless.render(sources, all_branches=every)),
+               lambda sources, every: lossless.pieces(sources)),
         Format("jsonl", "OpenAI JSONL, for other programs", False,
-               lambda sources, every: jsonl.render(sources, all_branches=every)),
+               lambda sources, every: jsonl.pieces(sources, all_branches=every)),
     )
 }
 
 
-def render(format: str, sources: Sequence[Source], *, all_branches: bool = False) -> str:
-    """`sources` as the text of `format`, a key of `FORMATS`. Raises TransferError for another name."""
+def render(format: str, sources: Sources, *, all_branches: bool = False) -> str:
+    """`sources` as the text of `format`. Raises TransferError as `pieces` does."""
+    return "".join(pieces(format, sources, all_branches=all_branches))
+
+
+def pieces(format: str, sources: Sources, *, all_branches: bool = False) -> Iterator[str]:
+    """`sources` as the text of `format`, a key of `FORMATS`, bit by bit. Raises TransferError for another name, and
+    later for a source that cannot be written."""
     if format not in FORMATS:
         raise TransferError(f"There is no export format {format!r}. Choose one of: {', '.join(FORMATS)}.")
     return FORMATS[format].write(sources, all_branches)

@@ -16,24 +16,25 @@ from kvchat.prompt.message import Node, Role
 from kvchat.transfer import outline as shape
 from kvchat.transfer.html_style import BAR_CELLS, STYLE
 from kvchat.transfer.html_text import to_html
-from kvchat.transfer.source import Source
+from kvchat.transfer.source import Source, Sources
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
-def render(sources: Sequence[Source], *, all_branches: bool = False) -> str:
+def pieces(sources: Sources, *, all_branches: bool = False) -> Iterator[str]:
     """The conversations as one page; with `all_branches` the branches not in use stand behind the one in use."""
-    titles = [shape.title(source.conversation) for source in sources]
-    title = titles[0] if len(titles) == 1 else f"{len(titles)} conversations"
-    body = "".join(part for source in sources for part in _conversation(source, all_branches))
-    return (
+    many = len(sources)
+    title = shape.title(next(iter(sources)).conversation) if many == 1 else f"{many} conversations"
+    yield (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n{body}</main>\n"
-        "</body>\n</html>\n"
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main>\n"
     )
+    for source in sources:
+        yield "".join(_conversation(source, all_branches))
+    yield "</main>\n</body>\n</html>\n"
 
 
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from kvchat.prompt.message import Node, Role
 from kvchat.transfer.exact_json import dumps
-from kvchat.transfer.source import Source
+from kvchat.transfer.source import Source, Sources
 
 _FIELDS = ("role", "content")
 
@@ -33,15 +33,12 @@ def _branches(source: Source, all_branches: bool) -> Iterator[list[Node]]:
         yield from (tree.path(leaf.id) for leaf in tree.leaves() if leaf.id != head)
 
 
-def render(sources: Sequence[Source], *, all_branches: bool = False) -> str:
+def pieces(sources: Sources, *, all_branches: bool = False) -> Iterator[str]:
     """One line for the branch in use of each conversation, and with `all_branches` one for each other branch.
 
     A branch without a question gives no line.
     """
-    lines = [
-        dumps({"messages": messages(path)}) + "\n"
-        for source in sources
-        for path in _branches(source, all_branches)
-        if any(node.role is Role.USER for node in path)
-    ]
-    return "".join(lines)
+    for source in sources:
+        for path in _branches(source, all_branches):
+            if any(node.role is Role.USER for node in path):
+                yield dumps({"messages": messages(path)}) + "\n"

@@ -6,7 +6,7 @@ in. A wire that was changed after the export is reported, never loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, fields
 
 from kvchat import __version__
@@ -14,7 +14,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.transfer.exact_json import dumps
-from kvchat.transfer.source import Source, TransferError
+from kvchat.transfer.source import Source, Sources, TransferError
 
 FORMAT = "kvchat-conversations"
 VERSION = 1
@@ -69,8 +69,8 @@ def _source(source: Source) -> dict[str, object]:
     return {"conversation": _conversation(source.conversation), "nodes": nodes}
 
 
-def render(sources: Sequence[Source], *, all_branches: bool = True) -> str:
-    """The conversations as JSON text. Every branch is in it, whatever `all_branches` says.
+def pieces(sources: Sources) -> Iterator[str]:
+    """The conversations as JSON text, every branch of them.
 
     Raises TransferError if a value cannot be written as JSON.
     """
@@ -78,9 +78,20 @@ def render(sources: Sequence[Source], *, all_branches: bool = True) -> str:
         "format": FORMAT,
         "version": VERSION,
         "written_by": f"kvchat {__version__}",
-        "conversations": [_source(source) for source in sources],
+        "conversations": [],
     }
+    begin, end = dumps(document, indent=1).split("[]")
+    between = "["
+    for source in sources:
+        # What is written in lines is moved to its depth: a string holds no line end.
+        lines = _written(source).replace("\n", "\n  ")
+        yield f"{begin}{between}\n  {lines}"
+        begin, between = "", ","
+    yield f"{begin}[]{end}\n" if begin else f"\n ]{end}\n"
+
+
+def _written(source: Source) -> str:
     try:
-        return dumps(document, indent=1) + "\n"
+        return dumps(_source(source), indent=1)
     except (TypeError, ValueError, RecursionError) as error:
         raise TransferError(f"A conversation holds a value that JSON cannot carry ({error}).") from error

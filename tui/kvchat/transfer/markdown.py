@@ -7,7 +7,7 @@ something, and no message can swallow the one after it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from kvchat.display import clean
 from kvchat.numbers import date_and_time
@@ -15,17 +15,22 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role
 from kvchat.transfer import outline as shape
 from kvchat.transfer.markdown_text import escaped, fenced, quoted, safe_markdown
-from kvchat.transfer.source import Source
+from kvchat.transfer.source import Source, Sources
 
 
-def render(sources: Sequence[Source], *, all_branches: bool = False) -> str:
+def pieces(sources: Sources, *, all_branches: bool = False) -> Iterator[str]:
     """The conversations one after the other; with `all_branches` the branches not in use stand behind the one in use.
 
     One conversation alone starts with YAML front matter.
     """
-    parts = [_front_matter(sources[0])] if len(sources) == 1 else []
-    parts += ["\n\n---\n\n".join("\n\n".join(_conversation(source, all_branches)) for source in sources)]
-    return "\n".join(parts).rstrip("\n") + "\n"
+    written = ""
+    for source in sources:
+        if written:
+            yield f"{written}\n\n---\n\n"
+        elif len(sources) == 1:
+            yield _front_matter(source) + "\n"
+        written = "\n\n".join(_conversation(source, all_branches))
+    yield written.rstrip("\n") + "\n"
 
 
 def _front_matter(source: Source) -> str:

@@ -6,7 +6,9 @@ so nothing that is not in those values can leave by it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.tree import Tree
@@ -30,3 +32,10 @@ class Source:
 
     conversation: Conversation
     tree: Tree
+
+
+class Sources(Protocol):
+    """Conversations to export, gone through once, one at a time: a list, or what loads each when its turn has come."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Source]: ...

@@ -11,15 +11,15 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from kvchat.display import one_line
 from kvchat.numbers import local
 from kvchat.prompt.conversation import Conversation
-from kvchat.transfer.formats import FORMATS, render
-from kvchat.transfer.source import FileExists, Source, TransferError
+from kvchat.transfer.formats import FORMATS, pieces
+from kvchat.transfer.source import FileExists, Sources, TransferError
 
 NAME_LENGTH = 80
 """Characters in a suggested name, suffix included."""
@@ -54,29 +54,21 @@ def suggested_name(conversation: Conversation, format: str) -> str:
 
 
 def export(
-    destination: Path, format: str, sources: Sequence[Source], *, all_branches: bool = False, overwrite: bool = False,
+    destination: Path, format: str, sources: Sources, *, all_branches: bool = False, overwrite: bool = False,
 ) -> Path:
     """Write `sources` as `format` to the file `destination`, or into the folder `destination`; the path written.
 
     In a folder the name is the suggested one of the first conversation; if that is taken and `overwrite` is false,
     a number is added. Raises FileExists or TransferError; then nothing was written.
     """
-    text = render(format, sources, all_branches=all_branches)
     destination = _expanded(destination)
     if not _is_folder(destination):
-        return write_text(destination, text, overwrite=overwrite)
-    if not sources:
+        return _write([destination], pieces(format, sources, all_branches=all_branches), overwrite)
+    if not len(sources):
         raise TransferError("There is no conversation to export.")
-    name = destination / suggested_name(sources[0].conversation, format)
-    if overwrite:
-        return write_text(name, text, overwrite=True)
-    path = name
-    for number in range(2, 1000):
-        try:
-            return write_text(path, text)
-        except FileExists:
-            path = name.with_stem(f"{name.stem}-{number}")
-    return write_text(path, text)
+    name = destination / suggested_name(next(iter(sources)).conversation, format)
+    names = [name, *(name.with_stem(f"{name.stem}-{number}") for number in range(2, 1000))]
+    return _write(names[:1] if overwrite else names, pieces(format, sources, all_branches=all_branches), overwrite)
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = False) -> Path:
@@ -85,32 +77,51 @@ def write_text(path: Path, text: str, *, overwrite: bool = False) -> Path:
     Raises FileExists if there is a file and `overwrite` is false, and TransferError if it cannot be written; then
     the destination is as it was.
     """
-    path = _expanded(path)
-    content = text.encode("utf-8", "replace")
+    return _write([_expanded(path)], (text,), overwrite)
+
+
+def _write(paths: Sequence[Path], text: Iterable[str], overwrite: bool) -> Path:
+    """Write to the first of these paths of one folder that is free, or with `overwrite` to the first."""
+    path = paths[0]
     if _is_folder(path):
         raise _failed(path, OSError(errno.EISDIR, ""))
     part = path.with_name(f".kvchat-{secrets.token_hex(8)}.part")
     try:
+        if not overwrite and all(map(os.path.lexists, paths)):  # before much is written for nothing
+            raise FileExistsError(path)
         try:
-            _write_new(part, content)
-            _move(part, path, overwrite)
+            _write_new(part, text)
+            path = _move_to_free(part, paths, overwrite)
         finally:
             with suppress(OSError):
                 part.unlink()
         _sync_folder(path.parent)
     except FileExistsError as error:
-        raise _exists(path) from error
+        raise _exists(paths[-1]) from error
     except OSError as error:
         raise _failed(path, error) from error
     return path
 
 
-def _write_new(part: Path, content: bytes) -> None:
+def _write_new(part: Path, text: Iterable[str]) -> None:
     file = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
     with os.fdopen(file, "wb") as stream:
-        stream.write(content)
+        for piece in text:
+            stream.write(piece.encode("utf-8", "replace"))
         stream.flush()
         os.fsync(stream.fileno())
+
+
+def _move_to_free(part: Path, paths: Sequence[Path], overwrite: bool) -> Path:
+    for path in paths:
+        try:
+            _move(part, path, overwrite)
+        except FileExistsError:
+            if path is paths[-1]:
+                raise
+        else:
+            return path
+    raise FileExistsError
 
 
 def _move(part: Path, path: Path, overwrite: bool) -> None:
