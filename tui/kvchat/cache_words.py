@@ -5,12 +5,17 @@ The rule: what is not known is left out or said to be unknown, never told as 0.
 
 from __future__ import annotations
 
-from kvchat.cache.accounting import SideTotals, TurnFigures, WarmupTotals
-from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
-from kvchat.cache.speed import SpeedFit
+from typing import TYPE_CHECKING
+
+from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.display import one_line
 from kvchat.numbers import UNKNOWN, about, age, count, counted, duration, short_count
+
+if TYPE_CHECKING:
+    from kvchat.cache.accounting import SideTotals, WarmupTotals
+    from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
+    from kvchat.cache.speed import SpeedFit
 
 HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
 UNREPORTED = "not reported by this server"

@@ -253,16 +253,21 @@ def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: 
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):  # it is drawn on the last one
         raise CommandError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT", 2)
     gc.disable()  # until the first paint, when the app turns it on: imports make much that stays and little garbage
-    from kvchat.store import StoreError
-
-    try:
-        service, notices = opened(args, places, settings)
-    except StoreError as error:
-        raise CommandError(str(error)) from None
+    from kvchat.late_service import late
     from kvchat.ui.app import KvchatApp
 
-    service.reads_ahead = service.connects_ahead = service.waits_for_servers = service.works_in_background = True
-    app = KvchatApp(service, places, notices=[*map(str, problems), *notices], continue_=args.continue_,
+    def begin() -> ChatService:
+        from kvchat.chat.errors import ChatError
+        from kvchat.store import StoreError
+
+        try:
+            service, _ = opened(args, places, settings)
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+        service.reads_ahead = service.connects_ahead = service.waits_for_servers = service.works_in_background = True
+        return service
+
+    app = KvchatApp(late(settings, begin), places, notices=map(str, problems), continue_=args.continue_,
                     conversation=args.conversation)
     app.run(mouse=settings.mouse)
     if app.failure:

@@ -24,6 +24,11 @@ TRASH_DAYS = 30
 class ChatService(Serving):
     """Conversations on a store, talking through a connector. All methods belong to one event loop."""
 
+    @property
+    def notices(self) -> list[str]:
+        """What happened when the conversations were opened, in sentences."""
+        return self._store.notices
+
     # -- options --------------------------------------------------------------------------------------------------
 
     async def set_parameters(self, id: str, parameters: Parameters) -> None:

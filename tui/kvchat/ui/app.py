@@ -8,24 +8,29 @@ import os
 import signal
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
+from rich.console import RenderableType
 from textual import events
+from textual._compositor import CompositorUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.filter import LineFilter
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.service import ChatService
 from kvchat.config import ConfigError, save_setting
 from kvchat.display import one_line
 from kvchat.paths import Paths, own_themes
 from kvchat.ui import actions, keys, paste_guard
 from kvchat.ui.chat.screen import ChatScreen
+from kvchat.ui.render.frame import Frame
 from kvchat.ui.render.guard import ControlFilter
 from kvchat.ui.themes import load_themes, variable_defaults
 from kvchat.ui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
 
 FALLBACK_THEME = "kvchat-night"
 HOUSEKEEPING_SECONDS = 20.0
@@ -62,6 +67,7 @@ class KvchatApp(App[int]):
         self._continue = continue_
         self._first = conversation
         self._guard = ControlFilter()
+        self._frame = Frame()
         self._take_themes()
         self.keys, problems = actions.keymap(service.settings.keys, paths.config)
         """The person's keys by action, where they differ from the table."""
@@ -85,6 +91,8 @@ class KvchatApp(App[int]):
 
     async def on_mount(self) -> None:
         self._end_with_the_terminal()
+        for signal_ in (self.app_suspend_signal, self.app_resume_signal):
+            signal_.subscribe(self, lambda _: self._frame.forget())
         self.set_keymap(self.keys)
         self.call_after_refresh(self._begin)
 
@@ -111,11 +119,17 @@ class KvchatApp(App[int]):
         """After the first paint: the conversation and the notices."""
         screen = self.chat
         try:
+            screen.begin()
+        except ChatError as error:
+            self.failure = str(error)
+            self.exit(1)
+            return
+        try:
             await screen.open_conversation(await self._first_conversation())
         except ChatError as error:
             self._notices.append(str(error))
             await screen.open_conversation((await self.service.create()).id)
-        for notice in self._notices:
+        for notice in (*self._notices, *self.service.notices):
             screen.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.call_after_refresh(self._connect)
@@ -215,6 +229,17 @@ class KvchatApp(App[int]):
         return self.keys.get(id, action.keys if action else "").split(",")[0]
 
     # -- appearance
+
+    def on_resize(self) -> None:
+        self._frame.forget()
+
+    def on_app_focus(self) -> None:
+        self._frame.forget()  # another program may have written to the terminal meanwhile
+
+    def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
+        if isinstance(renderable, CompositorUpdate):
+            renderable = self._frame.update(renderable, self.size)
+        super()._display(screen, renderable)
 
     def get_line_filters(self) -> list[LineFilter]:
         return [self._guard, *super().get_line_filters()]

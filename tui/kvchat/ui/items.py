@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.numbers import clock, count, speed
 from kvchat.prompt.citing import sources
 from kvchat.prompt.context import ContextBlock
@@ -17,6 +17,9 @@ from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.sources import sources_of
 from kvchat.ui.widgets.header_text import model_name
 from kvchat.ui.widgets.sidebar_rows import SidebarRow
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import LiveAnswer, OpenConversation
 
 YOU = "You"
 SYSTEM = "System"

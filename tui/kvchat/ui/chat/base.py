@@ -10,8 +10,6 @@ from textual.getters import query_one
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.live import OpenConversation
-from kvchat.chat.service import ChatService
 from kvchat.display import clean
 from kvchat.numbers import count
 from kvchat.ui.widgets.composer import Composer
@@ -20,6 +18,8 @@ from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
 from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
+    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.service import ChatService
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.screens.modal import Modal
 

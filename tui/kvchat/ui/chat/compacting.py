@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from textual import work
 
-from kvchat.chat.answering import previous_figures
-from kvchat.chat.compaction import CompactionPrice, RunningCompaction
 from kvchat.chat.errors import ChatError
-from kvchat.chat.live import LiveAnswer
 from kvchat.numbers import count, counted, duration, percent
 from kvchat.prompt.message import Role, State
 from kvchat.ui.chat.base import ChatBase
@@ -25,6 +23,10 @@ from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.statusline import live_of
 
 STOPS = "Esc stops · nothing changes"
+
+if TYPE_CHECKING:
+    from kvchat.chat.compaction import CompactionPrice, RunningCompaction
+    from kvchat.chat.live import LiveAnswer
 
 
 class CompactingActs(ChatBase):
@@ -96,6 +98,8 @@ class CompactingActs(ChatBase):
         if live.first_token_at is not None:
             self.transcript.set_live(summary_row(live))
         else:
+            from kvchat.chat.answering import previous_figures
+
             speed = self.service.prefill_speed(running.conversation)
             self.transcript.set_live(live_row(live, now, speed, previous_figures(self.conversation.path())))
 

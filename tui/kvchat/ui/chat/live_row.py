@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, new_tokens
-from kvchat.chat.live import LiveAnswer
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import LiveAnswer
 
 PATIENCE = 0.3
 """Seconds without news before the row says what is waited for: a warm answer starts without a flicker."""

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 from textual import work
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import MemoriesNoted
 from kvchat.display import one_line
-from kvchat.memory.entry import Status
 from kvchat.ui.chat.base import ChatBase
 
 if TYPE_CHECKING:
+    from kvchat.chat.events import MemoriesNoted
     from kvchat.memory.entry import Entry
     from kvchat.ui.screens.memory_source import Book
 
@@ -66,6 +65,8 @@ class RememberingActs(ChatBase):
 
     async def _count_proposals(self) -> None:
         """What still waits for the person's yes stays at the edge of the screen."""
+        from kvchat.memory.entry import Status
+
         try:
             waiting = await self.service.with_memories(lambda book: [one.id for one in book.entries(Status.PROPOSED)])
         except ChatError:

@@ -6,7 +6,7 @@ The rule: nothing is decided here that a test of the service could not see; the 
 from __future__ import annotations
 
 import time
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -20,28 +20,6 @@ from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache_words import cost_words, to_read
-from kvchat.chat.answering import previous_figures
-from kvchat.chat.events import (
-    AnswerEnded,
-    AnswerProgressed,
-    AnswerStarted,
-    CompactionChanged,
-    ConversationChanged,
-    ConversationsChanged,
-    DocumentsChanged,
-    FallbackChosen,
-    IndexingProgressed,
-    MemoriesNoted,
-    MemoryBegins,
-    Noticed,
-    QuestionRefused,
-    ServerChanged,
-    ServiceEvent,
-    StorageChanged,
-    WarmthChanged,
-)
-from kvchat.chat.mentioning import counted_in
-from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.numbers import counted, duration
 from kvchat.prompt.message import Role, State
@@ -58,6 +36,10 @@ from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine, live_of
 from kvchat.ui.widgets.transcript import Transcript
+
+if TYPE_CHECKING:
+    from kvchat.chat.events import ServiceEvent
+    from kvchat.chat.service import ChatService
 
 TICK = 0.25
 """Seconds between looks at a running answer's clock."""
@@ -89,7 +71,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         settings = self.service.settings
         yield Header()
         with Horizontal(id="middle"):
-            yield Sidebar(clock=lambda: self.now().timestamp(), warmth=self.service.warmth)
+            yield Sidebar(clock=lambda: self.now().timestamp(), warmth=lambda id: self.service.warmth(id))
             with Vertical(id="conversation"):
                 yield Static(id="hello", markup=False)
                 yield Transcript(unfold_reasoning=settings.show_reasoning)
@@ -107,18 +89,21 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
 
     def on_mount(self) -> None:
-        self.service.asks_before_leaving = True
-        self.service.subscribe(self._on_service)
         self.composer.set_commands(actions.slash_commands())
         self.keybar.set_keys(self.app.footer_keys())
         self.status.why_key = self.app.key_of("inspector")
         self.composer.set_memories_key(self.app.key_of("memories"))
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
+        self.composer.focus()
+
+    def begin(self) -> None:
+        """After the first paint: what comes from the service, which is opened by this. Raises ChatError."""
+        self.service.asks_before_leaving = True
+        self.service.subscribe(self._on_service)
         self.show_server()
         self.show_list()
         self.set_interval(LOOK, self.service.refresh)
-        self.composer.focus()
 
     def on_resize(self, event: events.Resize) -> None:
         """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
@@ -137,6 +122,25 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     # -- what the service tells
 
     def _on_service(self, event: ServiceEvent) -> None:
+        from kvchat.chat.events import (
+            AnswerEnded,
+            AnswerProgressed,
+            AnswerStarted,
+            CompactionChanged,
+            ConversationChanged,
+            ConversationsChanged,
+            DocumentsChanged,
+            FallbackChosen,
+            IndexingProgressed,
+            MemoriesNoted,
+            MemoryBegins,
+            Noticed,
+            QuestionRefused,
+            ServerChanged,
+            StorageChanged,
+            WarmthChanged,
+        )
+
         if not self.app.is_running:
             return  # the widgets are being taken down; the answer is kept without them
         match event:
@@ -220,6 +224,8 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         live = conversation.live if conversation is not None else None
         if conversation is None or live is None:
             return
+        from kvchat.chat.answering import previous_figures
+
         now = time.monotonic()
         speed = self.service.prefill_speed(conversation.id)
         before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
@@ -284,6 +290,8 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
             self.composer.focus()
 
     def show_conversation(self) -> None:
+        from kvchat.chat.mentioning import counted_in
+
         conversation = self.conversation
         self.transcript.set_items(self.items())
         asked = [node for node in reversed(conversation.path()) if node.role is Role.USER]

@@ -100,6 +100,8 @@ class Sidebar(ScrollView, can_focus=True):
         """What was shown of the conversations on the screen."""
         self._styles = ThemeStyles(self, STYLES)
         self.rows: Sequence[SidebarRow] = ()
+        self._is_known = False
+        """Whether it was told what there is; before that nothing is shown."""
         self._clock = clock
         self._lines: list[Line] = []
         self._line_of: dict[str, int] = {}
@@ -125,6 +127,9 @@ class Sidebar(ScrollView, can_focus=True):
     def set_rows(self, rows: Sequence[SidebarRow]) -> None:
         """Show these, newest first. The cursor stays on its conversation, and so does the first line of a view
         that was scrolled down."""
+        if not self._is_known:
+            self._is_known = True
+            self.refresh()
         if tuple(rows) == tuple(self.rows):
             self.refresh_marks()
             return
@@ -206,7 +211,7 @@ class Sidebar(ScrollView, can_focus=True):
     def render_line(self, y: int) -> Strip:
         width = self.scrollable_content_region.width
         at = y + self.scroll_offset.y
-        if not self.rows and at == 0:
+        if not self.rows and at == 0 and self._is_known:
             return self._strip([(" No conversations yet", "group")], width)
         if at >= len(self._lines):
             return self._strip([], width)
@@ -329,8 +334,9 @@ class Sidebar(ScrollView, can_focus=True):
         self.tooltip = Content(f"{one_line(row.title, 200)}\n{words}")
 
     def on_mount(self) -> None:
-        self._regroup()
-        self._spin()
+        if self.rows:
+            self._regroup()
+            self._spin()
 
     def on_focus(self) -> None:
         self.refresh()

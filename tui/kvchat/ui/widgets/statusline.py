@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual import events
 from textual.content import Content
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.chat.live import LiveAnswer
 from kvchat.display import one_line
 from kvchat.prompt.message import State
 from kvchat.ui.render.progress import WAITING
@@ -23,6 +23,9 @@ from kvchat.ui.widgets.cells import fit
 from kvchat.ui.widgets.header_text import HeaderState
 from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, width_of
 from kvchat.ui.widgets.status_text import Live
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import LiveAnswer
 
 LEFT_CELLS = 32
 """Cells of the header that the model and its place keep where it also says what is searched."""

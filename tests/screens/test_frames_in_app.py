@@ -1,0 +1,91 @@
+"""What the app writes to its terminal: little, and such that the terminal shows what the screen holds."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from app_kit import Drive
+from rich.console import RenderableType
+from terminal_output import Terminal
+from textual._compositor import CompositorUpdate
+from textual.screen import Screen
+
+from kvchat.ui.app import KvchatApp
+from kvchat.ui.render.frame import Frame
+from toyserver import ToyServer, tokens
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "ui_render"))
+
+from terminal_model import TerminalModel  # noqa: E402
+
+MOST = 25_000
+"""Octets of a start at 120x40, until the screen rests."""
+TEXT = ("A list:\n\n- 日本語 and 👍\n- ● ◐ ○ ─│┌ …\n\n| a | b |\n|---|---|\n| 漢字 | x |\n\n```python\nx = 'é'  # 東京\n```\n"
+        "[link](https://example.org) and **bold** and `code`. ") * 2
+
+
+class Watched:
+    """Every update of the app, written as a whole to one terminal and as a change to the other."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.frame = Frame()
+        self.whole = self.changed = TerminalModel(1, 1)
+        self.size = (0, 0)
+        self.frames = self.octets = self.all_octets = 0
+        display = KvchatApp._display
+        watched = self
+
+        def shown(app: KvchatApp, screen: Screen[object], renderable: RenderableType | None) -> None:
+            if isinstance(renderable, CompositorUpdate) and not app._batch_count and app._running:
+                watched.show(app, renderable)
+            display(app, screen, renderable)
+
+        monkeypatch.setattr(KvchatApp, "_display", shown)
+
+    def show(self, app: KvchatApp, update: CompositorUpdate) -> None:
+        if self.size != app.size:
+            self.size = app.size
+            self.whole, self.changed = TerminalModel(*self.size), TerminalModel(*self.size)
+        everything = update.render_segments(app.console)
+        self.whole.write(everything)
+        change = self.frame.update(update, app.size).render_segments(app.console)
+        self.changed.write(change)
+        assert self.changed.cells == self.whole.cells
+        self.frames += 1
+        self.octets, self.all_octets = self.octets + len(change), self.all_octets + len(everything)
+
+
+async def test_whatever_happens_the_terminal_shows_what_the_screen_holds(
+        drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(monkeypatch)
+    server.on_chat(tokens(*(TEXT[at : at + 7] for at in range(0, len(TEXT), 7)), reasoning=["Thinking 漢字 …"]))
+    async with drive(size=(110, 30)) as app:
+        await app.say("東京 ☕ question, and a long line: " + "word 日本語 " * 30)
+        for keys in (["f1", "pagedown", "escape"], ["ctrl+p", "e", "x", "escape"], ["f2", "pagedown", "escape"],
+                     ["ctrl+s", "escape"], ["f3", "f3"], ["tab", "pageup", "home", "end", "escape"],
+                     ["ctrl+f", "w", "o", "r", "escape"], ["ctrl+n"], ["f9"]):
+            await app.press(*keys)
+            await app.rest()
+        await app.pilot.resize_terminal(70, 20)
+        await app.rest()
+        await app.pilot.resize_terminal(120, 40)
+        await app.press("漢", "x", "y", "f1", "escape")
+        await app.rest()
+    assert watched.frames > 30 and watched.octets < watched.all_octets / 2
+
+
+@pytest.mark.process
+async def test_a_start_writes_little_to_the_terminal(tmp_path: Path, server: ToyServer) -> None:
+    """Over ssh that is what the person waits for: it was 82 kB for an almost empty screen."""
+    env = {name: value for name, value in os.environ.items() if name not in ("DISPLAY", "WAYLAND_DISPLAY", "NO_COLOR")}
+    env |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "KVCHAT_DATA_DIR": str(tmp_path / "data"),
+            "KVCHAT_CONFIG": str(tmp_path / "config.toml")}
+    with Terminal(["-m", "kvchat.cli", "--base-url", server.url], env) as terminal:
+        await terminal.shows("newline")
+        await terminal.shows("this machine")
+        assert len(terminal.output) <= MOST
+        await terminal.press("\x11")
+        assert await terminal.ended() == 0

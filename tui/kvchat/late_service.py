@@ -1,0 +1,43 @@
+"""The conversation service for the app, opened when it is first asked for something.
+
+The rule: whoever has it cannot tell it from the service itself. Its modules are half of what is imported, and the first
+frame needs none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+from kvchat.config import Settings
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+
+
+def late(settings: Settings, begin: Callable[[], ChatService]) -> ChatService:
+    """A service that `begin` opens, once, as soon as more is asked of it than its settings. Whoever asks gets what
+    `begin` raises."""
+    return cast("ChatService", _Late(settings, begin))
+
+
+class _Late:
+    def __init__(self, settings: Settings, begin: Callable[[], ChatService]) -> None:
+        vars(self).update(settings=settings, _begin=begin)
+
+    def _opened(self) -> ChatService:
+        own = vars(self)
+        if "_service" not in own:
+            own["_service"] = own["_begin"]()
+            del own["settings"]  # the service's own from now on: they can be changed
+        return cast("ChatService", own["_service"])
+
+    async def aclose(self) -> None:
+        if "_service" in vars(self):
+            await self._opened().aclose()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened(), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._opened(), name, value)
