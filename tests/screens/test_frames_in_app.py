@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,15 +14,13 @@ from textual.screen import Screen
 
 from kvchat.ui.app import KvchatApp
 from kvchat.ui.render.frame import Frame
+from terminal_model import TerminalModel
 from toyserver import ToyServer, tokens
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "ui_render"))
-
-from terminal_model import TerminalModel  # noqa: E402
 
 MOST = 25_000
 """Octets of a start at 120x40, until the screen rests."""
-TEXT = ("A list:\n\n- 日本語 and 👍\n- ● ◐ ○ ─│┌ …\n\n| a | b |\n|---|---|\n| 漢字 | x |\n\n```python\nx = 'é'  # 東京\n```\n"
+TEXT = ("A list:\n\n- 日本語 and 👍\n- ● ◐ ○ ─│┌ …\n\n| a | b |\n|---|---|\n| 漢字 | x |\n\n"
+        "```python\nx = 'é'  # 東京\n```\n"
         "[link](https://example.org) and **bold** and `code`. ") * 2
 
 
