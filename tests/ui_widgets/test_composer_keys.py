@@ -234,3 +234,12 @@ async def test_paging_keys_are_left_to_the_transcript_while_the_message_is_short
         await pilot.pause()
         await pilot.press("pageup")
         assert pressed == ["pageup"]
+
+
+@pytest.mark.parametrize(("text", "left"), [("abc", ""), ("", ""), ("one\ntwo", "one\n")])
+async def test_cutting_the_last_line_takes_it(writing: Writing, text: str, left: str) -> None:
+    host, composer = writing()
+    async with host.run_test() as pilot:
+        composer.load(text)
+        await pilot.press("ctrl+x")
+        assert composer.text == left

@@ -284,7 +284,7 @@ class ComposerText(TextArea):
                 top = left
             if top_row == bottom_row and left < bottom < right and top < right:
                 bottom = right
-        if top_row != bottom_row:
+        if top_row != bottom_row < self.document.line_count:  # cutting the last line goes up to the line after it
             for left, right in spans(self.document[bottom_row], self.chips):
                 if left < bottom < right:
                     bottom = right
