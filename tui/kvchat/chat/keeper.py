@@ -28,11 +28,15 @@ class Keeper:
 
     def __init__(self, on_trouble: Callable[[str], None], *, strict: bool = False,
                  at_rest: Callable[[], object] = lambda: None) -> None:
-        self._on_trouble = on_trouble
+        self.trouble = ""
+        """Why the last write failed; empty when all is written."""
+        self._tell = on_trouble
         self._strict = strict
         self._at_rest = at_rest
         self._resting: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="kvchat-store")
+        self._turn = asyncio.Lock()
+        """Held by the write that is under way: the next one must know whether it failed."""
         self._backlog: list[Write] = []
         self._retry: asyncio.Task[None] | None = None
 
@@ -46,15 +50,19 @@ class Keeper:
         if self._backlog:
             self._backlog.append(write)
             return
-        try:
-            await self.call(write)
-        except StoreError as error:
-            if self._strict:
-                raise
-            self._backlog.append(write)
-            self._on_trouble(str(error))
-            if self._retry is None:
-                self._retry = asyncio.create_task(self._retry_later())
+        async with self._turn:
+            if self._backlog:
+                self._backlog.append(write)
+                return
+            try:
+                await self.call(write)
+            except StoreError as error:
+                if self._strict:
+                    raise
+                self._backlog.append(write)
+                self._on_trouble(str(error))
+                if self._retry is None:
+                    self._retry = asyncio.create_task(self._retry_later())
 
     async def call(self, read: Callable[[], T]) -> T:
         """Run `read` on the writer thread and give back its result."""
@@ -72,10 +80,15 @@ class Keeper:
 
     async def flush(self) -> None:
         """Try the backlog once, oldest first. Raises StoreError when the disk still refuses."""
-        while self._backlog:
-            await self.call(self._backlog[0])
-            self._backlog.pop(0)
+        async with self._turn:
+            while self._backlog:
+                await self.call(self._backlog[0])
+                self._backlog.pop(0)
         self._on_trouble("")
+
+    def _on_trouble(self, trouble: str) -> None:
+        self.trouble = trouble
+        self._tell(trouble)
 
     async def _retry_later(self) -> None:
         while self._backlog:
