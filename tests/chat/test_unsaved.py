@@ -1,14 +1,51 @@
-"""What the disk refuses waits, in order."""
+"""What the disk refuses is not lost: it waits in order, and goes to a file elsewhere when kvchat has to end."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.chat.keeper import Keeper
-from kvchat.store import StoreError, StoreUnavailable
+from kvchat.chat.service import ChatService
+from kvchat.prompt.message import State
+from kvchat.store import Store, StoreError, StoreUnavailable
+from kvchat.transfer import Source, TransferError, read_lossless
+from toyserver import ToyServer, tokens
+
+Refuse = Callable[[], None]
+NOW = datetime(2026, 11, 21, 9, 16, tzinfo=UTC)
+
+
+@pytest.fixture
+def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
+    """From now on the disk refuses every write."""
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreUnavailable("The disk is full.")
+
+    def refuse() -> None:
+        for name in ("add", "append", "settle", "update", "set_draft", "record_request", "set_setting", "create"):
+            monkeypatch.setattr(Store, name, full)
+
+    return refuse
+
+
+async def say(service: ChatService, id: str, text: str) -> None:
+    await service.send(id, text)
+    await service.wait(id)
+
+
+def texts(source: Source) -> list[str]:
+    return [node.text for node in source.tree.path(source.conversation.head)][1:]
+
+
+# -- the writer
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(1, 4))
@@ -58,3 +95,119 @@ async def test_a_write_does_not_overtake_one_that_fails() -> None:
     await keeper.flush()
     await keeper.aclose()
     assert landed == ["first", "second"]
+
+
+# -- the file
+
+
+async def test_the_file_holds_question_answer_title_and_draft(
+        service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path) -> None:
+    saved = await service.create(reuse=False)
+    await say(service, saved.id, "is on the disk")
+    conversation = await service.create(reuse=False)
+    await say(service, conversation.id, "one")
+    refuse()
+    server.on_chat(tokens("only in memory"))
+    await say(service, conversation.id, "two")
+    await service.rename(conversation.id, "Lighthouse")
+    await service.set_draft(conversation.id, "and three")
+    assert [one.conversation.title for one in await service.unsaved.retry()] == ["Lighthouse"]
+    path = await service.unsaved.write(tmp_path / "elsewhere.json")
+    assert path.stat().st_mode & 0o777 == 0o600
+    (source,) = read_lossless(path.read_text())
+    assert texts(source) == ["one", "Hello", "two", "only in memory"]
+    assert source == Source(conversation.record, source.tree, "and three")
+    assert {(n.id, n.parent, n.wire, n.state) for n in source.tree} == {
+        (n.id, n.parent, n.wire, n.state) for n in conversation.tree}
+
+
+async def test_nothing_is_unsaved_when_the_disk_takes_it_again(
+        service: ChatService, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = await service.create()
+    refuse()
+    await say(service, conversation.id, "one")
+    assert len(await service.unsaved.retry()) == 1
+    assert service.unsaved.reason == "The disk is full."
+    monkeypatch.undo()
+    assert await service.unsaved.retry() == []
+    assert service.unsaved.reason == ""
+
+
+async def test_what_was_deleted_or_is_empty_is_not_missed(service: ChatService, refuse: Refuse) -> None:
+    deleted, empty = await service.create(reuse=False), await service.create(reuse=False)
+    refuse()
+    await say(service, deleted.id, "one")
+    await service.delete(deleted.id)
+    await service.rename(empty.id, "still empty")
+    assert await service.unsaved.retry() == []
+
+
+@pytest.mark.parametrize("gone", [False, True])
+async def test_the_end_writes_them_to_the_first_folder_that_takes_them(
+        service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path, gone: bool) -> None:
+    """The data folder; where its database is gone, the first of the others."""
+    conversation = await service.create()
+    server.on_chat(tokens("half", hang_after=1))
+    refuse()
+    arrived = asyncio.Event()
+    service.subscribe(lambda _: arrived.set() if conversation.live and conversation.live.text else None)
+    await service.send(conversation.id, "one")
+    async with asyncio.timeout(20):
+        await arrived.wait()
+    if gone:
+        (tmp_path / "data").rename(tmp_path / "away")
+        (tmp_path / "data").mkdir()
+    rescued = await service.aclose([tmp_path / "nowhere", tmp_path / "home", tmp_path])
+    assert rescued is not None and rescued.path is not None
+    assert rescued.path.parent == tmp_path / ("home" if gone else "data")
+    assert rescued.path.stat().st_mode & 0o777 == 0o600
+    (source,) = read_lossless(rescued.path.read_text())
+    assert texts(source) == ["one", "half"]
+    assert source.tree[source.conversation.head or ""].state is not State.STREAMING
+    assert not list(tmp_path.glob("kvchat-unsaved*"))
+
+
+async def test_when_no_folder_takes_them_that_is_told(service: ChatService, refuse: Refuse, tmp_path: Path) -> None:
+    conversation = await service.create()
+    refuse()
+    await say(service, conversation.id, "one")
+    (tmp_path / "data").rename(tmp_path / "away")
+    rescued = await service.aclose([tmp_path / "gone"])
+    assert rescued is not None and rescued.path is None
+    assert "no such folder" in rescued.reason
+
+
+async def test_a_part_that_does_not_end_does_not_cost_what_was_said(
+        service: ChatService, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    conversation = await service.create()
+    refuse()
+    await say(service, conversation.id, "one")
+
+    async def broken(_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(ChatService, "_end_memory", broken)
+    rescued = await service.aclose([tmp_path])
+    assert rescued is not None and rescued.path is not None
+
+
+async def test_an_incognito_run_writes_nothing_at_its_end(
+        server: ToyServer, make: Callable[..., ChatService], refuse: Refuse, tmp_path: Path) -> None:
+    service = make(server.url, incognito=True)
+    conversation = await service.create()
+    refuse()
+    await say(service, conversation.id, "one")
+    assert await service.unsaved.retry() == []
+    assert await service.aclose([tmp_path]) is None
+    assert not list(tmp_path.rglob("kvchat-unsaved-*"))
+
+
+async def test_a_name_that_is_taken_is_not_written_over(
+        service: ChatService, refuse: Refuse, tmp_path: Path) -> None:
+    conversation = await service.create()
+    refuse()
+    await say(service, conversation.id, "one")
+    (tmp_path / "taken.json").write_text("mine")
+    with pytest.raises(TransferError, match="exists already"):
+        await service.unsaved.write(tmp_path / "taken.json")
+    assert (tmp_path / "taken.json").read_text() == "mine"

@@ -29,6 +29,7 @@ from kvchat.chat.keeper import Keeper
 from kvchat.chat.link import DEFAULT, Link, Links, is_file, is_on_this_machine, normal
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.once import Once
+from kvchat.chat.unsaved import Unsaved
 from kvchat.config import Settings
 from kvchat.prompt.conversation import NEW_TITLE, Conversation
 from kvchat.prompt.message import (
@@ -89,6 +90,7 @@ class ConversationList:
         self._falling: asyncio.Task[None] | None = None
         """Looks for a server to stand in for one that is off."""
         self._open: dict[str, OpenConversation] = {}
+        self.unsaved = Unsaved(store, self._keeper, self._open, incognito=incognito)
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
         self._undo: dict[str, list[str | None]] = {}
         self._list: list[Conversation] | None = None
@@ -305,7 +307,10 @@ class ConversationList:
         return False
 
     async def _create(self, record: Conversation, root: Node) -> OpenConversation:
-        record = await self._keeper.call(lambda: self._store.create(record, root))
+        try:
+            record = await self._keeper.call(lambda: self._store.create(record, root))
+        except StoreError as error:
+            raise ChatError(str(error)) from None
         self._list_changed()
         return await self.open(record.id)
 

@@ -7,15 +7,23 @@ server. A message is stored before anything is sent.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import Totals, totals
 from kvchat.chat.events import Noticed
 from kvchat.chat.serving import Serving
+from kvchat.chat.unsaved import Rescued
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
+
+if TYPE_CHECKING:
+    from kvchat.transfer import Source
+
+log = logging.getLogger(__name__)
 
 QUIT_SECONDS = 2.0
 TRASH_DAYS = 30
@@ -95,8 +103,8 @@ class ChatService(Serving):
         except StoreError as error:
             self._tell(Noticed(str(error), "warning"))
 
-    async def aclose(self) -> None:
-        """Stop what runs, keep what came, write what waits, end the engine."""
+    async def stop_all(self) -> None:
+        """End all running answers and keep what came."""
         if self._falling is not None:
             self._falling.cancel()
         for answering, _ in self._answering.values():
@@ -105,12 +113,16 @@ class ChatService(Serving):
             await self.stop(self.compacting.conversation)
         if tasks := {task for _, task in self._answering.values()}:
             await asyncio.wait(tasks, timeout=QUIT_SECONDS)
-        await self._end_background()
-        await self._rest_now()
-        await self._note_states()
-        await self._links.aclose()
-        await self._end_embedding()
-        await self._end_documents()
-        await self._end_memory()
-        await self._keeper.aclose()
+
+    async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
+        """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
+        written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
+        for end in (self.stop_all, self._end_background, self._rest_now, self._note_states, self._links.aclose,
+                    self._end_embedding, self._end_documents, self._end_memory, self._keeper.aclose):
+            try:
+                await end()
+            except Exception:  # what is said is still to be kept
+                log.exception("a part of the service did not end")
+        rescued = self.unsaved.rescue(rescue, self._clock()) if rescue else None
         self._store.close()
+        return rescued

@@ -66,7 +66,8 @@ def _source(source: Source) -> dict[str, object]:
             f"{len(source.tree) - len(nodes)} messages of conversation {source.conversation.id} hang on a message that "
             "is missing, so they cannot be exported as JSON. Export it as Markdown."
         )
-    return {"conversation": _conversation(source.conversation), "nodes": nodes}
+    found: dict[str, object] = {"conversation": _conversation(source.conversation), "nodes": nodes}
+    return {**found, "draft": source.draft} if source.draft else found
 
 
 def pieces(sources: Sources) -> Iterator[str]:

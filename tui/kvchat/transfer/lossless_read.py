@@ -60,7 +60,7 @@ def _source(item: Fields, known: dict[str, tuple[str | None, bytes]]) -> Source:
     conversation = _conversation(item.inner("conversation"))
     if conversation.head is not None and conversation.head not in tree:
         raise TransferError(f"{item.where}: its branch ends at a message that is not in the file. Nothing was read.")
-    return Source(conversation, tree)
+    return Source(conversation, tree, item.optional_text("draft") or "")
 
 
 def _id(item: Fields, name: str) -> str:

@@ -32,6 +32,8 @@ class Source:
 
     conversation: Conversation
     tree: Tree
+    draft: str = ""
+    """What is written and not sent, as the store has it; only a file of unsaved conversations holds it."""
 
 
 class Sources(Protocol):

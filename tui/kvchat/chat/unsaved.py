@@ -1,0 +1,115 @@
+"""Conversations that the disk refused, and a file elsewhere that holds them.
+
+The file is kvchat's lossless JSON: every branch, byte for byte, with the drafts. What an incognito run holds is never
+written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.chat.keeper import Keeper
+from kvchat.chat.live import OpenConversation
+from kvchat.prompt.tree import Tree
+from kvchat.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from kvchat.transfer import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """What became of the conversations that were not saved when kvchat had to end."""
+
+    conversations: int
+    path: Path | None
+    """The file that holds them; None: no folder took it."""
+    reason: str = ""
+    """Why the last folder did not, in a sentence."""
+
+
+class Unsaved:
+    """What the open conversations hold and the store does not."""
+
+    def __init__(self, store: Store, keeper: Keeper, conversations: Mapping[str, OpenConversation], *,
+                 incognito: bool) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._conversations = conversations
+        self._incognito = incognito
+
+    @property
+    def reason(self) -> str:
+        """Why the disk refused last, in a sentence or two."""
+        return self._keeper.trouble
+
+    async def retry(self) -> list[Source]:
+        """Try once more to save what waits; the conversations that are not saved even then, newest first."""
+        if self._keeper.unsaved:
+            try:
+                await self._keeper.flush()
+            except StoreError:
+                pass  # it is said in the banner
+        held = self._held()
+        return await asyncio.to_thread(self._missing, held) if held else []
+
+    async def write(self, path: Path) -> Path:
+        """Write them to the new file `path`, which nobody else may read, and return it. Raises TransferError."""
+        held = self._held()
+        return await asyncio.to_thread(lambda: _written(path, self._missing(held)))
+
+    def rescue(self, folders: Sequence[Path], now: datetime) -> Rescued | None:
+        """Write them beside the store, or to the first of the folders that takes them; None when all is saved."""
+        found, reason = self._missing(self._held()), ""
+        if not found:
+            return None
+        from kvchat.transfer import TransferError
+
+        own = self._store.database.path
+        # Where its file is gone, a folder that has come into its place is not the person's.
+        for folder in [*([own.parent] if own is not None and own.exists() else []), *folders]:
+            try:
+                return Rescued(len(found), _written(folder / file_name(now), found))
+            except TransferError as error:
+                reason = error.sentence
+        return Rescued(len(found), None, reason)
+
+    def _held(self) -> list[Source]:
+        """Copies of the open conversations that somebody would miss, for a thread, newest first."""
+        if self._incognito or not self._keeper.unsaved:
+            return []
+        from kvchat.transfer import Source
+
+        found = [Source(one.record, Tree(one.tree), one.draft) for one in self._conversations.values()
+                 if one.record.trashed is None and (one.record.turns or one.draft)]
+        return sorted(found, key=lambda one: one.conversation.updated, reverse=True)
+
+    def _missing(self, held: Sequence[Source]) -> list[Source]:
+        """Those that the store does not have like that. Waits for a running write."""
+        return [one for one in held if not self._is_stored(one)]
+
+    def _is_stored(self, one: Source) -> bool:
+        id = one.conversation.id
+        try:
+            if self._store.conversation(id) != one.conversation or self._store.draft(id) != one.draft:
+                return False
+            tree = self._store.tree(id)
+        except StoreError:
+            return False
+        return all(node.id in tree and tree[node.id] == node for node in one.tree)
+
+
+def file_name(now: datetime) -> str:
+    """A name for the file: `kvchat-unsaved-2026-11-21-091600.json`."""
+    return f"kvchat-unsaved-{now:%Y-%m-%d-%H%M%S}.json"
+
+
+def _written(path: Path, conversations: Sequence[Source]) -> Path:
+    from kvchat.transfer import render, write_text
+
+    return write_text(path, render("json", conversations))
