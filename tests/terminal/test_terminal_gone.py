@@ -11,6 +11,12 @@ import time
 
 import pytest
 
+from kvchat.store import Store
+from terminal_output import Terminal
+
+pytestmark = pytest.mark.process
+
+
 
 @pytest.mark.process
 @pytest.mark.parametrize("ignores", [False, True], ids=["plain", "nohup"])
@@ -36,3 +42,15 @@ def test_kvchat_ends_properly_when_its_terminal_is_gone(own_folders, ignores):
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     assert ended and os.waitstatus_to_exitcode(status) == 0
+
+
+async def test_kvchat_ends_when_nobody_tells_it_that_its_terminal_is_gone(own_folders):
+    """Without a controlling terminal there is no signal: only reading and writing fail."""
+    arguments = ["-m", "kvchat.cli", "--base-url", "http://127.0.0.1:9"]
+    with Terminal(arguments, os.environ | {"TERM": "xterm-256color"}) as terminal:
+        await terminal.shows("newline")
+        await terminal.shows("what was written", "what was written")
+        assert await terminal.closed() == 0
+    store = Store.open(own_folders / "data")
+    assert list(store.drafts().values()) == ["what was written"]
+    store.close()

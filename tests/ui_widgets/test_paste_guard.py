@@ -94,3 +94,20 @@ def test_however_a_paste_is_cut_nothing_in_it_is_a_key(text: str, cuts: list[int
     assert out.startswith(START) and out.endswith(END)
     inside = out[len(START) : -len(END)]
     assert inside == text.replace("\x1b", "")
+
+
+@pytest.mark.parametrize("sent", [
+    "\x1b[97;1:3u", "\x1b[1:2u", "\x1b[1114112;1u", "\x1b[99999999999999999999;1u", "\x1b[97;1;1114112u",
+    "\x1b[48;0;0;0;0t\x1b[<0;1;1M",
+])
+def test_a_report_with_odd_figures_is_nothing(parse: Parse, sent: str) -> None:
+    assert parse(sent, "x") == ["x"]
+
+
+@given(st.lists(st.text(st.sampled_from("\x1b[]0123456789;:<?>uMmtRIO~ab\x00\ufffd漢"), min_size=1), max_size=6))
+def test_whatever_is_sent_the_next_key_is_a_key(reads: list[str]) -> None:
+    paste_guard.install()
+    parser = XTermParser()
+    for read in [*reads, END, *["\x1b[27u"] * 2]:
+        list(parser.feed(read))
+    assert [event.key for event in parser.feed("x") if isinstance(event, events.Key)] == ["x"]

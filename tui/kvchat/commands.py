@@ -267,11 +267,16 @@ def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: 
         service.reads_ahead = service.connects_ahead = service.waits_for_servers = service.works_in_background = True
         return service
 
-    app = KvchatApp(late(settings, begin), places, notices=map(str, problems), continue_=args.continue_,
-                    conversation=args.conversation)
-    app.run(mouse=settings.mouse)
-    if app.failure:
-        raise CommandError(app.failure)
+    app = KvchatApp(late(settings, begin, incognito=args.incognito), places, notices=map(str, problems),
+                    continue_=args.continue_, conversation=args.conversation)
+    try:
+        app.run(mouse=settings.mouse)
+    except Exception as error:
+        app.ending.crash(error)
+    if app.ending.failure:
+        raise CommandError(app.ending.failure)
+    if app.ending.last_word:
+        print(f"kvchat: {one_line(app.ending.last_word)}", file=sys.stderr)
     return app.return_code or 0
 
 

@@ -12,7 +12,9 @@ import os
 import re
 import stat
 import time
+import traceback
 from pathlib import Path
+from typing import TextIO
 
 from kvchat.display import one_line
 from kvchat.paths import PathError, folder, reason
@@ -67,6 +69,10 @@ class Redaction(logging.Filter):
 
 
 class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
+    def __init__(self, path: Path, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.path = path
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
         """A full disk ends the log, not the conversation: a traceback would be drawn over the screen."""
 
@@ -88,7 +94,7 @@ def start(path: Path, level: int = logging.DEBUG) -> None:
     except OSError as error:
         raise PathError(f"The log {path} cannot be written: {reason(error)}. "
                         "Choose another file with --log.") from error
-    handler = _Handler(stream)
+    handler = _Handler(path, stream)
     handler.addFilter(Redaction())
     formatter = logging.Formatter("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s %(message)s", "%Y-%m-%dT%H:%M:%S")
     formatter.converter = time.gmtime
@@ -99,10 +105,30 @@ def start(path: Path, level: int = logging.DEBUG) -> None:
     logger.addHandler(handler)
 
 
+def keep_details(error: BaseException, otherwise: Path | None) -> Path | None:
+    """Write where `error` came from to the log, or where there is none to the file `otherwise`, if its folder is
+    there. The file that has it; None: none has. Never raises."""
+    handlers = _handlers()
+    if not handlers and otherwise is not None and otherwise.parent.is_dir():
+        with contextlib.suppress(PathError):
+            start(otherwise)
+            handlers = _handlers()
+    if not handlers:
+        return None
+    logger = logging.getLogger("kvchat")
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        logger.error("%s", line)
+    return handlers[0].path
+
+
+def _handlers() -> list[_Handler]:
+    return [item for item in logging.getLogger("kvchat").handlers if isinstance(item, _Handler)]
+
+
 def stop() -> None:
     """Close the log."""
     logger = logging.getLogger("kvchat")
-    for handler in [item for item in logger.handlers if isinstance(item, _Handler)]:
+    for handler in _handlers():
         logger.removeHandler(handler)
         handler.close()
     logger.propagate = True

@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import Totals, totals
 from kvchat.chat.events import Noticed
@@ -19,9 +18,6 @@ from kvchat.chat.unsaved import Rescued
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
-
-if TYPE_CHECKING:
-    from kvchat.transfer import Source
 
 log = logging.getLogger(__name__)
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import os
-import signal
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -15,6 +11,7 @@ from textual import events
 from textual._compositor import CompositorUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.driver import Driver
 from textual.filter import LineFilter
 from textual.screen import Screen
 
@@ -24,6 +21,7 @@ from kvchat.display import one_line
 from kvchat.paths import Paths, own_themes
 from kvchat.ui import actions, keys, paste_guard
 from kvchat.ui.chat.screen import ChatScreen
+from kvchat.ui.ending import Ending
 from kvchat.ui.render.frame import Frame
 from kvchat.ui.render.guard import ControlFilter
 from kvchat.ui.themes import load_themes, variable_defaults
@@ -37,8 +35,6 @@ HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
 """Seconds: a kvchat that stays open for days makes a backup every day."""
-HUNG_UP_S = 5.0
-"""How long what is said and written may take to be kept when the terminal is gone."""
 RENAMED = {"transcript.delete": "delete_turn", "transcript.code": "code"}
 """Actions of the transcript under the names the main screen has for them."""
 
@@ -60,9 +56,10 @@ class KvchatApp(App[int]):
         self.service = service
         self.is_leaving = False
         """Whether the screen is about to go: what is told from now on is not shown."""
-        self.failure = ""
-        """The sentence to print after an end that was not the person's wish."""
+        self.ending = Ending(self, service, paths)
         self._paths = paths
+        self._has_begun = False
+        """Whether the service is opened."""
         self._notices = list(notices)
         self._continue = continue_
         self._first = conversation
@@ -86,54 +83,57 @@ class KvchatApp(App[int]):
             wanted = FALLBACK_THEME if FALLBACK_THEME in self.available_themes else self.theme
         self.theme = wanted
 
+    def get_driver_class(self) -> type[Driver]:
+        driver = super().get_driver_class()
+        if driver.__name__ == "LinuxDriver":
+            from kvchat.ui.terminal_driver import TerminalDriver
+
+            return TerminalDriver
+        return driver
+
     def get_default_screen(self) -> Screen[Any]:
         return ChatScreen(self.service, show_sidebar=self.service.settings.sidebar)
 
     async def on_mount(self) -> None:
-        self._end_with_the_terminal()
-        for signal_ in (self.app_suspend_signal, self.app_resume_signal):
-            signal_.subscribe(self, lambda _: self._frame.forget())
+        self.ending.listen()
+        for signal in (self.app_suspend_signal, self.app_resume_signal):
+            signal.subscribe(self, lambda _: self._frame.forget())
         self.set_keymap(self.keys)
         self.call_after_refresh(self._begin)
 
-    def _end_with_the_terminal(self) -> None:
-        """Quit properly when the window is closed or the system asks for it; also under nohup, where reading from a
-        terminal that is gone would never end."""
-        loop = asyncio.get_running_loop()
-        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # Windows, threads
-            loop.add_signal_handler(signal.SIGTERM, self.exit)
-            loop.add_signal_handler(signal.SIGHUP, lambda: self.run_worker(self._hung_up(), group="hang-up"))
-
-    async def _hung_up(self) -> None:
-        """Keep what there is and end, without another word to the terminal: nobody takes it, and it would be waited
-        for."""
-        if self._driver is not None:
-            self._driver.write = _to_nobody  # type: ignore[method-assign]
-        with suppress(Exception):
-            async with asyncio.timeout(HUNG_UP_S):
-                await self.chat.keep_draft()
-                await self.service.aclose()
-        os._exit(0)
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual's own would print a traceback."""
+        self._return_code = 1
+        if self._exception is None:
+            self._exception = error
+            self._exception_event.set()
+            try:
+                self.ending.crash(error)
+            finally:
+                self._close_messages_no_wait()
 
     async def _begin(self) -> None:
         """After the first paint: the conversation and the notices."""
         screen = self.chat
         try:
             screen.begin()
-        except ChatError as error:
-            self.failure = str(error)
-            self.exit(1)
+            self._has_begun = True
+            await self._open_first(screen)
+        except ChatError as error:  # no store, or not even an empty conversation can be made
+            self.ending.fail(str(error))
             return
-        try:
-            await screen.open_conversation(await self._first_conversation())
-        except ChatError as error:
-            self._notices.append(str(error))
-            await screen.open_conversation((await self.service.create()).id)
         for notice in (*self._notices, *self.service.notices):
             screen.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.call_after_refresh(self._connect)
         self.call_after_refresh(self._settle)
+
+    async def _open_first(self, screen: ChatScreen) -> None:
+        try:
+            await screen.open_conversation(await self._first_conversation())
+        except ChatError as error:
+            self._notices.append(str(error))
+            await screen.open_conversation((await self.service.create()).id)
 
     def _connect(self) -> None:
         """Look for the server when the conversation can be read: it imports HTTP, which would hold up the paint."""
@@ -164,16 +164,22 @@ class KvchatApp(App[int]):
         return screen
 
     async def action_quit(self) -> None:
+        """Leave; where something is not saved, the person is asked first."""
         await self.chat.keep_draft()
-        self.is_leaving = True
-        self.exit(0)
+        unsaved = await self.service.unsaved.retry() if self._has_begun else []
+        if not unsaved:
+            self.ending.leave()
+            return
+        from kvchat.ui.screens.unsaved import leave_unsaved
+
+        self.run_worker(leave_unsaved(self.chat, self.ending, unsaved), group="dialog")
 
     async def on_unmount(self) -> None:
         gc.enable()
-        await self.service.aclose()
+        await self.ending.close_service()
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key | events.Paste):
+        if self._has_begun and isinstance(event, events.Key | events.Paste):
             self.service.typed()
         if isinstance(event, events.Key) and not event.is_forwarded:
             self._lead_typing(event)
@@ -258,7 +264,3 @@ class KvchatApp(App[int]):
         if self._driver is not None and not self.is_headless:
             name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
             self._driver.write(f"\x1b]2;{name}\x07")
-
-
-def _to_nobody(data: str) -> None:
-    """Where the app writes when its terminal is gone."""

@@ -1,10 +1,13 @@
-"""Keyboard input made safe before Textual parses it: a paste can never act as keys.
+"""Keyboard input made safe before Textual parses it: a paste can never act as keys, and nothing ends the parser.
 
 The rule: between the terminal's paste markers nothing is a key. Textual 8 leaves the paste at the first ESC inside
 it and executes the rest as keys, Enter included; terminals and tmux do pass ESC through. `PasteGuard` drops
 ESC inside a paste; an end marker that the pasted text itself carries does not end it when both arrive in one read.
 It also rewrites the legacy forms of a modified Enter, which Textual takes for a plain Enter, to the form it
 understands.
+
+Textual's parser raises for key and mouse reports with figures it does not expect (a kitty terminal's key release,
+`ESC[97;1:3u`, among them), and that ended the app: they are nothing.
 
 `install` puts a guard in front of Textual's one input parser, for every parser made afterwards. It is the only place
 that touches it; `check` says what is wrong when Textual no longer fits.
@@ -16,7 +19,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.keys import Keys
 from textual.message import Message
 
 START, END = "\x1b[200~", "\x1b[201~"
@@ -94,8 +99,9 @@ def check() -> str:
     """Why the guard does not fit this Textual, in one sentence; empty when it does."""
     if (BRACKETED_PASTE_START, BRACKETED_PASTE_END) != (START, END):
         return "Textual uses other paste markers than the paste guard."
-    if not callable(getattr(XTermParser, "feed", None)):
-        return "Textual's XTermParser has no feed method for the paste guard to stand in front of."
+    for name in ("feed", "_parse_extended_key", "parse_mouse_code"):
+        if not callable(getattr(XTermParser, name, None)):
+            return f"Textual's XTermParser has no method {name} for the paste guard to stand in front of."
     return ""
 
 
@@ -120,3 +126,19 @@ def install() -> None:
 
     feed.plain = plain  # type: ignore[attr-defined]
     XTermParser.feed = feed  # type: ignore[method-assign]
+    key, mouse = XTermParser._parse_extended_key, XTermParser.parse_mouse_code
+
+    def parse_extended_key(self: XTermParser, sequence: str) -> list[events.Key] | None:
+        try:
+            return key(self, sequence)
+        except (ValueError, OverflowError):  # no number, or no character's number
+            return [events.Key(Keys.Ignore, sequence)]
+
+    def parse_mouse_code(self: XTermParser, code: str) -> Message | None:
+        try:
+            return mouse(self, code)
+        except ZeroDivisionError:  # in pixels, after a report of a size of nothing
+            return None
+
+    XTermParser._parse_extended_key = parse_extended_key  # type: ignore[assignment,method-assign]
+    XTermParser.parse_mouse_code = parse_mouse_code  # type: ignore[method-assign]

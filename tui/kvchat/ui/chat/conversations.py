@@ -18,8 +18,10 @@ class ConversationActs(ChatBase):
     """The conversation deleted last, for undo."""
 
     async def action_new(self) -> None:
-        conversation = await self.service.create()
-        await self.open_conversation(conversation.id)
+        await self.attempt(self._new())
+
+    async def _new(self) -> None:
+        await self.open_conversation((await self.service.create()).id)
 
     async def action_next(self) -> None:
         await self._step(1)

@@ -135,6 +135,9 @@ class MessageActs(ChatBase):
         if node is None:
             self.say("There is nothing to fork from yet.")
             return
+        await self.attempt(self._fork(node))
+
+    async def _fork(self, node: str) -> None:
         fork = await self.service.fork(self.conversation.id, node)
         await self.open_conversation(fork.id)
 

@@ -39,10 +39,16 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
             self.composer.border_title = ""
             self.composer.load(self.draft_of(self.conversation), self.conversation.id)
 
+    def draft_now(self) -> tuple[str, str] | None:
+        """The open conversation and the draft to store of it, without waiting for the typing to rest."""
+        if self.current is None or self.editing is not None:
+            return None
+        return self.current.id, self.kept_draft(self.current.id, self.composer.draft)
+
     async def keep_draft(self) -> None:
-        """Store what is in the composer now, without waiting for the typing to rest."""
-        if self.current is not None and self.editing is None:
-            await self.service.set_draft(self.current.id, self.kept_draft(self.current.id, self.composer.draft))
+        """Store what is in the composer now."""
+        if (now := self.draft_now()) is not None:
+            await self.service.set_draft(*now)
 
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:

@@ -58,9 +58,11 @@ class Terminal:
 
     def __init__(self, arguments: list[str], env: Mapping[str, str], columns: int = 120, rows: int = 40) -> None:
         self.output = b""
-        self._heard = asyncio.Event()
+        self._is_closed = False
+        self._heard, self._over = asyncio.Event(), asyncio.Event()
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._before = termios.tcgetattr(slave)
         self.process = subprocess.Popen([sys.executable, *arguments], stdin=slave, stdout=slave, stderr=slave,
                                         env=dict(env), start_new_session=True)
         os.close(slave)
@@ -70,11 +72,12 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        asyncio.get_running_loop().remove_reader(self._master)
         if self.process.poll() is None:
             self.process.kill()
         self.process.wait()
-        os.close(self._master)
+        if not self._is_closed:
+            asyncio.get_running_loop().remove_reader(self._master)
+            os.close(self._master)
 
     def _read(self) -> None:
         try:
@@ -85,6 +88,7 @@ class Terminal:
             os.write(self._master, CAN_HOLD_FRAMES)
         if not data:
             asyncio.get_running_loop().remove_reader(self._master)
+            self._over.set()
         self.output += data
         self._heard.set()
 
@@ -93,6 +97,47 @@ class Terminal:
         for key in keys:
             os.write(self._master, key.encode())
             await asyncio.sleep(GAP)
+
+    async def send(self, data: bytes) -> None:
+        """Send bytes as fast as the program reads them. Fails when it ends before it has read all."""
+        os.set_blocking(self._master, False)
+        while data:
+            try:
+                data = data[os.write(self._master, data[:4096]):]
+            except BlockingIOError:
+                await asyncio.sleep(GAP)
+            except OSError:
+                raise AssertionError(f"it ended with {self.process.wait()}: {self.output[-2000:]!r}") from None
+            else:
+                await asyncio.sleep(0)
+
+    async def begins(self) -> None:
+        """Wait for the first byte that the program writes."""
+        async with asyncio.timeout(120):
+            while not self.output:
+                self._heard.clear()
+                await self._heard.wait()
+
+    @property
+    def left_on(self) -> list[str]:
+        """What of the terminal is not as it was: modes still on or off, the keyboard protocol, the line settings."""
+        modes: dict[str, str] = {"25": "h", "7": "h"}
+        keyboard = 0
+        # While an editor has the terminal, that echoes whatever was typed.
+        for piece in pieces(self.output.decode(errors="replace").encode()):
+            if piece.kind == "csi" and (found := re.fullmatch(r"\?(\d+)([hl])", piece.body)):
+                modes[found[1]] = found[2]
+            keyboard += piece.kind == "csi" and piece.body.startswith(">") and piece.body.endswith("u")
+            keyboard -= piece.kind == "csi" and piece.body == "<u"
+        left = [f"mode {mode}" for mode, state in modes.items() if (state == "h") is not (mode in ("25", "7"))]
+        left += ["keyboard protocol"] if keyboard > 0 else []
+        return left + (["line settings"] if termios.tcgetattr(self._master) != self._before else [])
+
+    @property
+    def last_words(self) -> str:
+        """What the program wrote after it gave the terminal back."""
+        after = self.output.rpartition(b"\x1b[?1049l")[2]
+        return "".join(piece.body for piece in pieces(after) if piece.kind in ("text", "c0")).strip()
 
     async def shows(self, words: str, *keys: str) -> None:
         """Press keys and wait until these words, which stand in one line, are drawn after that; without keys, until
@@ -113,10 +158,17 @@ class Terminal:
         frames = self.output[begin:end] if 0 <= begin < end else b""
         return "".join(piece.body for piece in pieces(frames) if piece.kind == "text")
 
+    async def closed(self) -> int:
+        """Close the window; the program's exit status."""
+        self._is_closed = True
+        asyncio.get_running_loop().remove_reader(self._master)
+        os.close(self._master)
+        async with asyncio.timeout(120):
+            return await asyncio.to_thread(self.process.wait)
+
     async def ended(self) -> int:
         """Wait for the end of the program; its exit status."""
         async with asyncio.timeout(120):
-            status = await asyncio.to_thread(self.process.wait)
-            await asyncio.sleep(0)
-        return status
+            await self._over.wait()
+            return await asyncio.to_thread(self.process.wait)
 

@@ -1,0 +1,129 @@
+"""How the app ends: by the person's wish, by a signal, with its terminal, or by an error nobody handled.
+
+The rule: whatever the reason, drafts and unsaved conversations are kept, the terminal is as it was, and what went
+wrong is one sentence on stderr and status 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.display import one_line
+from kvchat.numbers import counted
+from kvchat.paths import Paths
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.chat.unsaved import Rescued
+    from kvchat.ui.app import KvchatApp
+
+HUNG_UP_S = 5.0
+"""How long what is said and written may take to be kept when the terminal is gone."""
+
+
+class Ending:
+    """The end of one app."""
+
+    def __init__(self, app: KvchatApp, service: ChatService, paths: Paths) -> None:
+        self.failure = ""
+        """The sentence to print after an end that was not the person's wish; the status is 1 then."""
+        self.last_word = ""
+        """The sentence to print after one that was."""
+        self._app = app
+        self._service = service
+        self._paths = paths
+        self._lets_go = False
+        self._lost_draft: tuple[str, str] | None = None
+        """The conversation and its draft, to be stored after an error has ended the screen."""
+        self._is_hung_up = False
+
+    def listen(self) -> None:
+        """End properly when the system asks for it or the window is closed; also under nohup, where reading from a
+        terminal that is gone would never end."""
+        loop = asyncio.get_running_loop()
+        with suppress(AttributeError, NotImplementedError, RuntimeError, ValueError):  # Windows, threads
+            loop.add_signal_handler(signal.SIGTERM, self._end_soon)
+            loop.add_signal_handler(signal.SIGINT, self._end_soon)
+            loop.add_signal_handler(signal.SIGHUP, self.hang_up)
+
+    def leave(self, last_word: str = "", *, lets_go: bool = False) -> None:
+        """End as the person wishes. `lets_go`: what is not saved is in a file already, or may be lost."""
+        self.last_word = last_word
+        self._lets_go = lets_go
+        self._app.is_leaving = True
+        self._app.exit(0)
+
+    def fail(self, sentence: str) -> None:
+        """End because kvchat cannot go on."""
+        self.failure = sentence
+        self._app.exit(1)
+
+    def crash(self, error: Exception) -> None:
+        """Keep what is to be known of an error nobody handled, and the draft, before the screen goes."""
+        from kvchat.logs import keep_details
+
+        cause = getattr(error, "error", error)  # a worker's error comes wrapped
+        log = keep_details(cause, None if self._service.incognito else self._paths.log)
+        details = f"the details are in {log}" if log else "--log FILE keeps the details"
+        self.failure = f"An internal error ({type(cause).__name__}) ended kvchat; {details}."
+        with suppress(Exception):
+            self._lost_draft = self._app.chat.draft_now()
+
+    def hang_up(self) -> None:
+        """End because the terminal is gone, or somebody says so."""
+        if self._is_hung_up:
+            return
+        self._is_hung_up = True
+        if sys.__stdin__ is not None and os.isatty(sys.__stdin__.fileno()):
+            self._end_soon()  # it is there, and is to be given back as it was
+        else:
+            self._app.run_worker(self._hung_up(), group="end")
+
+    async def close_service(self) -> None:
+        """End the service. What it could not save goes to a file, unless the person has let go of it."""
+        if self._lost_draft is not None:
+            await self._service.set_draft(*self._lost_draft)
+        rescued = await self._service.aclose(() if self._lets_go else self._folders())
+        if rescued is not None:
+            self.failure = f"{self.failure} {rescued_words(rescued)}".strip()
+
+    def _folders(self) -> list[Path]:
+        """Where unsaved conversations go when nobody can be asked and the data folder does not take them."""
+        temporary = Path(tempfile.gettempdir())
+        try:
+            return [Path.home(), temporary]
+        except RuntimeError:
+            return [temporary]
+
+    def _end_soon(self) -> None:
+        self._app.run_worker(self._end(), group="end")
+
+    async def _end(self) -> None:
+        await self._app.chat.keep_draft()
+        self.leave()
+
+    async def _hung_up(self) -> None:
+        """Keep what there is and end at once: there is no screen to take down."""
+        with suppress(Exception):
+            async with asyncio.timeout(HUNG_UP_S):
+                await self._app.chat.keep_draft()
+                await self.close_service()
+        if self.failure:
+            with suppress(OSError):
+                os.write(2, f"kvchat: {one_line(self.failure)}\n".encode())
+        os._exit(1 if self.failure else 0)
+
+
+def rescued_words(rescued: Rescued) -> str:
+    """Where the conversations are that could not be saved."""
+    many = counted(rescued.conversations, "conversation")
+    if rescued.path is None:
+        return f"{many} could not be saved anywhere: {rescued.reason}"
+    return f"{many} could not be saved; {'it is' if rescued.conversations == 1 else 'they are'} in {rescued.path}."

@@ -1,0 +1,97 @@
+"""The terminal behind the app: what it sends is read whatever the bytes are, it is raw before anything is drawn, and
+it may go away.
+
+Textual's driver decodes strictly, so that one byte that is not UTF-8 ends the app; it takes the terminal over after it
+has begun to draw, so that an Enter pressed at the first sign of life arrives as a line feed; and it waits for ever for
+a terminal that is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import termios
+import tty
+from codecs import getincrementaldecoder
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TextIO, cast
+
+from textual import events
+from textual._xterm_parser import XTermParser
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+if TYPE_CHECKING:
+    from kvchat.ui.app import KvchatApp
+
+READ_SIZE = 4096
+WAKE_S = 0.1
+"""How often the reader looks whether it is to end, and whether an escape sequence stays unfinished."""
+LARGEST = 4096
+"""Columns or rows of a terminal that a report of its size is believed to have."""
+
+
+class _Outlet:
+    """Where frames are written. When the terminal is gone nobody takes them; an error would end the thread that
+    writes, and the app would wait for it for ever."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._file.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._file.flush()
+
+
+class TerminalDriver(LinuxDriver):
+    """Textual's driver for Linux and macOS, made to live with any input and without a terminal."""
+
+    def __init__(self, app: App[Any], **options: Any) -> None:
+        super().__init__(app, **options)
+        self._file = cast("Any", _Outlet(cast("TextIO", self._file)))
+
+    def start_application_mode(self) -> None:
+        before = None
+        with suppress(termios.error):
+            before = termios.tcgetattr(self.fileno)
+            raw = termios.tcgetattr(self.fileno)
+            raw[tty.LFLAG] = self._patch_lflag(raw[tty.LFLAG])
+            raw[tty.IFLAG] = self._patch_iflag(raw[tty.IFLAG])
+            termios.tcsetattr(self.fileno, termios.TCSANOW, raw)
+        super().start_application_mode()  # type: ignore[no-untyped-call]
+        self.attrs_before = before
+
+    def _run_input_thread(self) -> None:
+        try:
+            self.run_input_thread()
+        except Exception as error:
+            self._app.call_later(self._app._handle_exception, error)
+
+    def run_input_thread(self) -> None:
+        """Read until the app ends or the terminal is gone. Bytes that are not UTF-8 become U+FFFD."""
+        decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        parser = XTermParser(self._debug)
+        with selectors.SelectSelector() as selector:
+            selector.register(self.fileno, selectors.EVENT_READ)
+            while not self.exit_event.is_set():
+                if selector.select(WAKE_S):
+                    try:
+                        data = os.read(self.fileno, READ_SIZE)
+                    except OSError:
+                        data = b""
+                    if not data:
+                        self._app.call_later(cast("KvchatApp", self._app).ending.hang_up)
+                        return
+                    for message in parser.feed(text) if (text := decode(data)) else ():
+                        self.process_message(message)
+                for message in parser.tick():
+                    self.process_message(message)
+
+    def process_message(self, message: Message) -> None:
+        if not isinstance(message, events.Resize) or all(0 < side <= LARGEST for side in message.size):
+            super().process_message(message)
