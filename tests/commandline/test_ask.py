@@ -99,6 +99,7 @@ def store_of(home):
     return Store.open(home / "data")
 
 
+@pytest.mark.process
 async def test_a_server_that_is_down_says_what_to_do(run, own_folders):
     done = await run("--base-url", "http://127.0.0.1:9", "ask", "hello")
     assert done.status == 1
@@ -109,6 +110,7 @@ async def test_a_server_that_is_down_says_what_to_do(run, own_folders):
     assert not any(store_of(own_folders).conversations()), "nothing is left, not even an empty conversation"
 
 
+@pytest.mark.process
 async def test_a_new_question_goes_to_another_server_where_the_one_used_last_is_off_and_says_so(run, own_folders):
     async with ToyServer() as server:
         config = own_folders / "config" / "config.toml"
@@ -121,6 +123,7 @@ async def test_a_new_question_goes_to_another_server_where_the_one_used_last_is_
         assert [known.server for known in store.conversations()] == ["box"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("way", [("-c",), ("--conversation", "{id}")])
 async def test_a_question_that_reached_no_server_changes_no_conversation(run, own_folders, way):
     async with ToyServer() as server:
@@ -137,6 +140,7 @@ async def test_a_question_that_reached_no_server_changes_no_conversation(run, ow
         assert roles == ["system", "user", "assistant", "user"] and b"lost" not in server.chats[-1].body
 
 
+@pytest.mark.process
 async def test_a_question_that_may_not_leave_this_machine_leaves_no_conversation(run, own_folders):
     async with ToyServer() as server:
         config = own_folders / "config" / "config.toml"
