@@ -54,6 +54,8 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:
         event.stop()
         self.show_attached()
+        if not event.draft:
+            self.forget_refusal(event.key)
         if event.key:
             await self.service.set_draft(event.key, self.kept_draft(event.key, event.draft))
 
