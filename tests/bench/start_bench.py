@@ -28,6 +28,7 @@ from kvchat.prompt.branching import asked
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import State, new_id, node, settled, system_message
 from kvchat.store import Store
+from whole_rows import add_nodes
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
 ANSWER = "A paragraph of an answer, with **some** Markdown and `code`. " * 4
@@ -90,7 +91,7 @@ def conversation(store: Store, turns: int, title: str) -> None:
             tree.put(new)
             nodes.append(new)
         head = answer.id
-    store.add(replace(record, head=head, turns=turns), nodes)
+    add_nodes(store, replace(record, head=head, turns=turns), nodes)
 
 
 def main() -> None:

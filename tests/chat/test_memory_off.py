@@ -49,8 +49,7 @@ async def test_a_conversation_that_another_kvchat_goes_on_with_is_followed(tmp_p
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path) as one, remembering(server.url, tmp_path) as other:
             id = (await one.create("Be brief.")).id
-            other.refresh()
-            assert (await other.create("Be brief.")).id == id, "they share the empty conversation"
+            await other.open(id)
             await said(one, id, "I drink oolong.")
             other.refresh()
             await said(other, id, "Hello to you.")

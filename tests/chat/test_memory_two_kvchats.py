@@ -9,9 +9,11 @@ from test_memory_while_it_runs import Held, noted
 
 from kvchat.chat import background
 from kvchat.chat.lane import Lane
+from kvchat.memory.ledger import Ledger
 from kvchat.store import seats
 from kvchat.store.seats import Seat
 from toyserver import ToyServer
+from two_windows_kit import Slow, streaming
 
 
 async def begun(one, server):
@@ -109,3 +111,73 @@ async def test_a_job_that_another_kvchat_gave_back_is_done_when_the_person_asks_
             held.go.set()  # the first kvchat has ended, its job is back in the queue
             await other.remember_now(id)
             await until(other, lambda: not other.jobs() and not other.at_work())
+
+
+async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through(tmp_path):
+    async with ToyServer(slots=2) as server:
+        server.on_chat(Held('{"facts":[]}'))
+        server._chat[0].go.set()
+        async with remembering(server.url, tmp_path, begin=False) as one, \
+                remembering(server.url, tmp_path, begin=False) as other:
+            id = (await one.create("Be brief.")).id
+            await said(one, id, "I keep bees in Bergen.")
+            await other.open(id)
+            first = other.get(id).path()[1].id
+            await other.edit(id, first, "I keep wasps in Oslo.")
+            await other.wait(id)
+            await said(one, id, "My bees like my heather.")
+            await said(other, id, "My wasps like my jam.")
+        async with remembering(server.url, tmp_path) as later:
+            await until(later, lambda: id in {job.subject for job in later.jobs()})
+            for _ in range(2):  # one branch after the other
+                before = gone_through(later)
+                await later.remember_now(id)
+                await until(later, lambda before=before: gone_through(later) > before and not later.at_work())
+            assert Ledger(later._store.database).behind() == []
+            found = gone_through(later)
+    assert found == {"I keep bees in Bergen.", "I keep wasps in Oslo.", "My bees like my heather.",
+                     "My wasps like my jam."}
+
+
+async def test_what_was_said_in_another_window_while_memory_was_off_is_passed_over(tmp_path):
+    async with ToyServer(slots=2) as server:
+        server.on_chat(Held('{"facts":[]}'))
+        async with remembering(server.url, tmp_path, begin=False) as one, \
+                remembering(server.url, tmp_path, begin=False) as other:
+            id = (await one.create("Be brief.")).id
+            await said(one, id, "I keep bees in Bergen.")
+            await other.open(id)
+            await other.set_memory(id, False)
+            await said(other, id, "I have a secret.")
+            await one.set_memory(id, True)
+            waiting = Ledger(one._store.database).pending(one.get(id).path())
+            assert [node.text for node in waiting] == ["I keep bees in Bergen.", "Yes."]
+            assert Ledger(one._store.database).behind() == [(id, 2)]
+
+
+async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp_path):
+    slow = Slow()
+    async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as one, \
+            remembering(server.url, tmp_path, begin=False) as other:
+        server.on_chat(Held('{"facts":[]}'))
+        server._chat[0].go.set()
+        id = (await one.create("Be brief.")).id
+        await said(one, id, "I keep bees in Bergen.")
+        await other.open(id)
+        await streaming(other, server, id, "And wasps?", slow)
+        one.refresh()
+        assert one.answered_elsewhere(id)
+        server.on_chat(Held('{"facts":[]}'))
+        server._chat[0].go.set()
+        await one.remember_now(id)
+        slow.go.set()
+        await other.wait(id)
+        one.refresh()
+        await until(one, lambda: gone_through(one) >= {"I keep bees in Bergen.", "And wasps?"})
+        sent = [message["content"] for visit in server.chats for message in visit.json["messages"]]
+        assert "" not in sent and "half " not in sent
+
+
+def gone_through(service):
+    return {row[0] for row in service._store.database.rows(
+        "SELECT text FROM covered JOIN node ON node.id = covered.node WHERE role = 'user'")}

@@ -294,7 +294,7 @@ async def test_a_disk_that_refuses_loses_nothing(service, server, monkeypatch):
     service.subscribe(lambda event: heard.append(event) if isinstance(event, StorageChanged) else None)
     real = Store.add
 
-    def full(*_args):
+    def full(*_args, **_options):
         raise StoreUnavailable("The disk is full.")
 
     monkeypatch.setattr(Store, "add", full)

@@ -14,6 +14,7 @@ from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.store import Store
 from toyserver import ToyServer, tokens
+from whole_rows import put_row
 
 TURNS = (("How many nights?", 412, 0), ("Which was the longest?", 508, 416), ("What did it cost?", 635, 60))
 """Question, prompt tokens, cached tokens; in the last one most of the cache was gone."""
@@ -69,7 +70,7 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
 async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(
         run: Any, talk: str, own_folders: Path) -> None:
     store = Store.open(own_folders / "data")
-    store.update(replace(store.conversation(talk), unread=True))
+    put_row(store, replace(store.conversation(talk), unread=True))
     store.close()
     await run("cache", talk)
     store = Store.open(own_folders / "data")
@@ -96,7 +97,7 @@ async def default(own_folders: Path) -> AsyncIterator[ToyServer]:
 def move(own_folders: Path, id: str, server: str) -> None:
     """Let a conversation be one of this server."""
     store = Store.open(own_folders / "data")
-    store.update(replace(store.conversation(id), server=server))
+    put_row(store, replace(store.conversation(id), server=server))
     store.close()
 
 

@@ -31,6 +31,7 @@ from kvchat.paths import Paths
 from kvchat.store import Store
 from kvchat.terminal import cells
 from toyserver import ToyServer
+from whole_rows import put_row
 
 ENTRY = {"id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "by",
          "superseded_by", "edited"}
@@ -416,7 +417,7 @@ async def test_what_came_from_a_conversation_is_undone(call: Call, places: Paths
 async def test_what_a_conversation_left_is_undone_when_it_is_gone_for_good(call: Call, places: Paths) -> None:
     first, second = await noted_twice(places)
     store = Store.open(places.data)
-    store.update(replace(store.conversation(first), trashed=1.0))
+    put_row(store, replace(store.conversation(first), trashed=1.0))
     store.purge_trash(2.0)
     store.close()
     assert call("restore", "--conversation", first[:8]).out == "2 changes undone.\n"

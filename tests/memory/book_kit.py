@@ -14,6 +14,7 @@ from kvchat.memory.ledger import Cell
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, new_id, node, system_message
 from kvchat.store import Store
+from whole_rows import add_nodes
 
 START = 1_790_000_000.0
 """Seconds since the epoch at which a test's clock begins."""
@@ -62,7 +63,7 @@ class Book:
             for role in (Role.USER, Role.ASSISTANT):
                 tip = node(tip, Message(role, f"{role.value} {record.id[:6]} {number}"), now + number)
                 nodes.append(tip)
-        self.store.add(replace(record, head=tip.id, turns=turns, updated=now + turns), nodes)
+        add_nodes(self.store, replace(record, head=tip.id, turns=turns, updated=now + turns), nodes)
         return record.id, [one.id for one in nodes]
 
     def extract(self, *facts: Fact | str, talk: tuple[str, list[str]] | None = None,

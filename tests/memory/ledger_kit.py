@@ -29,9 +29,10 @@ def begin(store: Store, **options: object) -> Conversation:
     return store.create(Conversation(new_node_id(), system.id, STAMP, STAMP, **options), system)
 
 
-def capture(store: Store, id: str, below: str | None, texts: Sequence[str], stamp: float = STAMP) -> list[str]:
+def capture(store: Store, id: str, below: str | None, texts: Sequence[str], stamp: float = STAMP, *,
+            shown: str | None = None) -> list[str]:
     """Questions and answers by turns, one below the other, under the message `below` (None: under the head), and the
-    head moved there; their ids."""
+    head moved there, by a window that showed the branch to `shown` (None: to the head); their ids."""
     record = store.conversation(id)
     above = store.tree(id)[below or record.head or ""]
     made: list[Node] = []
@@ -39,7 +40,8 @@ def capture(store: Store, id: str, below: str | None, texts: Sequence[str], stam
         role = Role.ASSISTANT if above.role is Role.USER else Role.USER
         above = node(above, Message(role, text), stamp)
         made.append(above)
-    store.add(replace(record, head=above.id, turns=record.turns + 1, updated=stamp), made)
+    store.add(record, made, lambda row: replace(row, head=above.id, turns=row.turns + 1, updated=stamp),
+              shown=shown or record.head)
     return [one.id for one in made]
 
 

@@ -34,6 +34,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.prompt.message import State as MessageState
 from kvchat.store import Store
+from whole_rows import add_nodes, put_row
 
 needs_fork = pytest.mark.skipif(sys.platform == "win32", reason="needs fork and kill")
 
@@ -63,7 +64,7 @@ def cell_of(talk: Conversation, **values: object) -> Cell:
 
 def grown(store: Store, talk: Conversation, branch: branching.Branch) -> None:
     """Take a branch into use, as an act of the person does."""
-    store.add(replace(store.conversation(talk.id), head=branch.head), branch.nodes)
+    add_nodes(store, replace(store.conversation(talk.id), head=branch.head), branch.nodes)
 
 
 # What is pending
@@ -87,7 +88,7 @@ def test_an_answer_waits_only_once_it_is_final(store):
     above = path(store, talk.id)[-1]
     question = node(above, Message(Role.USER, "q"), STAMP)
     answer = node(question, Message(Role.ASSISTANT, ""), STAMP, state=MessageState.STREAMING)
-    store.add(replace(talk, head=answer.id), [question, answer])
+    add_nodes(store, replace(talk, head=answer.id), [question, answer])
     assert waiting(store, talk.id) == ["q"]
     assert Ledger(store.database).behind() == [(talk.id, 1)]
     assert not Ledger(store.database).cover(cell_of(talk), [question.id, answer.id], [])
@@ -118,11 +119,11 @@ def test_behind_leaves_out_the_trash_and_where_memory_is_off(store):
     kept, trashed, off = begin(store), begin(store), begin(store, memory=False)
     for talk in (kept, trashed, off):
         capture(store, talk.id, None, ["q", "a"])
-    store.update(replace(store.conversation(trashed.id), trashed=STAMP))
+    put_row(store, replace(store.conversation(trashed.id), trashed=STAMP))
     assert Ledger(store.database).behind() == [(kept.id, 2)]
     assert waiting(store, off.id) == ["q", "a"]
-    store.update(replace(store.conversation(trashed.id), trashed=None))
-    store.update(replace(store.conversation(off.id), memory=True))
+    put_row(store, replace(store.conversation(trashed.id), trashed=None))
+    put_row(store, replace(store.conversation(off.id), memory=True))
     assert {id for id, _ in Ledger(store.database).behind()} == {kept.id, trashed.id, off.id}
 
 
@@ -134,9 +135,32 @@ def test_behind_counts_the_branch_in_use(store):
     extract(store, talk.id)
     assert Ledger(store.database).behind() == []
     first = next(one for one in store.tree(talk.id) if one.text == "first answer")
-    store.update(replace(store.conversation(talk.id), head=first.id))
+    put_row(store, replace(store.conversation(talk.id), head=first.id))
     assert Ledger(store.database).behind() == [(talk.id, 1)]
     assert waiting(store, talk.id) == ["first answer"]
+
+
+def test_behind_counts_the_branches_that_other_windows_go_on_with(store):
+    """What a window said on a branch of its own waits though the head stands elsewhere; what the person left does not.
+    """
+    talk = begin(store)
+    capture(store, talk.id, None, ["q", "a"])
+    start = store.conversation(talk.id).head
+    mine, theirs = (capture(store, talk.id, start, [f"{who} q", f"{who} a"], shown=shown)[-1]
+                    for who, shown in (("mine", start), ("theirs", start)))
+    assert store.conversation(talk.id).head == theirs
+    assert Ledger(store.database).behind() == [(talk.id, 6)]
+    assert Ledger(store.database).branches(talk.id) == [theirs, mine]
+    mine = capture(store, talk.id, mine, ["mine q2"], shown=mine)[-1]
+    assert Ledger(store.database).branches(talk.id) == [mine, theirs]
+    assert Ledger(store.database).behind() == [(talk.id, 7)]
+    capture(store, talk.id, start, ["instead"], shown=mine)  # an edit: that branch is left
+    assert [one.text for one in path(store, talk.id)[1:]] == ["q", "a", "instead"]
+    assert Ledger(store.database).behind() == [(talk.id, 5)]
+    extract(store, talk.id)
+    assert Ledger(store.database).behind() == [(talk.id, 2)]
+    extract(store, talk.id, theirs)
+    assert Ledger(store.database).behind() == []
 
 
 # Copies
@@ -167,7 +191,7 @@ def test_what_is_covered_as_a_copy_is_covered_on_the_old_branch_too(store):
     first = path(store, talk.id)[1]
     grown(store, talk, branching.without_turn(store.tree(talk.id), old.head, first.id))
     assert len(extract(store, talk.id)) == 4
-    store.update(old)
+    put_row(store, old)
     assert waiting(store, talk.id) == ["q0", "a0"]
 
 
@@ -223,7 +247,7 @@ def test_a_fork_keeps_what_was_covered_when_its_origin_is_gone_for_good(store):
     extract(store, talk.id)
     fork = replace(store.conversation(talk.id), id="f" * 32, forked_from=talk.id)
     store.create(fork, path(store, talk.id)[0])
-    store.update(replace(store.conversation(talk.id), trashed=1.0))
+    put_row(store, replace(store.conversation(talk.id), trashed=1.0))
     store.purge_trash(2.0)
     assert waiting(store, fork.id) == []
     first = path(store, fork.id)[1]
@@ -238,9 +262,9 @@ def test_a_fork_of_a_fork_that_is_gone_still_finds_what_waits_at_its_beginning(s
     store.create(fork, path(store, talk.id)[0])
     again = replace(fork, id="f" * 32, forked_from=fork.id)
     store.create(again, path(store, talk.id)[0])
-    store.update(replace(store.conversation(talk.id), memory=False))
+    put_row(store, replace(store.conversation(talk.id), memory=False))
     assert Ledger(store.database).behind() == [(fork.id, 2), (again.id, 2)]
-    store.update(replace(fork, trashed=1.0))
+    put_row(store, replace(fork, trashed=1.0))
     store.purge_trash(2.0)
     assert Ledger(store.database).behind() == [(again.id, 2)]
 
@@ -373,7 +397,7 @@ def test_a_conversation_gone_for_good_takes_its_refused_texts_with_it_and_leaves
     cell = cell_of(talk, refused='[["the key is 123","a secret"]]')
     ledger.cover(cell, ids, [fact("Kept.")])
     ledger.cover(replace(cell, id="d" * 32, conversation=other.id), others, [])
-    store.update(replace(store.conversation(talk.id), trashed=1.0))
+    put_row(store, replace(store.conversation(talk.id), trashed=1.0))
     store.purge_trash(2.0)
     assert [one.refused for one in ledger.cells()] == [cell.refused, "[]"]
     assert [entry.text for entry in State(store.database).entries()] == ["Kept."]

@@ -21,6 +21,7 @@ from kvchat.prompt.message import Role, State, chained, new_id, node, settled, s
 from kvchat.prompt.request import Parameters, chat_body, wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store
+from whole_rows import add_nodes
 
 TEXTS = st.text(max_size=40)
 
@@ -64,7 +65,7 @@ class Conversations(RuleBasedStateMachine):
 
     def put(self, branch: Branch) -> None:
         record = Conversation(**{**{f: getattr(self.record, f) for f in Conversation.__slots__}, "head": branch.head})
-        self.store.add(record, branch.nodes)
+        add_nodes(self.store, record, branch.nodes)
         self.records[self.current] = record
         for new in branch.nodes:
             self.tree.put(new)

@@ -771,7 +771,7 @@ async def test_a_disk_that_refuses_is_told_until_it_works_again(
         drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Store.add
 
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StoreUnavailable("The disk is full.")
 
     async with drive() as app:

@@ -15,6 +15,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation, SavedPrompt
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node, system_message
 from kvchat.store import Store
+from whole_rows import add_nodes, settle_node
 
 
 class Talk:
@@ -43,7 +44,8 @@ class Talk:
         """A question and its empty streaming answer; the answer is the tip."""
         question = node(self.tip, Message(Role.USER, text, blocks), self.now())
         answer = node(question, Message(Role.ASSISTANT, ""), self.now(), state=State.STREAMING)
-        self.store.add(self.moved(answer, turns=1), [question, answer])
+        known, row = self.record, self.moved(answer, turns=1)
+        self.store.add(known, [question, answer], lambda _: row, late=True)
         return answer
 
     def say(self, question: str, answer: str = "Yes.", blocks: tuple[ContextBlock, ...] = ()) -> Node:
@@ -52,7 +54,7 @@ class Talk:
         assert streaming.parent is not None
         above = self.store.tree(self.id)[streaming.parent]
         final = node(above, Message(Role.ASSISTANT, answer), streaming.created, id=streaming.id)
-        self.store.settle(final, self.moved(final))
+        settle_node(self.store, final, self.moved(final))
         return final
 
     def texts(self) -> list[str]:
@@ -97,7 +99,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
         store.set_draft(talk.id, f"draft {number}")
     talk.say("long " * 4000, "é" * 30_000)
     question = node(talk.tip, Message(Role.USER, "with figures"), 5.0, figures=TurnFigures(1, 2))
-    store.add(talk.moved(question), [question])
+    add_nodes(store, talk.moved(question), [question])
     store.save_prompt(SavedPrompt("name", "text"))
     store.set_setting("key", "value")
     store.close()

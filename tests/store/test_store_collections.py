@@ -20,6 +20,7 @@ from kvchat.store import Store, StoreError, schema
 from kvchat.store.backup import backups
 from kvchat.store.collections import StoredCollection
 from kvchat.store.rows import NODE_FIELDS, blocks_of, columns, row_of
+from whole_rows import add_nodes, put_row
 
 VERSION_4 = ("id", "head", "created", "updated", "title", "turns", "model", "unread", "memory")
 OLD = "0" * 32
@@ -96,7 +97,7 @@ def test_a_store_in_memory_has_collections_too():
 def test_which_collections_a_conversation_searches_is_stored(store, talk):
     found = store.conversation(talk.id)
     assert (found.collections, found.searching) == ((), "off")
-    store.update(replace(talk.record, collections=("handbook", "notes-2"), searching="ask"))
+    put_row(store, replace(talk.record, collections=("handbook", "notes-2"), searching="ask"))
     for found in (store.conversation(talk.id), store.conversations()[0]):
         assert (found.collections, found.searching) == (("handbook", "notes-2"), "ask")
 
@@ -146,7 +147,7 @@ def test_where_a_passage_is_from_stays_when_turns_are_cut_moved_or_summed_up(sto
     assert cut.nodes[0].message.blocks == (other,)
     assert [one.message.blocks for one in moved.nodes[1::2]] == [(SOURCE,), (other,)]
     for branch in (cut, moved, short):
-        store.add(replace(talk.record, head=branch.head), branch.nodes)
+        add_nodes(store, replace(talk.record, head=branch.head), branch.nodes)
         question = store.tree(talk.id).path(branch.head)[-2]
         assert question.message.blocks[-1] == other
 
@@ -167,7 +168,7 @@ def test_a_database_of_version_4_is_upgraded_after_a_backup(folder):
     assert (found.title, found.memory, found.collections, found.searching) == ("old", False, (), "off")
     assert store.tree(OLD).path(found.head)[1].message.blocks == (ContextBlock("paste", "pasted", "text"),)
     store.collections.put("handbook", "/srv/handbook", 5.0)
-    store.update(replace(found, collections=("handbook",), searching="ask"))
+    put_row(store, replace(found, collections=("handbook",), searching="ask"))
     store.close()
     (backup,) = backups(folder)
     with closing(sqlite3.connect(backup)) as old:

@@ -22,6 +22,8 @@ if sys.platform == "win32":
 
 from forked import fork
 
+from whole_rows import settle_node
+
 KILLS = 100
 PIECES = 30
 
@@ -40,7 +42,7 @@ def write_until_killed(folder: Path, talk_type: type, say) -> None:
             question = store.tree(talk.id)[answer.parent]
             final = node(question, Message(Role.ASSISTANT, "final " * 50, reasoning="r" * PIECES), answer.created,
                          id=answer.id)
-            store.settle(final, talk.moved(final))
+            settle_node(store, final, talk.moved(final))
             say(f"settled {answer.id}")
 
 

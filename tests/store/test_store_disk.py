@@ -15,6 +15,7 @@ from kvchat.prompt.message import Message, Role, node
 from kvchat.store import Store, StoreError, StoreUnavailable, database, locks, owner, schema
 from kvchat.store.backup import backups
 from kvchat.store.database import on_network
+from whole_rows import add_nodes
 
 DAY = 86_400.0
 
@@ -35,13 +36,13 @@ def test_a_full_disk_loses_nothing_and_the_same_write_works_later(store, talk):
     asked, record = question_below(talk, "x" * 200_000)
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match=r"kvchat\.db: its disk is full\. Free some space"):
-            store.add(record, [asked])
+            add_nodes(store, record, [asked])
         assert not connection.in_transaction
     assert store.conversation(talk.id) == head
     assert asked.id not in store.tree(talk.id)
     connection.execute("PRAGMA max_page_count = 1000000")
-    store.add(record, [asked])
-    store.add(record, [asked])
+    add_nodes(store, record, [asked])
+    add_nodes(store, record, [asked])
     assert talk.texts() == ["kept", "Yes.", "x" * 200_000]
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -79,12 +80,12 @@ def test_a_file_that_may_not_grow_loses_nothing_acknowledged(folder, new_talk):
         try:
             for i in range(1000):
                 asked, record = question_below(talk, f"{i} " + "z" * 5000)
-                store.add(record, [asked])
+                add_nodes(store, record, [asked])
                 acknowledged += 1
         except StoreUnavailable as error:
             say(f"{acknowledged} {error.sentence}")
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-        store.add(record, [asked])
+        add_nodes(store, record, [asked])
         say(str(len(store.tree(talk.id)) - 1))
         store.close()
 

@@ -21,6 +21,7 @@ from kvchat.store.backup import backups
 from kvchat.store.pages import Pages
 from kvchat.store.rows import NODE_FIELDS, columns, row_of
 from kvchat.store.side_requests import SideRequest
+from whole_rows import add_nodes, put_row
 
 OLD_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "unread")
 OLD = "0" * 32
@@ -54,7 +55,7 @@ def waiting(store: Store, id: str) -> list[str]:
 def say(store: Store, id: str, text: str) -> None:
     record = store.conversation(id)
     said = node(store.tree(id)[record.head or ""], Message(Role.USER, text), 9.0)
-    store.add(replace(record, head=said.id), [said])
+    add_nodes(store, replace(record, head=said.id), [said])
 
 
 def broken(folder: Path) -> None:
@@ -94,7 +95,7 @@ def test_a_damaged_database_of_an_older_kvchat_is_saved_and_what_it_holds_is_not
 
 def test_whether_a_conversation_has_memory_is_stored(store, talk):
     assert store.conversation(talk.id).memory
-    store.update(replace(talk.record, memory=False))
+    put_row(store, replace(talk.record, memory=False))
     assert not store.conversation(talk.id).memory and [one.memory for one in store.conversations()] == [False]
 
 
@@ -103,7 +104,7 @@ def test_a_conversation_gone_for_good_takes_its_waiting_work_with_it(store, new_
     for talk in (gone, kept):
         store.jobs.put("extract", talk.id, 1.0)
     store.jobs.put("consolidate", "", 1.0)
-    store.update(replace(gone.record, trashed=1.0))
+    put_row(store, replace(gone.record, trashed=1.0))
     assert len(store.jobs.all()) == 3
     store.purge_trash(2.0)
     assert sorted(job.subject for job in store.jobs.all()) == sorted(["", kept.id])
@@ -155,7 +156,7 @@ def remembering(tmp_path: Path, new_talk: type) -> Path:
         for kind in ("extract", "title"):
             store.jobs.put(kind, talk.id, 7.0, "four new messages")
         store.jobs.claim("title", talk.id)
-    store.update(replace(talk.record, memory=False))
+    put_row(store, replace(talk.record, memory=False))
     store.jobs.park("extract", talk.id, "three unusable answers")
     for number, status in enumerate([*Status] * 10):
         new = Change(Act.PROPOSED, None, entry(number, status=Status.PROPOSED), 5.0, "s", "why")

@@ -14,6 +14,7 @@ from damaging import check_sound, everything, free_pages, open_damaged, quaranti
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import State, chained, system_message
 from kvchat.store import Store
+from whole_rows import put_row
 
 
 @pytest.mark.parametrize("size", [16, 100, 4096])
@@ -105,7 +106,7 @@ def test_what_an_earlier_log_held_is_not_taken_for_news(folder, new_talk):
         talk.record = replace(talk.record, title=title)
         talk.say("question")
     store._db.row("PRAGMA wal_checkpoint(FULL)")
-    store.update(replace(talk.record, title="new"))
+    put_row(store, replace(talk.record, title="new"))
     copy = folder.parent / "copy"
     shutil.copytree(folder, copy)
     store.close()

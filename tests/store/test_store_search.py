@@ -13,6 +13,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node
 from kvchat.store import Store, database, index, opening
 from kvchat.store.query import SNIPPET, parsed
+from whole_rows import add_nodes, put_row
 
 NASTY = ["C++", "don't OR", "x:y", '"', '"unbalanced', "NEAR(a b)", "a AND", "NOT", "OR OR", "*", "col:*", "-minus",
          "^x", "{}", "()", "'; DROP TABLE node; --", "a\x00b", "\ud83d", "%_%", "\\", "   ", "日" * 500, "🎉",
@@ -107,7 +108,7 @@ def test_the_newest_message_comes_first(store, talk):
 def test_an_old_message_stored_late_stays_old(store, talk):
     talk.say("apple new", "nothing")
     old = node(talk.tip, Message(Role.USER, "apple old"), 1.0)
-    store.add(talk.moved(old), [old])
+    add_nodes(store, talk.moved(old), [old])
     assert found(store, "apple") == ["apple new", "apple old"]
 
 
@@ -131,9 +132,9 @@ def test_a_title_is_found(store, new_talk):
 
 def test_the_trash_is_not_searched(store, talk):
     talk.say("needle", "hay")
-    store.update(replace(talk.record, trashed=1.0, title="needle"))
+    put_row(store, replace(talk.record, trashed=1.0, title="needle"))
     assert store.search("needle") == []
-    store.update(replace(talk.record, trashed=None))
+    put_row(store, replace(talk.record, trashed=None))
     assert len(store.search("needle")) == 1
 
 
@@ -143,7 +144,7 @@ def test_shared_words_are_found_through_a_fork_when_the_origin_is_in_the_trash(s
     fork = store.create(Conversation(new_id(), middle.id, 1.0, 1.0, title="Fork", turns=1), root)
     assert [hit.conversation for hit in store.search("needle")] == [talk.id]
     assert [hit.conversation for hit in store.search("needle", conversation=fork.id)] == [fork.id]
-    store.update(replace(talk.record, trashed=1.0))
+    put_row(store, replace(talk.record, trashed=1.0))
     assert [(hit.conversation, hit.title) for hit in store.search("needle")] == [(fork.id, "Fork")]
 
 

@@ -16,6 +16,7 @@ from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreUnavailable, UnknownConversation
 from kvchat.store.rows import FIGURE_FIELDS
+from whole_rows import add_nodes, put_row
 
 any_text = st.text(st.characters(exclude_categories=()), max_size=60)
 blocks = st.lists(st.builds(ContextBlock, any_text, any_text, any_text), max_size=3).map(tuple)
@@ -54,7 +55,7 @@ def test_any_conversation_comes_back_as_it_was(said, options, title, template, u
         given_nodes.append(tip)
     record = replace(record, head=tip.id, title=title, parameters=options, template_options=template, turns=3,
                      model=title, unread=True, trashed=7.5, context_used=used)
-    store.add(record, given_nodes)
+    add_nodes(store, record, given_nodes)
     tree = store.tree(record.id)
     expected = [root, *map(whole, given_nodes)]
     assert tree.path(tip.id) == expected
@@ -115,7 +116,7 @@ def test_a_fork_shares_its_ancestors_and_goes_its_own_way(store, talk):
     assert [n.text for n in store.tree(fork.id).path(fork.head)[1:]] == ["first", "Yes."]
     question = node(middle, Message(Role.USER, "elsewhere"), talk.now())
     fork = replace(fork, head=question.id)
-    store.add(fork, [question])
+    add_nodes(store, fork, [question])
     assert [n.text for n in store.tree(fork.id).path(fork.head)[1:]] == ["first", "Yes.", "elsewhere"]
     assert question.id not in store.tree(talk.id)
     assert store.sent_texts(fork.id) == ["elsewhere", "first"]
@@ -126,7 +127,7 @@ def test_emptying_the_trash_keeps_what_a_fork_needs_and_nothing_else(store, talk
     end = talk.say("private words")
     root = store.tree(talk.id).path(middle.id)[0]
     fork = store.create(Conversation(new_id(), middle.id, 1.0, 1.0, title="fork", turns=1), root)
-    store.update(replace(talk.record, trashed=100.0))
+    put_row(store, replace(talk.record, trashed=100.0))
     store.purge_trash(50.0)
     assert store.conversation(talk.id).trashed == 100.0
     store.purge_trash(101.0)
@@ -136,7 +137,7 @@ def test_emptying_the_trash_keeps_what_a_fork_needs_and_nothing_else(store, talk
     assert end.id not in store.tree(fork.id)
     assert store.search("private") == []
     assert [hit.conversation for hit in store.search("shared")] == [fork.id]
-    store.update(replace(fork, trashed=100.0))
+    put_row(store, replace(fork, trashed=100.0))
     store.purge_trash(101.0)
     assert store._db.row("SELECT (SELECT count(*) FROM node), (SELECT count(*) FROM draft)") == (0, 0)
     assert store.search("shared") == []
@@ -165,19 +166,19 @@ def test_a_conversation_cleared_away_by_another_kvchat_can_still_be_begun(folder
 def test_a_system_prompt_that_was_replaced_can_come_back(store, talk, new_talk):
     first = talk.tip
     second = node(None, system_message("Another."), talk.now())
-    store.add(talk.moved(second), [second])
+    add_nodes(store, talk.moved(second), [second])
     new_talk(store)
     store.purge_empty(keep=talk.id)
     assert first.id not in store.tree(talk.id)
-    store.update(talk.moved(first))
+    put_row(store, talk.moved(first))
     assert [n.id for n in store.tree(talk.id).path(store.conversation(talk.id).head)] == [first.id]
 
 
 def test_storing_the_same_message_twice_gives_one(store, talk):
     talk.ask("hello")
     question = store.tree(talk.id).path(talk.tip.id)[1]
-    store.add(talk.record, [question, talk.tip])
-    store.add(talk.record, [question, talk.tip])
+    add_nodes(store, talk.record, [question, talk.tip])
+    add_nodes(store, talk.record, [question, talk.tip])
     assert len(store.tree(talk.id)) == 3
     assert [hit.node for hit in store.search("hello")] == [question.id]
 

@@ -7,12 +7,13 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
-from kvchat.chat.errors import ChatError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, ServiceEvent
+from kvchat.chat.errors import ChatError, GivenUp
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.prompt_size import TooLongError
 from kvchat.chat.service import ChatService
@@ -27,6 +28,7 @@ from kvchat.terminal import Printer
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
+WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
 async def ask(service: ChatService, args: argparse.Namespace) -> int:
@@ -49,7 +51,11 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
     if not args.json:
         service.subscribe(show)
     question = await prepared(service, conversation, args.question)
-    interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
+    try:
+        interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
+    except GivenUp as given_up:
+        print(f"kvchat: {given_up}", file=sys.stderr)
+        return INTERRUPTED
     answer = conversation.tree[node]
     if args.json:
         print(json.dumps(report(conversation, answer), ensure_ascii=True))
@@ -107,24 +113,48 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
         loop.add_signal_handler(signal.SIGTERM, interrupted.set)
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
+    stop = asyncio.create_task(interrupted.wait())
     send = partial(service.send, conversation.id, question.text, question.blocks, parameters=parameters,
                    meant=question.meant)
     try:
-        await send()
+        await _sent(service, conversation.id, stop, send())
     except TooLongError as error:
         if error.counted:
             raise
-        await send(anyway=True)
+        await _sent(service, conversation.id, stop, send(anyway=True))
     assert conversation.live is not None
     answer = conversation.live.node
     done = asyncio.create_task(service.wait(conversation.id))
-    stop = asyncio.create_task(interrupted.wait())
     await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     if interrupted.is_set():
         await service.stop(conversation.id)
     await done
     return interrupted.is_set(), answer
+
+
+async def _sent(service: ChatService, id: str, stop: asyncio.Task[Literal[True]],
+                sending: Coroutine[object, object, None]) -> None:
+    """Send. A reply that another kvchat streams in this conversation is waited for; ctrl+c gives that up. Raises
+    GivenUp."""
+    said = False
+
+    def waits(event: ServiceEvent) -> None:
+        nonlocal said
+        if not isinstance(event, HeadAwaited) or not service.awaits_reply(id):
+            return
+        if not said:
+            print(WAITS, file=sys.stderr, flush=True)
+            said = True
+        if stop.done():
+            service.give_up(id)
+
+    forget = service.subscribe(waits)
+    stop.add_done_callback(lambda _: service.give_up(id))
+    try:
+        await sending
+    finally:
+        forget()
 
 
 def given(conversation: OpenConversation, answer: Node) -> dict[int, str]:

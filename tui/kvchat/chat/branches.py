@@ -17,6 +17,7 @@ from kvchat.chat.events import (
 )
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.mentioning import ALL, Meant, counted_in
+from kvchat.chat.shared import Head, on_newest
 from kvchat.chat.talking import Talking
 from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
 from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
@@ -32,6 +33,7 @@ FORK = "↳ "
 class Branches(Talking):
     """Edit, ask again, fork, delete, walk, undo."""
 
+    @on_newest(Head.ANY)
     async def edit(self, id: str, node_id: str, text: str, *, anyway: bool = False, meant: Meant = ALL) -> None:
         """Ask a question differently: a sibling of it, answered anew. The old branch stays. `anyway`: also where the
         prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
@@ -46,6 +48,7 @@ class Branches(Talking):
         self._remember(conversation)
         await self._grow(conversation, branch)
 
+    @on_newest(Head.ANY)
     async def regenerate(self, id: str, node_id: str) -> None:
         """Another answer to the same question. An answer that failed without a word makes room for it."""
         conversation = await self._free(id)
@@ -57,10 +60,8 @@ class Branches(Talking):
         self._remember(conversation)
         await self._grow(conversation, Branch((fresh,), fresh.id))
         if answer is not None and _said_nothing(answer) and not conversation.tree.children(answer.id):
-            dropped = answer.id
-            conversation.tree.drop(dropped)
-            self._undo[id] = [head for head in self._undo.get(id, []) if head != dropped]
-            await self._keeper.write(lambda: self._store.drop(dropped))
+            self._undo[id] = [head for head in self._undo.get(id, []) if head != answer.id]
+            await self._shared.drop(conversation, answer.id)
             self._tell(ConversationChanged(id))
 
     async def fork(self, id: str, node_id: str) -> OpenConversation:
@@ -87,6 +88,7 @@ class Branches(Talking):
             await self.set_draft(fork.id, draft)
         return fork
 
+    @on_newest(Head.SETTLED)
     async def delete_turn(self, id: str, node_id: str) -> None:
         """Go on without the turn of `node_id`: the later turns stand on a new branch, the old one stays."""
         conversation = await self._free(id)
@@ -119,16 +121,19 @@ class Branches(Talking):
         return False
 
     def _remember(self, conversation: OpenConversation) -> None:
-        self._undo.setdefault(conversation.id, []).append(conversation.record.head)
+        heads = self._undo.setdefault(conversation.id, [])
+        if heads[-1:] != [conversation.record.head]:  # an act that is begun anew leaves one branch
+            heads.append(conversation.record.head)
 
     async def _move(self, conversation: OpenConversation, branch: Branch) -> None:
+        """Go to a branch that was made from all of the one that is shown. Raises HeadMoved."""
         self._remember(conversation)
-        record = replace(conversation.record, head=branch.head)
         if branch.nodes:
-            await self._keeper.write(lambda: self._store.add(record, branch.nodes))
-            for new in branch.nodes:
-                conversation.tree.put(new)
-        await self._update(conversation, head=branch.head)
+            await self._shared.add(conversation, branch.nodes, lambda row: replace(row, head=branch.head), whole=True)
+            self._list_changed()
+            self._tell(ConversationChanged(conversation.id))
+        else:
+            await self._update(conversation, head=branch.head)
         self._went(conversation)
 
     def _went(self, conversation: OpenConversation) -> None:
@@ -231,6 +236,7 @@ class Branches(Talking):
         return (measured_speed(conversation.figures()) if conversation else None) or (
             measured_speed(self._store.speed_samples(info.place, info.model)) if info else None)
 
+    @on_newest(Head.SETTLED)
     async def set_instructions(self, id: str, instructions: str) -> None:
         """Another system prompt: a new branch below a new system message. The old branch stays."""
         conversation = await self._free(id)

@@ -11,6 +11,8 @@ import logging
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,7 +20,7 @@ from kvchat.chat.consolidating import Consolidating
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed
 from kvchat.chat.worker import Worker
-from kvchat.prompt.conversation import OFF
+from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
@@ -110,8 +112,7 @@ class Collecting(Consolidating):
         await self._stopped_indexing(found.name)
         await self.with_documents(lambda library: library.remove(found.name))
         for record in [one for one in self.conversations() if found.name in one.collections]:
-            left = tuple(name for name in record.collections if name != found.name)
-            await self._update(self._loaded(record.id), collections=left, searching=record.searching if left else OFF)
+            await self._change(self._loaded(record.id), partial(_without, found.name))
         self._reports.pop(found.name, None)
         self._tell(DocumentsChanged())
         self._watch_anew()
@@ -277,3 +278,9 @@ class Collecting(Consolidating):
                     await self._reader.do(self._library.close)
         self._reader.end()
         self._caretaker.end()
+
+
+def _without(name: str, row: Conversation) -> Conversation:
+    """A conversation that no longer searches in the collection of this name."""
+    left = tuple(one for one in row.collections if one != name)
+    return replace(row, collections=left, searching=row.searching if left else OFF)

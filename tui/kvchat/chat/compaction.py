@@ -16,10 +16,11 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cut import cut_notice
 from kvchat.chat.answering import Answering, previous_figures
 from kvchat.chat.beside import Beside, carried_out
-from kvchat.chat.errors import ChatError
+from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.shared import Head
 from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
@@ -33,6 +34,7 @@ from kvchat.prompt.compacting import (
     usable,
 )
 from kvchat.prompt.message import Node, Role, State
+from kvchat.store import HeadMoved
 
 TEMPERATURE = 0.3
 """A summary keeps to the facts; 0 makes small models repeat themselves."""
@@ -133,7 +135,7 @@ class Compaction(Beside):
     async def compact(self, id: str) -> Compacted | None:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
-        conversation = await self._free(id)
+        conversation = await self._for_act(id, Head.SETTLED)
         if self.compacting is not None:
             raise ChatError("Another conversation is being compacted. Wait until that is done.")
         plan = self.compaction_price(id).plan
@@ -145,6 +147,8 @@ class Compaction(Beside):
             done = None
             if summary.state is not State.CANCELLED:
                 done = await self._put_in_place(conversation, plan, summary)
+        except GivenUp:
+            done = None
         finally:
             self.compacting = None
             self._followed.pop(id, None)
@@ -216,11 +220,24 @@ class Compaction(Beside):
         if length >= plan.replaced:
             raise ChatError(f"The summary has {counted(length, 'token')}, and the turns it is to replace have "
                             f"{count(plan.replaced)}. That makes no room, so nothing was changed.")
-        await self._move(conversation, compaction(
-            conversation.tree, conversation.record.head or "", summary, plan.keep, self._clock().timestamp()))
+        await self._go_on(conversation, plan, summary)
         after = plan.after_with(length)
         await self._update(conversation, context_used=after)
         return Compacted(plan.before, after, spent)
+
+    async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str) -> None:
+        """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
+        while True:
+            await self._shared.look(conversation)
+            await self._shared.settled(conversation)
+            with self._shared.held(conversation):
+                added = sum(node.role is Role.USER for node in conversation.path()) - plan.turns
+                branch = compaction(conversation.tree, conversation.record.head or "", summary, plan.keep + added,
+                                    self._clock().timestamp())
+                try:
+                    return await self._move(conversation, branch)
+                except HeadMoved:
+                    continue
 
     # -- while it runs the conversation is as busy as with an answer
 
@@ -237,6 +254,7 @@ class Compaction(Beside):
     async def stop(self, id: str) -> None:
         if running := self._compacting(id):
             running.answering.stop()
+            self.give_up(id)
             await running.ended.wait()
         await super().stop(id)
 

@@ -18,6 +18,7 @@ from kvchat.chat.embedding import Embedding
 from kvchat.chat.errors import ChatError
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.mentioning import ALL, Meant, OutsideError, OutsideFile, outside
+from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.citing import name_of, numbered
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
@@ -243,13 +244,15 @@ class Consulting(Embedding):
 
     # -- with a question
 
+    @on_newest(Head.AWAITED)
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
                    parameters: Parameters | None = None, anyway: bool = False, without: frozenset[str] = frozenset(),
                    recalls: bool = True, passages: Sequence[Passage] | None = None,
                    files: Sequence[ContextBlock] | None = None, meant: Meant = ALL) -> None:
         """Store the question with what goes in front of it, then let the answer stream in its own task. `passages`,
         `files` (those that it mentions): exactly these, as they were shown; None: what is found for the text. Raises
-        ChatError, also where a mention that is looked up here cannot be followed, and OutsideError."""
+        ChatError, also where a mention that is looked up here cannot be followed, and OutsideError. A reply that
+        another kvchat streams at the branch's end is waited for."""
         conversation = await self._free(id)
         found = Consulted()
         if passages is None or files is None:

@@ -1,6 +1,6 @@
 """The list of conversations, the open ones, and telling who listens.
 
-The rule: an open conversation is loaded once and shared; every change to its record goes through `_update`.
+The rule: an open conversation is loaded once and shared; every change to its record goes through `_change`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from kvchat.chat.keeper import Keeper
 from kvchat.chat.link import DEFAULT, Link, Links, is_file, is_on_this_machine, normal
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.once import Once
+from kvchat.chat.shared import SharedConversations
 from kvchat.chat.unsaved import Unsaved
 from kvchat.config import Settings
 from kvchat.prompt.conversation import NEW_TITLE, Conversation
@@ -46,7 +47,7 @@ from kvchat.prompt.message import (
 )
 from kvchat.prompt.request import Parameters, merged
 from kvchat.prompt.wire import whole_characters
-from kvchat.store import Store, StoreError
+from kvchat.store import Change, Store, StoreError
 
 Listener = Callable[[ServiceEvent], None]
 
@@ -82,8 +83,8 @@ class ConversationList:
         """Conversations whose server was chosen in this run."""
         self._clock = clock
         self._listeners: list[Listener] = []
-        self._keeper = Keeper(lambda trouble: self._tell(StorageChanged(trouble)), strict=strict,
-                              at_rest=store.checkpoint)
+        self._keeper = Keeper(self._disk_changed, strict=strict, at_rest=store.checkpoint)
+        self._shared = SharedConversations(store, self._keeper, lambda event: self._tell(event))
         self._once = Once(store, self._keeper)
         self._links = Links(settings, self._link_changed, snapshots, lanes)
         self._fallback = ServerFallback(self._links, self._known_servers, self._trusts)
@@ -239,25 +240,34 @@ class ConversationList:
 
     def refresh(self) -> None:
         """Look whether another process changed the store; tell if so."""
-        version = self._store.data_version()
+        version, here = self._store.data_version(), self._open.get(self._looked_at)
         if version != self._seen_version:
-            self._seen_version = version
             self._list_changed()
-            self._follow_others()
+            if self._shared.look_at(self._open.values()):
+                self._seen_version = version
+        elif here is not None and self.answered_elsewhere(here.id):
+            self._shared.look_at([here])  # its kvchat may have died
+        if here is not None and here.record.unread and here.live is None:
+            self._in_background(self._update(here, unread=False))
 
-    def _follow_others(self) -> None:
-        """Take over what another kvchat has said in a conversation that is open here too."""
-        for id, conversation in self._open.items():
-            record = self._listed(id)
-            newer = record is not None and record.updated > conversation.record.updated
-            if record is None or not newer or id in self.streaming():
-                continue
-            try:
-                conversation.tree = self._store.tree(id)
-            except StoreError:
-                continue
-            conversation.record = record
-            self._tell(ConversationChanged(id))
+    def answered_elsewhere(self, id: str) -> bool:
+        """Whether the last reply that an open conversation shows streams into another kvchat."""
+        conversation = self._open.get(id)
+        return conversation is not None and self._shared.reply_elsewhere(conversation) is not None
+
+    def awaits_reply(self, id: str) -> bool:
+        """Whether a question of this conversation waits for the reply of another kvchat; `give_up` ends that."""
+        return self._shared.waiting(id)
+
+    def give_up(self, id: str) -> None:
+        """Do not send the question of this conversation that waits for the reply of another kvchat."""
+        self._shared.give_up(id)
+
+    def _disk_changed(self, trouble: str) -> None:
+        """Writing failed, or works again: then it is looked what others did meanwhile."""
+        if not trouble:
+            self._seen_version = -1
+        self._tell(StorageChanged(trouble))
 
     def _list_changed(self) -> None:
         self._list = None
@@ -270,8 +280,9 @@ class ConversationList:
         message = system_message(instructions)
         for known in self.conversations() if reuse else ():
             if known.turns == 0 and known.id not in self._answering and not self._store.draft(known.id):
-                conversation = await self.open(known.id)
-                if instructions_of(conversation.tree[known.head or ""].text) == instructions_of(message.text):
+                same = self._loaded(known.id).instructions == instructions_of(message.text)
+                if same and await self._took_empty(known.id):
+                    conversation = await self.open(known.id)
                     if known.server != (first := self._first_server()):
                         await self._update(conversation, server=first, model="",
                                            parameters=self._first_parameters(self._links.at(first)))
@@ -330,10 +341,16 @@ class ConversationList:
         conversation = self._open.get(id)
         if conversation is None:
             record = self._store.conversation(id)
-            conversation = self._open.get(record.id) or OpenConversation(
-                record, self._store.tree(record.id), self._store.draft(record.id))
+            conversation = self._open.get(record.id) or self._shared.open(record.id)
             self._open[record.id] = conversation
         return conversation
+
+    async def _took_empty(self, id: str) -> bool:
+        """Whether an empty conversation is this window's alone. On a disk that refuses nobody can say."""
+        try:
+            return await self._keeper.call(lambda: self._store.take_empty(id))
+        except StoreError:
+            return True
 
     def get(self, id: str) -> OpenConversation | None:
         """The conversation if it is open."""
@@ -370,10 +387,14 @@ class ConversationList:
         return self._loaded(id)
 
     async def _update(self, conversation: OpenConversation, **changes: object) -> None:
-        conversation.record = record = replace(conversation.record, **changes)  # type: ignore[arg-type]
-        await self._keeper.write(lambda: self._store.update(record))
+        """Store these fields of a conversation."""
+        await self._change(conversation, lambda row: replace(row, **changes))  # type: ignore[arg-type]
+
+    async def _change(self, conversation: OpenConversation, change: Change) -> None:
+        """Store what `change` makes of a conversation's row as it is by then."""
+        await self._shared.change(conversation, change)
         self._list_changed()
-        self._tell(ConversationChanged(record.id))
+        self._tell(ConversationChanged(conversation.id))
 
     # -- what is done beside -------------------------------------------------------------------------------------------
 

@@ -20,6 +20,29 @@ class ConversationChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class WrittenElsewhere:
+    """Another kvchat wrote in a conversation that is open here. `followed`: it is shown here; else it stands on another
+    branch (`OpenConversation.elsewhere`)."""
+
+    conversation: str
+    followed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedElsewhere:
+    """Another kvchat put a conversation that is open here into the trash."""
+
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
+class HeadAwaited:
+    """A question begins to wait for the reply of another kvchat, or waits no longer: read `awaits_reply`."""
+
+    conversation: str
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerStarted:
     conversation: str
     node: str
@@ -135,7 +158,8 @@ class Noticed:
 
 
 ServiceEvent = (
-    ConversationsChanged | ConversationChanged | AnswerStarted | AnswerProgressed | AnswerEnded
-    | QuestionRefused | CompactionChanged | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
+    ConversationsChanged | ConversationChanged | WrittenElsewhere | DeletedElsewhere | HeadAwaited
+    | AnswerStarted | AnswerProgressed | AnswerEnded | QuestionRefused | CompactionChanged
+    | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
     | MemoriesNoted | MemoriesChanged | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
 )

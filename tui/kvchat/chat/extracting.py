@@ -87,7 +87,7 @@ class Extracting(Remembering):
         if self._record(id) is None or not self.memory_on(id):
             return
         conversation = await self._opened(id)
-        pending = await self._pending(conversation)
+        _, pending = await self._waiting(conversation)
         found = due(pending, self.settings.memory, time.time(), left=left)
         if found is not None:
             await self._keeper.call(lambda: self._store.jobs.put(EXTRACTION, id, found.at, found.why))
@@ -99,15 +99,31 @@ class Extracting(Remembering):
         if self.works_in_background and await self._once.first("memory"):
             self._tell(MemoryBegins())
 
-    async def _pending(self, conversation: OpenConversation) -> list[Node]:
-        path = [node for node in conversation.path() if node.state is not State.STREAMING]
+    async def _waiting(self, conversation: OpenConversation) -> tuple[list[Node], list[Node]]:
+        """The first branch in use that has messages that wait, and these: the one that is shown here, then those that
+        other windows go on with. Without any, the one that is shown."""
+        shown = conversation.path()
+        for path in [shown, *await self._other_branches(conversation)]:
+            if pending := await self._pending(path):
+                return path, pending
+        return shown, []
+
+    async def _other_branches(self, conversation: OpenConversation) -> list[list[Node]]:
+        """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
+        tree, shown = conversation.tree, conversation.record.head
+        ends = await self._keeper.call(lambda: Ledger(self._store.database).branches(conversation.id))
+        return [tree.path(end) for end in ends
+                if end != shown and end in tree and tree[end].state is not State.STREAMING]
+
+    async def _pending(self, path: Sequence[Node]) -> list[Node]:
         return await self._keeper.call(lambda: Ledger(self._store.database).pending(path))
 
     async def remember_now(self, id: str) -> None:
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
         if not self.memory_on(id):
             raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
-        if not await self._pending(await self._opened(id)):
+        _, pending = await self._waiting(await self._opened(id))
+        if not pending:
             raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
         await self._queued(lambda: self._store.jobs.put(EXTRACTION, id, time.time(), ASKED))
         self._elsewhere.clear()
@@ -202,6 +218,7 @@ class Extracting(Remembering):
         """Have a conversation gone through for memories and given them, or not. What is said while it is off never
         is."""
         key, conversation = f"memory.off {id}", await self._opened(id)
+        await self._shared.look(conversation)
         if not on:
             head = conversation.record.head or ""
             await self._keeper.write(lambda: self._store.set_setting(key, head))
@@ -215,13 +232,13 @@ class Extracting(Remembering):
             await self._drop_job(EXTRACTION, id)
 
     async def _pass_over(self, conversation: OpenConversation, last: str) -> None:
-        """What came after the message `last` is covered without being gone through."""
-        ids = [node.id for node in conversation.path()]
-        after = set(ids[ids.index(last) + 1:] if last in ids else ids)
-        nodes = [node.id for node in await self._pending(conversation) if node.id in after]
-        if nodes:
-            cell = Cell(new_id(), conversation.id, self._clock().timestamp(), EMPTY, session=self.session)
-            await self._keeper.call(lambda: Ledger(self._store.database).cover(cell, nodes, ()))
+        """What came after the message `last`, or does not stand above it, is covered without being gone through."""
+        before = {node.id for node in conversation.tree.path(last)} if last in conversation.tree else set()
+        for path in [conversation.path(), *await self._other_branches(conversation)]:
+            nodes = [node.id for node in await self._pending(path) if node.id not in before]
+            if nodes:
+                cell = Cell(new_id(), conversation.id, self._clock().timestamp(), EMPTY, session=self.session)
+                await self._keeper.call(partial(Ledger(self._store.database).cover, cell, nodes, ()))
 
     # -- where
 
@@ -238,7 +255,7 @@ class Extracting(Remembering):
         id, settings = job.subject, self.settings.memory
         record = self._record(id)
         link = self._workplace(id) if record is not None else None
-        if link is None or not self._wanted(record) or id in self.streaming():
+        if link is None or not self._wanted(record) or id in self.streaming() or self.answered_elsewhere(id):
             return None
         if job.why in (ASKED, MAXIMUM):
             return Place(link.lane, 0.0)
@@ -275,18 +292,19 @@ class Extracting(Remembering):
         if not self._wanted(self._record(id)):
             return Outcome(How.DONE)
         conversation = await self._opened(id)
-        pending = await self._pending(conversation)
+        path, pending = await self._waiting(conversation)
         if not pending:
             return Outcome(How.DONE)
         link = self._workplace(id)
-        if link is None or link.lane is not lane or id in self.streaming():
+        if link is None or link.lane is not lane or id in self.streaming() or self.answered_elsewhere(id):
             return Outcome(How.CALLED_OFF)
-        by_itself = link is not self._link(id) or not self._holds(conversation)
-        passage = await self._passage(conversation, pending, by_itself)
+        shown = path[-1].id == conversation.record.head
+        by_itself = link is not self._link(id) or not shown or not self._holds(conversation)
+        passage = await self._passage(path, pending, by_itself)
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], [], True))
         answer, began = await self._in_lane(
-            lane, lambda: self._answer_about(link, conversation, passage, by_itself))
+            lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
         if self._looked_at and (by_itself or self._looked_at != id):
@@ -298,7 +316,7 @@ class Extracting(Remembering):
             return Outcome(How.USELESS, findings.why)
         return await self._noted(conversation, passage, findings, answer.model)
 
-    async def _passage(self, conversation: OpenConversation, pending: Sequence[Node], by_itself: bool) -> Passage:
+    async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool) -> Passage:
         """What is gone through now: all that waits, unless it is too much at once."""
         from kvchat.memory.learning.extraction import passage
 
@@ -307,14 +325,14 @@ class Extracting(Remembering):
             wanted.pop()
         said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
         known = await self.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
-        return passage(conversation.path(), wanted, known)
+        return passage(path, wanted, known)
 
-    async def _answer_about(self, link: Link, conversation: OpenConversation, passage: Passage,
+    async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,
                             by_itself: bool) -> Node:
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
 
-        path, now = conversation.path(), self._clock().timestamp()
+        now = self._clock().timestamp()
         thinks = any(known.message.reasoning for known in path)
         messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
         sent = [] if by_itself else list(path)

@@ -1,23 +1,26 @@
 """Writing to the store without blocking the loop and without losing a message when the disk refuses.
 
 The rule: writes happen in the order they were asked for, each in one transaction on one thread. A write that
-fails waits in the backlog, in memory, and is tried again with the same ids until it succeeds.
+fails waits in the backlog, in memory, and is tried again with the same ids until it succeeds; one that another kvchat
+stands against is refused at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TypeVar
 
-from kvchat.store import StoreError
+from kvchat.store import Conflict, StoreError
 
 RETRY_SECONDS = 10.0
 REST_SECONDS = 10.0
 """So long after the last call nothing more is expected."""
 
+log = logging.getLogger(__name__)
 T = TypeVar("T")
 Write = Callable[[], object]
 
@@ -45,24 +48,26 @@ class Keeper:
         """Writes that wait for the disk."""
         return len(self._backlog)
 
-    async def write(self, write: Write) -> None:
-        """Carry out `write` on the writer thread; return when it is durable, or in the backlog."""
+    async def write(self, write: Callable[[], T], later: Write | None = None) -> T | None:
+        """Carry out `write` on the writer thread and give back its result when it is durable; None when it waits in the
+        backlog, as `later` if that is given. Raises Conflict."""
         if self._backlog:
-            self._backlog.append(write)
-            return
+            self._backlog.append(later or write)
+            return None
         async with self._turn:
             if self._backlog:
-                self._backlog.append(write)
-                return
+                self._backlog.append(later or write)
+                return None
             try:
-                await self.call(write)
+                return await self.call(write)
             except StoreError as error:
-                if self._strict:
+                if self._strict or isinstance(error, Conflict):
                     raise
-                self._backlog.append(write)
+                self._backlog.append(later or write)
                 self._on_trouble(str(error))
                 if self._retry is None:
                     self._retry = asyncio.create_task(self._retry_later())
+                return None
 
     async def call(self, read: Callable[[], T]) -> T:
         """Run `read` on the writer thread and give back its result."""
@@ -82,7 +87,10 @@ class Keeper:
         """Try the backlog once, oldest first. Raises StoreError when the disk still refuses."""
         async with self._turn:
             while self._backlog:
-                await self.call(self._backlog[0])
+                try:
+                    await self.call(self._backlog[0])
+                except Conflict as error:
+                    log.info("what waited for the disk is not wanted any more: %s", error)
                 self._backlog.pop(0)
         self._on_trouble("")
 

@@ -49,6 +49,10 @@ class OpenConversation:
     live: LiveAnswer | None = None
     stamped: datetime | None = None
     """The time of the stamp that was read ahead for the next question; it is used while it is not too old."""
+    mark: tuple[int, int] | None = None
+    """What `Store.mark` said of the tree; None: it must be loaded anew."""
+    elsewhere: str | None = None
+    """The head as it is stored, where another window moved it and this one stays on its own branch."""
 
     @property
     def id(self) -> str:

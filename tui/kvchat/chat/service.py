@@ -101,6 +101,7 @@ class ChatService(Serving):
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came."""
+        self._shared.give_up_all()
         if self._falling is not None:
             self._falling.cancel()
         for answering, _ in self._answering.values():

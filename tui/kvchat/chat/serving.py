@@ -195,10 +195,9 @@ class Serving(Consulting):
         record, after = conversation.record, self._links.at(name)
         if (record.server, record.model) != (name, model):
             self._did(conversation, "model")
-            parameters = record.parameters
-            if parameters == self._first_parameters(before):
-                parameters = self._first_parameters(after)
-            await self._update(conversation, server=name, model=model, parameters=parameters)
+            first, own = self._first_parameters(before), self._first_parameters(after)
+            await self._change(conversation, lambda row: replace(
+                row, server=name, model=model, parameters=own if row.parameters == first else row.parameters))
         if self._looked_at == id:
             self._tell(ServerChanged())
         before.connector.release()

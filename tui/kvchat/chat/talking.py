@@ -30,10 +30,11 @@ from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.mentioning import Meant
 from kvchat.chat.prompt_size import PromptSizes, TooLongError
 from kvchat.chat.reading import Reading
+from kvchat.chat.shared import IN_TRASH, Head
 from kvchat.display import one_line
 from kvchat.prompt.branching import Branch, asked, before_refused
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import NEW_TITLE, title_of
+from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters, body_sha256, wires_of
 from kvchat.store import StoreError
@@ -68,11 +69,12 @@ class Talking(Reading):
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
                    parameters: Parameters | None = None, anyway: bool = False) -> None:
         """Store the question, then let the answer stream in its own task. `parameters` replace the conversation's
-        for this turn. `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError)."""
+        for this turn. `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and
+        HeadMoved where another kvchat was faster."""
         conversation = await self._free(id)
         blocks = await self._defused(conversation, blocks)
         branch = await self._fitting(conversation, conversation.record.head, text, blocks, anyway)
-        await self._grow(conversation, branch, parameters)
+        await self._grow(conversation, branch, parameters, whole=True)
 
     async def _fitting(self, conversation: OpenConversation, head: str | None, text: str,
                        blocks: Sequence[ContextBlock], anyway: bool) -> Branch:
@@ -107,22 +109,36 @@ class Talking(Reading):
             raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
         return await self._opened(id)
 
-    async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None) -> None:
-        """Store a branch that ends in an empty answer, move the head to it, and start the answer."""
-        record = conversation.record
+    async def _for_act(self, id: str, head: Head) -> OpenConversation:
+        """The conversation as all kvchats have made it, free for an act that needs this of its head. Raises
+        ChatError."""
+        conversation = await self._free(id)
+        await self._shared.look(conversation)
+        if conversation.record.trashed is not None:
+            raise ChatError(IN_TRASH)
+        if head is Head.AWAITED:
+            await self._shared.settled(conversation)
+        elif head is Head.SETTLED:
+            self._shared.refuse_beside_a_reply(conversation)
+        return await self._free(id)
+
+    async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None, *,
+                    whole: bool = False) -> None:
+        """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
+        from the end of the branch that is shown. Raises HeadMoved."""
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
-        if question is not None:
-            title = title_of(question.text) if record.turns == 0 and record.title == NEW_TITLE else record.title
-            record = replace(record, title=title, turns=record.turns + 1)
-        before, record = record.head, replace(record, head=branch.head, updated=branch.nodes[-1].created)
-        info = self._link(record.id).info
+        before, info = conversation.record.head, self._link(conversation.id).info
         if info is not None:  # so that an answer that is cut off still says whose it was
-            model = record.model or info.model
+            model = conversation.record.model or info.model
             branch = Branch((*branch.nodes[:-1], replace(branch.nodes[-1], model=model)), branch.head)
-        await self._keeper.write(lambda: self._store.add(record, branch.nodes))
-        conversation.record = record
-        for new in branch.nodes:
-            conversation.tree.put(new)
+
+        def grown(row: Conversation) -> Conversation:
+            if question is not None:
+                title = title_of(question.text) if row.turns == 0 and row.title == NEW_TITLE else row.title
+                row = replace(row, title=title, turns=row.turns + 1)
+            return replace(row, head=branch.head, updated=branch.nodes[-1].created)
+
+        await self._shared.add(conversation, branch.nodes, grown, whole=whole)
         self._list_changed()
         self._start(conversation, branch.nodes[-1], parameters, before)
 
@@ -243,7 +259,8 @@ class Talking(Reading):
         if link.connector.home and conversation.record.server == DEFAULT:
             await self._update(conversation, server=link.connector.home)
         if info.preserves_reasoning and "preserve_reasoning" not in options:
-            await self._update(conversation, template_options={**options, "preserve_reasoning": True})
+            await self._change(conversation, lambda row: replace(
+                row, template_options={**row.template_options, "preserve_reasoning": True}))
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
             await self._update(conversation, system_in_user=True)
@@ -258,22 +275,23 @@ class Talking(Reading):
             answer = replace(answer, figures=await self._explained(followed, answer.figures))
         except Exception:  # the answer is worth more than what can be told about it
             log.exception("a turn could not be explained")
-        used = answer.figures.context_used if answer.figures else None
-        record = replace(
-            conversation.record, updated=max(conversation.record.updated, self._clock().timestamp()),
-            context_used=used if used is not None or answer.state is State.DONE else conversation.record.context_used,
-            unread=self._looked_at != conversation.id,
-        )
+        used, now = answer.figures.context_used if answer.figures else None, self._clock().timestamp()
+        unread = self._looked_at != conversation.id
         refusal = answering.error if answering.error is not None and answering.error.is_too_long else None
         if answer.text or answer.message.reasoning:
             refusal = None
-        if refusal is not None:
-            record = replace(record, head=before_refused(conversation.tree, answer, answering.live.before),
-                             context_used=conversation.record.context_used)
-        conversation.record = record
-        conversation.tree.put(answer)
+        kept = before_refused(conversation.tree, answer, answering.live.before) if refusal is not None else answer.id
+
+        def ended(row: Conversation) -> Conversation:
+            row = replace(row, updated=max(row.updated, now), unread=unread)
+            if row.head != answer.id:
+                return row
+            if refusal is not None:
+                return replace(row, head=kept)
+            return replace(row, context_used=used) if used is not None or answer.state is State.DONE else row
+
         try:
-            await self._keeper.write(lambda: self._store.settle(answer, record))
+            await self._shared.settle(conversation, answer, ended)
         except StoreError as error:
             self._tell(Noticed(str(error), "error"))
         conversation.live = None
@@ -287,7 +305,9 @@ class Talking(Reading):
         self._tell(ConversationChanged(conversation.id))
 
     async def stop(self, id: str) -> None:
-        """End the running answer and keep what came; return when it is settled. Nothing runs: nothing happens."""
+        """End the running answer and keep what came; return when it is settled. A question that waits for the reply of
+        another kvchat is given up. Nothing runs: nothing happens."""
+        self.give_up(id)
         running = self._answering.get(id)
         if running is not None:
             running[0].stop()

@@ -15,6 +15,7 @@ from kvchat.memory.entry import Change
 from kvchat.memory.state import put_changes
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.wire import whole_characters
+from kvchat.store import tips
 from kvchat.store.database import Database
 from kvchat.store.rows import columns, to_json
 from kvchat.store.schema import MEMORY_SINCE
@@ -89,7 +90,7 @@ class Ledger:
         return [node for node in path if node.id in waiting and node.state is not State.STREAMING]
 
     def behind(self, limit: int | None = None, besides: Collection[str] = ()) -> list[tuple[str, int]]:
-        """The conversations whose branch in use has pending messages, and how many, longest untouched first; of more
+        """The conversations whose branches in use have pending messages, and how many, longest untouched first; of more
         than `limit` only so many. Not those in the trash, nor where memory is switched off, nor `besides`."""
         most = SAMPLE
         while True:
@@ -104,11 +105,11 @@ class Ledger:
         return self._counted(set(conversations))
 
     def _counted(self, conversations: set[str], limit: int | None = None) -> list[tuple[str, int]]:
-        found = list[tuple[str, int]]()
+        found, ends = list[tuple[str, int]](), tips.of_all(self._db)
         for id, head in self._db.rows(_WANTED, (to_json(conversations),)):
             if limit is not None and len(found) == limit:
                 break
-            if count := len(self._waiting(_chain(head, self._above([head])))):
+            if count := self._count([head, *ends.get(id, ())]):
                 found.append((id, count))
         return found
 
@@ -133,6 +134,15 @@ class Ledger:
             found |= new
             todo += new
         return found
+
+    def branches(self, conversation: str) -> list[str]:
+        """The ends of a conversation's branches in use: its head, and those that another window goes on with."""
+        head = self._db.row("SELECT head FROM conversation WHERE id = ?", (conversation,))
+        return [id for id in [*(head or ()), *tips.of_all(self._db).get(conversation, ())] if id is not None]
+
+    def _count(self, ends: Sequence[str]) -> int:
+        above = self._above(ends)
+        return len({id for end in ends for id in self._waiting(_chain(end, above))})
 
     def cover(self, cell: Cell, nodes: Sequence[str], changes: Sequence[Change]) -> bool:
         """Store an extraction, the messages of one branch that it went through and what came of it, all or nothing.

@@ -1,6 +1,16 @@
 """The disk: conversations and messages in one SQLite file."""
 
-from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, UnknownConversation
+from kvchat.store.conversations import Change
+from kvchat.store.errors import (
+    Conflict,
+    ConversationDeleted,
+    HeadMoved,
+    StoreDamaged,
+    StoreError,
+    StoreUnavailable,
+    UnknownConversation,
+)
 from kvchat.store.store import Store
 
-__all__ = ["Store", "StoreDamaged", "StoreError", "StoreUnavailable", "UnknownConversation"]
+__all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "Store", "StoreDamaged", "StoreError",
+           "StoreUnavailable", "UnknownConversation"]

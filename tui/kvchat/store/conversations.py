@@ -1,21 +1,23 @@
 """The conversations: their list, their heads, their trees, and what is cleared away with them.
 
-The rule: a message is removed only when no conversation that is left, the trash included, needs it.
+The rule: a write changes the row as it is by then, and only the fields of its act. A message is removed only when no
+conversation that is left, the trash included, needs it.
 """
 
 from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
-from kvchat.store import index
+from kvchat.store import index, tips
 from kvchat.store.database import Database
-from kvchat.store.errors import UnknownConversation
+from kvchat.store.errors import ConversationDeleted, UnknownConversation
+from kvchat.store.owner import is_gone
 from kvchat.store.rows import (
     CONVERSATION_FIELDS,
     NODE_FIELDS,
@@ -29,11 +31,15 @@ from kvchat.store.rows import (
     to_json,
 )
 
+Change = Callable[[Conversation], Conversation]
+"""What an act makes of a conversation's row as it is when the act is stored."""
+
+_BEGUN = "store.begun "
+"""In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
 _LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
 _PUT = (
     f"INSERT INTO conversation({columns(CONVERSATION_FIELDS)}) VALUES ({', '.join('?' * len(CONVERSATION_FIELDS))})"
-    " ON CONFLICT(id) DO UPDATE SET "
-    + ", ".join(f"{name} = excluded.{name}" for name in CONVERSATION_FIELDS if name not in ("id", "created"))
+    " ON CONFLICT(id) DO NOTHING"
 )
 _ADD_NODE = (
     f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
@@ -108,8 +114,28 @@ class Conversations:
             if conversation.head is None or conversation.head == system.id:
                 conversation = replace(conversation, head=root.id)
             connection.execute(_PUT, conversation_row(conversation))
+            if conversation.turns == 0:
+                self._take(connection, conversation.id)
         self._remember(root)
         return conversation
+
+    def take_empty(self, id: str) -> bool:
+        """Have an empty conversation for this kvchat; whether it is empty and no other living one has it."""
+        with self._db.write() as connection:
+            empty = connection.execute("SELECT 1 FROM conversation WHERE id = ? AND turns = 0", (id,)).fetchone()
+            row = connection.execute("SELECT value FROM setting WHERE key = ?", (_BEGUN + id,)).fetchone()
+            if empty is None or (row is not None and row[0] != self._db.owner and not is_gone(row[0])):
+                return False
+            self._take(connection, id)
+        return True
+
+    def _take(self, connection: sqlite3.Connection, id: str) -> None:
+        connection.execute("INSERT INTO setting VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value",
+                           (_BEGUN + id, self._db.owner))
+
+    def begin(self, connection: sqlite3.Connection, id: str) -> None:
+        """A conversation has its first message: it is nobody's empty one any more."""
+        connection.execute("DELETE FROM setting WHERE key = ?", (_BEGUN + id,))
 
     def _shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
         row = connection.execute(
@@ -121,19 +147,48 @@ class Conversations:
         connection.execute(_ADD_NODE, (*row_of(system), None, None))
         return system
 
-    def put(self, connection: sqlite3.Connection, conversation: Conversation) -> None:
-        """Store the conversation's row inside a transaction, with its system message if that was cleared away."""
-        self.keep_root(connection, conversation.head)
-        connection.execute(_PUT, conversation_row(conversation))
+    def stored(self, connection: sqlite3.Connection, known: Conversation) -> Conversation:
+        """Inside a transaction: the row as it is now. One that another kvchat cleared away as empty is stored again as
+        it was `known`. Raises ConversationDeleted."""
+        row = self._db.row(f"{_LIST} WHERE id = ?", (known.id,))
+        if row is not None:
+            return conversations_of([row])[0]
+        if known.turns:
+            raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
+        self.keep_root(connection, known.head)
+        connection.execute(_PUT, conversation_row(known))
+        return known
+
+    def write(self, connection: sqlite3.Connection, row: Conversation, change: Change,
+              shown: str | None = None) -> Conversation:
+        """Inside a transaction: store what `change` makes of the row, only the fields that it changes, and give it
+        back. `shown`: the head that the window of the act showed; None: this one."""
+        changed = change(row)
+        if changed.head != row.head:
+            self.keep_root(connection, changed.head)
+            tips.moved(connection, row.id, row.head, changed.head, row.head if shown is None else shown)
+        pairs = zip(CONVERSATION_FIELDS, conversation_row(row), conversation_row(changed), strict=True)
+        fields = {name: value for name, before, value in pairs if value != before}
+        if fields:
+            connection.execute(f"UPDATE conversation SET {', '.join(f'{name} = ?' for name in fields)} WHERE id = ?",
+                               (*fields.values(), row.id))
+        return changed
 
     def keep_root(self, connection: sqlite3.Connection, id: str | None) -> None:
         root = self._roots.get(id or "")
         if root:
             connection.execute(_ADD_NODE, (*row_of(root), None, None))
 
-    def update(self, conversation: Conversation) -> None:
+    def change(self, known: Conversation, change: Change, shown: str | None) -> Conversation:
         with self._db.write() as connection:
-            self.put(connection, conversation)
+            return self.write(connection, self.stored(connection, known), change, shown)
+
+    def mark(self, id: str) -> tuple[int, int]:
+        """How many messages were made in the conversation, and how many of them stream."""
+        # Each from an index: no message is read.
+        row = self._db.row("SELECT (SELECT count(*) FROM node WHERE conversation = :id),"
+                           " (SELECT count(*) FROM node WHERE state = 'streaming' AND +conversation = :id)", {"id": id})
+        return int(row[0]), int(row[1])
 
     def tree(self, id: str) -> Tree:
         """What was said in the conversation, with everything above it."""
@@ -178,6 +233,9 @@ class Conversations:
         with self._db.write(durable=True) as connection:
             connection.execute(
                 f"DELETE FROM draft WHERE conversation IN (SELECT id FROM conversation WHERE {condition})", (value,))
+            for key in (_BEGUN, tips.KEY):
+                connection.execute("DELETE FROM setting WHERE key IN"
+                                   f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
             collect(connection, self._db.fts)
 

@@ -25,6 +25,19 @@ class UnknownConversation(StoreError):  # noqa: N818
     """No conversation, or more than one, answers to this id."""
 
 
+class Conflict(StoreError):  # noqa: N818
+    """What another kvchat did meanwhile stands against a write: nothing was written, and the same again never will be.
+    """
+
+
+class HeadMoved(Conflict):
+    """The branch that new messages were to stand on has gone on elsewhere, or a reply still streams at its end."""
+
+
+class ConversationDeleted(Conflict):
+    """The conversation lies in the trash, or is gone for good."""
+
+
 class StoreUnavailable(StoreError):  # noqa: N818
     """The database cannot be read or written now: disk full, folder read-only, locked, moved. Nothing acknowledged
     is lost, and the same write with the same ids can be tried again."""

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
 from kvchat.cache.speed import SpeedSample
 from kvchat.prompt.conversation import Conversation, SentRequest
-from kvchat.prompt.message import Node, State, settled
+from kvchat.prompt.message import Node, State, chained, settled
 from kvchat.prompt.wire import whole_characters
-from kvchat.store import index
-from kvchat.store.conversations import Conversations
+from kvchat.store import index, tips
+from kvchat.store.conversations import Change, Conversations
 from kvchat.store.database import Database
+from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.owner import is_gone
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
 
@@ -38,18 +39,40 @@ class Messages:
         self._conversations = conversations
         self._sequence: dict[str, int] = {}
 
-    def add(self, conversation: Conversation, nodes: Sequence[Node]) -> None:
+    def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None, whole: bool,
+            late: bool) -> Conversation:
         with self._db.write(durable=True) as connection:
+            row = self._conversations.stored(connection, known)
+            if not late:
+                self._check(connection, row, nodes, shown if whole else None)
+            added = False
             for node in nodes:
                 self._conversations.keep_root(connection, node.parent)
-                self._insert(connection, node, conversation.id)
-            self._conversations.put(connection, conversation)
+                added = self._insert(connection, node, row.id) or added
+            if not added:
+                return row  # it had been stored, though the disk said otherwise
+            self._conversations.begin(connection, row.id)
+            return self._conversations.write(connection, row, change, shown)
 
-    def _insert(self, connection: sqlite3.Connection, node: Node, conversation: str | None) -> None:
+    def _check(self, connection: sqlite3.Connection, row: Conversation, nodes: Sequence[Node],
+               end: str | None) -> None:
+        """Raise what stands against adding the nodes. `end`: where the branch must still end that they were made from.
+        """
+        if row.trashed is not None:
+            raise ConversationDeleted("This conversation is in the trash, so nothing was sent.")
+        first = nodes[0]
+        parent = connection.execute("SELECT state, digest FROM node WHERE id = ?", (first.parent,)).fetchone()
+        if parent is not None and (parent[0] == State.STREAMING or chained(parent[1], first.wire) != first.digest):
+            raise HeadMoved("The reply that this was to follow has not ended, or ended otherwise than it was known.")
+        if end is not None and tips.stands_above(connection, end, row.head):
+            raise HeadMoved("Another kvchat has gone on from here.")
+
+    def _insert(self, connection: sqlite3.Connection, node: Node, conversation: str | None) -> bool:
         owner = self._db.owner if node.state is State.STREAMING else None
-        added = connection.execute(_ADD, (*row_of(node), conversation, owner)).rowcount
+        added = connection.execute(_ADD, (*row_of(node), conversation, owner)).rowcount > 0
         if added:
             index.put(connection, self._db.fts, node.id)
+        return added
 
     def append(self, node: str, text: str, reasoning: str, reasoning_field: str) -> None:
         # A failed commit may have been kept: the same number again replaces it by the retry, which holds its text.
@@ -61,12 +84,16 @@ class Messages:
                 (number, _delta(text), _delta(reasoning), whole_characters(reasoning_field), node))
         self._sequence[node] = number + 1
 
-    def settle(self, node: Node, conversation: Conversation | None) -> None:
+    def settle(self, node: Node, known: Conversation | None, change: Change | None) -> Conversation | None:
+        row: Conversation | None = None
         with self._db.write(durable=True) as connection:
-            self._settle(connection, node, conversation.id if conversation else None, owner=None)
-            if conversation:
-                self._conversations.put(connection, conversation)
+            if known is not None:
+                row = self._conversations.stored(connection, known)
+            self._settle(connection, node, row.id if row else None, owner=None)
+            if row is not None and change is not None:
+                row = self._conversations.write(connection, row, change)
         self._sequence.pop(node.id, None)
+        return row
 
     def _settle(self, connection: sqlite3.Connection, node: Node, conversation: str | None, owner: str | None) -> None:
         found = connection.execute(f"SELECT {_OPEN} FROM node WHERE id = ?", (node.id,)).fetchone()
@@ -88,6 +115,15 @@ class Messages:
                 connection.execute("UPDATE conversation SET head = ? WHERE head = ?", (found[0], node))
                 connection.execute("DELETE FROM node WHERE id = ?", (node,))
         self._sequence.pop(node, None)
+
+    def is_streaming(self, node: str, owner: bool) -> bool:
+        row = self._db.row("SELECT state, owner FROM node WHERE id = ?", (node,))
+        if row is None or row[0] != State.STREAMING:
+            return False
+        if owner and is_gone(row[1]):
+            self.recover()
+            return False
+        return True
 
     def recover(self) -> int:
         """Settle the answers whose kvchat ended while they streamed; how many there were."""

@@ -2,6 +2,10 @@
 
 The rule: `create`, `add` and `settle` return when what they store would survive a power cut; that is the
 acknowledgement. A write that failed can be tried again with the same values. Every method may raise StoreError.
+
+Several kvchats write the same conversations. A write is therefore given what its act changes, as a function of the row
+as it is by then, and gives back what became of it. `known` is the row as the caller knows it: it says which one, and is
+stored only where another kvchat has cleared it away as empty.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store import backup, opening
 from kvchat.store.collections import Collections
-from kvchat.store.conversations import Conversations
+from kvchat.store.conversations import Change, Conversations
 from kvchat.store.database import Database
 from kvchat.store.jobs import Jobs
 from kvchat.store.library import Library
@@ -111,9 +115,14 @@ class Store:
         already. A head that is another stored node is kept: that is a fork."""
         return self._conversations.create(conversation, system)
 
-    def update(self, conversation: Conversation) -> None:
-        """Store all fields of the conversation."""
-        self._conversations.update(conversation)
+    def change(self, known: Conversation, change: Change, *, shown: str | None = None) -> Conversation:
+        """Store what `change` makes of the row. `shown`: the head that the window showed, for an act that moves it.
+        Raises ConversationDeleted when the row is gone for good."""
+        return self._conversations.change(known, change, shown)
+
+    def take_empty(self, id: str) -> bool:
+        """Have an empty conversation for this kvchat; whether it is empty and no other living one has it."""
+        return self._conversations.take_empty(id)
 
     def purge_empty(self, keep: str | None = None) -> None:
         """Remove the conversations without a message and without a draft, but for `keep`."""
@@ -127,21 +136,37 @@ class Store:
         """The messages made in the conversation and all above them, as of now. Raises UnknownConversation."""
         return self._conversations.tree(id)
 
+    def mark(self, id: str) -> tuple[int, int]:
+        """How many messages were made in the conversation, and how many of them stream: another tree, another mark,
+        but for one empty answer that took the place of another."""
+        return self._conversations.mark(id)
+
     # Messages
 
-    def add(self, conversation: Conversation, nodes: Sequence[Node]) -> None:
-        """Store new messages and the conversation's new row in one transaction. Ids that are stored already are left
-        as they are."""
-        self._messages.add(conversation, nodes)
+    def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None = None,
+            whole: bool = False, late: bool = False) -> Conversation:
+        """Store new messages and what `change` makes of the row, in one transaction. `shown`: the head that the window
+        showed. `whole`: they were made from all of that branch, which must not have gone on since. Ids that are stored
+        already are left as they are; when all are, so is the row.
+
+        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on, and
+        ConversationDeleted. `late`: what they belong to has happened already, and they are stored in any case."""
+        return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late)
 
     def append(self, node: str, text: str, reasoning: str, reasoning_field: str = "reasoning_content") -> None:
         """Keep what has arrived of a streaming answer since the last call. After a failure, call again with the same
         text and what came since. Nothing happens when the answer is settled."""
         self._messages.append(node, text, reasoning, reasoning_field)
 
-    def settle(self, node: Node, conversation: Conversation | None = None) -> None:
-        """Store the final form of a streaming answer, and the conversation's new row if given."""
-        self._messages.settle(node, conversation)
+    def settle(self, node: Node, known: Conversation | None = None,
+               change: Change | None = None) -> Conversation | None:
+        """Store the final form of a streaming answer, and what `change` makes of its conversation's row."""
+        return self._messages.settle(node, known, change)
+
+    def is_streaming(self, node: str, *, owner: bool = True) -> bool:
+        """Whether this answer streams, into this kvchat or another one. `owner`: look whether that one lives; if not,
+        the answer is settled with what came."""
+        return self._messages.is_streaming(node, owner)
 
     def drop(self, node: str) -> None:
         """Remove an answer without text that has no children; a head on it goes to its parent. Else nothing happens."""

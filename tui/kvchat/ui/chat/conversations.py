@@ -91,11 +91,16 @@ class ConversationActs(ChatBase):
             else:
                 await self.action_new()
 
+    def deleted_elsewhere(self, id: str) -> None:
+        """Another window deleted a conversation: undo brings it back here too."""
+        self._deleted = id
+
     async def action_undo(self) -> None:
         if self._deleted is not None:
             id, self._deleted = self._deleted, None
             await self.service.restore(id)
-            await self.open_conversation(id)
+            if self.current is None or self.current.id != id:  # else what is being written there stays
+                await self.open_conversation(id)
             return
         await self.attempt(self._undo_branch())
 

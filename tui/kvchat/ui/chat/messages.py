@@ -148,7 +148,7 @@ class MessageActs(ChatBase):
         conversation = self.conversation
         match await self.ask(BranchTreeScreen(
                 conversation.tree, conversation.record.head, title=conversation.record.title,
-                at=node or self.transcript.selected, now=self.now(),
+                at=node or self.transcript.selected or conversation.elsewhere, now=self.now(),
                 warmth=lambda tip: self.service.branch_warmth(conversation.id, tip))):
             case ("go", str(id)):
                 await self.attempt(self.service.select(conversation.id, id))

@@ -27,6 +27,7 @@ from kvchat.ui import actions
 from kvchat.ui.chat.collecting import CollectingActs
 from kvchat.ui.chat.compacting import CompactingActs
 from kvchat.ui.chat.conversations import ConversationActs
+from kvchat.ui.chat.elsewhere import Elsewhere
 from kvchat.ui.chat.findbar import FindBar
 from kvchat.ui.chat.live_row import live_row
 from kvchat.ui.chat.writing import WritingActs
@@ -40,6 +41,7 @@ from kvchat.ui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent
     from kvchat.chat.service import ChatService
+    from kvchat.ui.chat.elsewhere import ElsewhereEvent
 
 TICK = 0.25
 """Seconds between looks at a running answer's clock."""
@@ -66,6 +68,9 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         self.show_sidebar = show_sidebar
         self._wide = False
         self._ticking: Timer | None = None
+        self._elsewhere = Elsewhere(
+            service, say=self.say, show_waiting=lambda words: self.status.set_waiting(words),
+            deleted=self.deleted_elsewhere, undo_key=lambda: self.app.key_of("undo"))
 
     def compose(self) -> ComposeResult:
         settings = self.service.settings
@@ -129,8 +134,10 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
             CompactionChanged,
             ConversationChanged,
             ConversationsChanged,
+            DeletedElsewhere,
             DocumentsChanged,
             FallbackChosen,
+            HeadAwaited,
             IndexingProgressed,
             MemoriesNoted,
             MemoryBegins,
@@ -139,6 +146,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
             ServerChanged,
             StorageChanged,
             WarmthChanged,
+            WrittenElsewhere,
         )
 
         if not self.app.is_running:
@@ -159,6 +167,9 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
                     self.show_conversation()
             case CompactionChanged(conversation=id):
                 self._compaction_changed(id)
+            case WrittenElsewhere() | DeletedElsewhere() | HeadAwaited():
+                if self.current is not None and event.conversation == self.current.id:
+                    self._told_elsewhere(event)
             case ConversationsChanged():
                 self.show_list()
             case ServerChanged():
@@ -181,6 +192,13 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
                 self._show_trouble(trouble)
             case Noticed(text, severity):
                 self.say(text, severity)
+
+    def _told_elsewhere(self, event: ElsewhereEvent) -> None:
+        from kvchat.chat.events import HeadAwaited
+
+        if isinstance(event, HeadAwaited):
+            self.waits_for_another_window()
+        self._elsewhere.tell(event)
 
     def _show_progress(self) -> None:
         conversation = self.conversation
@@ -304,6 +322,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         self.status.saving = self.service.saving
         self.status.set_turns(figures, state=last.state if last else State.DONE)
         self.show_refusal()
+        self._elsewhere.show(conversation.id)
         self.show_aside()
         self.show_searching()
         self.show_context(self.service.context_used(conversation) if conversation.record.turns else None)

@@ -255,7 +255,15 @@ class SendingActs(ConsultingActs):
     def show_looking_up(self) -> None:
         """On the line over the composer: what goes with the message before is still being looked up."""
         sending = self._sending.get(self.current.id) if self.current is not None else None
-        self.composer.set_sending(sending is not None and sending.is_slow and sending.is_begun)
+        self.composer.set_sending(sending is not None and sending.is_slow and sending.is_begun
+                                  and not self.service.awaits_reply(sending.id))
+
+    def waits_for_another_window(self) -> None:
+        """The message of the open conversation begins to wait for the reply of another window, or waits no longer."""
+        sending = self._sending.get(self.current.id) if self.current is not None else None
+        if sending is not None and sending.is_stopped:
+            self.service.give_up(sending.id)
+        self.show_looking_up()
 
     def stop_looking_up(self) -> bool:
         """Take back the message of the open conversation that is on its way; where it is too late for that, have its
@@ -266,6 +274,7 @@ class SendingActs(ConsultingActs):
         sending.is_stopped = True
         if sending.looking is not None:
             sending.looking.cancel()
+        self.service.give_up(sending.id)
         return True
 
     # -- drafts

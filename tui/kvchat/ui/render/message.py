@@ -168,6 +168,7 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
 
 
 _ENDINGS = {
+    State.STREAMING: ("○", "another window is answering", "muted", ""),
     State.CANCELLED: ("■", "stopped", "muted", ""),
     State.INTERRUPTED: ("▲", "interrupted", "warning", "r retry"),
     State.LENGTH: ("▲", "cut at the length limit", "warning", "r retry"),

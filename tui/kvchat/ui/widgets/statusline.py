@@ -42,6 +42,7 @@ class StatusLine(PieceLine):
         self._state = State.DONE
         self._seen: set[TurnFigures] = set()
         self._live: Live | None = None
+        self._waiting = ""
         self._aside = ""
         self._problem = ""
         self._memory, self._memory_key = "", ""
@@ -63,6 +64,12 @@ class StatusLine(PieceLine):
         """The running answer; None when there is none, and the turns' figures come back."""
         self._live = live
         self.refresh()
+
+    def set_waiting(self, words: str) -> None:
+        """What a message waits for that is not sent yet; empty: none waits."""
+        if words != self._waiting:
+            self._waiting = words
+            self.refresh()
 
     def set_aside(self, text: str) -> None:
         """A short remark at the right end, dropped when there is no room."""
@@ -100,7 +107,8 @@ class StatusLine(PieceLine):
     def pieces(self, width: int) -> tuple[Pieces, Pieces]:
         screen = width + status_text.PADDING
         seen = self._seen.issuperset(self._turns[-1:])
-        left = (status_text.running(self._live, screen) if self._live is not None else
+        left = ([Piece(one_line(self._waiting), "accent")] if self._waiting else
+                status_text.running(self._live, screen) if self._live is not None else
                 [Piece(fit(one_line(self._problem), width), "warning")] if self._problem else
                 status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key,
                                     brief=self._reads_ahead, saving=self.saving))

@@ -1,0 +1,454 @@
+"""Two kvchats on one conversation: nothing that one does is undone by the other, no unfinished reply is history, and
+each window stays where it is."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings, changed
+from kvchat.prompt.context import SUMMARY
+from kvchat.prompt.message import Role, State
+from kvchat.prompt.request import Parameters
+from kvchat.store import Store, owner
+from toyserver import tokens
+from two_windows_kit import Slow, history, kept, say, streaming, texts, until
+
+
+@pytest.fixture
+async def windows(make, server):
+    """Two windows, and the id of a conversation of one turn that both have open."""
+    one, other = make(server.url), make(server.url)
+    id = (await one.create("Be brief.")).id
+    await say(one, id, "first")
+    other.refresh()
+    await other.open(id)
+    return one, other, id
+
+
+def heard(service, kind):
+    found = []
+    service.subscribe(lambda event: found.append(event) if isinstance(event, kind) else None)
+    return found
+
+
+# -- what one changes, the other does not undo
+
+
+async def test_what_is_changed_while_the_other_ones_reply_streams_stays_changed(windows, server):
+    one, other, id = windows
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    await other.rename(id, "Bees")
+    await other.set_memory(id, False)
+    await other.set_parameters(id, Parameters(temperature=0.25))
+    slow.go.set()
+    await one.wait(id)
+    for record in (one._store.conversation(id), one.get(id).record):
+        assert (record.title, record.memory, record.parameters.temperature) == ("Bees", False, 0.25)
+    assert kept(one, id)[-1] == "half and whole"
+
+
+async def test_a_deletion_holds_and_is_told(windows, server):
+    one, other, id = windows
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    told = heard(one, DeletedElsewhere)
+    await other.delete(id)
+    slow.go.set()
+    await one.wait(id)
+    assert one._store.conversation(id).trashed is not None
+    assert id not in {record.id for record in one.conversations()}
+    assert told == [DeletedElsewhere(id)]
+    assert kept(one, id)[-1] == "half and whole", "what came is kept all the same"
+    with pytest.raises(ChatError, match="trash"):
+        await one.send(id, "third")
+    assert kept(one, id)[-1] == "half and whole"
+    await one.restore(id)
+    server.on_chat(tokens("Yes."))
+    await say(one, id, "third")
+    assert kept(one, id)[-2:] == ["third", "Yes."]
+
+
+async def test_a_deletion_is_told_to_who_does_nothing(windows):
+    one, other, id = windows
+    told = heard(one, DeletedElsewhere)
+    await other.delete(id)
+    one.refresh()
+    one.refresh()
+    assert told == [DeletedElsewhere(id)]
+    assert one.get(id).record.trashed is not None
+
+
+async def test_who_deletes_is_not_told_of_it(windows):
+    one, _, id = windows
+    told = heard(one, DeletedElsewhere)
+    await one.delete(id)
+    one.refresh()
+    assert told == []
+
+
+async def test_a_name_given_elsewhere_is_not_replaced_by_the_first_words(make, server):
+    one, other = make(server.url), make(server.url)
+    id = (await one.create("Be brief.")).id
+    await other.rename(id, "Bees")
+    await say(one, id, "How are they?")
+    assert one._store.conversation(id).title == "Bees"
+
+
+async def test_a_conversation_given_up_by_documents_elsewhere_keeps_its_other_fields(windows):
+    one, other, id = windows
+    await other.set_searching(id, "always", ["notes", "mail"])
+    await one.set_model(id, "toy")
+    record = one._store.conversation(id)
+    assert (record.searching, record.collections, record.model) == ("always", ("notes", "mail"), "toy")
+
+
+FIELDS = {
+    "title": (st.sampled_from("abc"), lambda service, id, value: service.rename(id, value)),
+    "memory": (st.booleans(), lambda service, id, value: service.set_memory(id, value)),
+    "model": (st.sampled_from("xyz"), lambda service, id, value: service.set_model(id, value)),
+    "parameters": (st.builds(Parameters, temperature=st.sampled_from([0.1, 0.5])),
+                   lambda service, id, value: service.set_parameters(id, value)),
+    "template_options": (st.fixed_dictionaries({"enable_thinking": st.booleans()}),
+                         lambda service, id, value: service.set_template_options(id, value)),
+    "trashed": (st.booleans(), lambda service, id, value: (service.delete if value else service.restore)(id)),
+}
+
+
+@given(steps=st.lists(st.one_of(*(
+    st.tuples(st.booleans(), st.just(name), values, st.booleans()) for name, (values, _) in FIELDS.items())),
+    max_size=12))
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+def test_every_field_has_the_value_it_was_given_last(tmp_path_factory, steps):
+    """Whoever gave it, and whether or not the other one has looked since."""
+    folder = tmp_path_factory.mktemp("two")
+
+    async def play() -> None:
+        one, other = (ChatService(Store.open(folder), changed(Settings(), "server.base_url", "http://127.0.0.1:9"))
+                      for _ in range(2))
+        id = (await one.create("Be brief.")).id
+        expected = {}
+        for first, name, value, looks in steps:
+            service = one if first else other
+            if looks:
+                service.refresh()
+            await FIELDS[name][1](service, id, value)
+            expected[name] = value
+        record = one._store.conversation(id)
+        for name, value in expected.items():
+            found = getattr(record, name)
+            assert (found is not None if name == "trashed" else found) == value, name
+        await one.aclose()
+        await other.aclose()
+
+    asyncio.run(play())
+
+
+async def test_another_server_keeps_what_was_set_elsewhere(windows, server):
+    one, other, id = windows
+    await other.set_parameters(id, Parameters(temperature=0.25))
+    await one.use_server(id, server.url, "toy")
+    record = one._store.conversation(id)
+    assert (record.server, record.parameters.temperature) == (server.url, 0.25)
+
+
+# -- what streams elsewhere is nobody's history
+
+
+async def test_a_question_waits_for_the_reply_of_another_window(windows, server):
+    one, other, id = windows
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    waits = heard(other, HeadAwaited)
+    question = asyncio.create_task(other.send(id, "third"))
+    await until(other, lambda: bool(waits))
+    assert other.awaits_reply(id) and not question.done()
+    assert len(slow.began) == 1
+    slow.go.set()
+    await question
+    await other.wait(id)
+    assert not other.awaits_reply(id)
+    assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "third"]
+    assert kept(one, id) == ["first", "Hello", "second", "half and whole", "third", "half and whole"]
+    one.refresh()
+    assert texts(one, id) == kept(one, id)
+
+
+async def test_it_waits_also_where_the_reply_began_after_the_last_look(windows, server):
+    """The head is read again inside the write transaction."""
+    one, other, id = windows
+    slow, look = Slow(), other._shared.look
+    server.on_chat(slow)
+
+    async def late(conversation, **options):
+        await look(conversation, **options)
+        if not slow.began:
+            await streaming(one, server, id, "second", slow)
+            asyncio.get_running_loop().call_later(0.05, slow.go.set)
+
+    other._shared.look = late
+    await say(other, id, "third")
+    assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "third"]
+
+
+async def test_giving_up_the_wait_sends_and_stores_nothing(windows, server):
+    one, other, id = windows
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    question = asyncio.create_task(other.send(id, "third"))
+    await until(other, lambda: other.awaits_reply(id))
+    await other.stop(id)
+    with pytest.raises(ChatError, match="not sent"):
+        await question
+    slow.go.set()
+    await one.wait(id)
+    assert kept(one, id) == ["first", "Hello", "second", "half and whole"]
+    assert server.posts == 2
+
+
+async def test_when_the_other_kvchat_dies_its_reply_is_settled_and_the_question_goes_on(windows, server):
+    one, other, id = windows
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    await until(one, lambda: bool(one._store._db.row("SELECT 1 FROM delta")))
+    question = asyncio.create_task(other.send(id, "third"))
+    await until(other, lambda: other.awaits_reply(id))
+    server.on_chat(tokens("Yes."))
+    owner.release(one._store.database.owner)  # as if its process had ended
+    await question
+    await other.wait(id)
+    assert history(server.chats[-1]) == ["first", "Hello", "second", "half ", "third"]
+    answer = other.get(id).path()[-3]
+    assert (answer.text, answer.state) == ("half ", State.INTERRUPTED)
+
+
+@pytest.mark.parametrize("act", ["delete_turn", "set_instructions", "compact"])
+async def test_what_changes_the_branch_under_a_running_reply_is_refused(windows, server, act):
+    one, other, id = windows
+    await say(one, id, "more")
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    before = kept(one, id)
+    arguments = {"delete_turn": (other.get(id).path()[1].id,), "set_instructions": ("Be long.",), "compact": ()}[act]
+    with pytest.raises(ChatError, match="Another window is answering here"):
+        await getattr(other, act)(id, *arguments)
+    assert kept(one, id) == before
+    slow.go.set()
+    await one.wait(id)
+
+
+async def test_a_fork_of_a_running_reply_waits_for_it(windows, server):
+    one, other, id = windows
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    other.refresh()
+    fork = await other.fork(id, other.get(id).path()[-1].id)
+    question = asyncio.create_task(other.send(fork.id, "elsewhere"))
+    await until(other, lambda: other.awaits_reply(fork.id))
+    slow.go.set()
+    await question
+    await other.wait(fork.id)
+    assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "elsewhere"]
+
+
+async def test_a_fork_of_ones_own_running_reply_waits_for_it_too(windows, server):
+    one, _, id = windows
+    slow = Slow()
+    await streaming(one, server, id, "second", slow)
+    fork = await one.fork(id, one.get(id).path()[-1].id)
+    question = asyncio.create_task(one.send(fork.id, "elsewhere"))
+    await until(one, lambda: one.awaits_reply(fork.id))
+    slow.go.set()
+    await question
+    await one.wait(fork.id)
+    assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "elsewhere"]
+
+
+async def test_questions_of_six_windows_at_once_end_in_one_line_of_turns(make, server):
+    server.on_chat(tokens("Yes."))
+    windows = [make(server.url) for _ in range(6)]
+    id = (await windows[0].create("Be brief.")).id
+    await say(windows[0], id, "first")
+    for window in windows:
+        await window.open(id)
+    await asyncio.gather(*(say(window, id, f"q{number}") for number, window in enumerate(windows)))
+    line = kept(windows[0], id)
+    assert len(line) == 14 and sorted(line[2::2]) == [f"q{number}" for number in range(6)]
+    assert all("" not in history(visit) for visit in server.chats)
+    sent = [history(visit) for visit in server.chats]
+    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(sent))
+    assert windows[0]._store.conversation(id).turns == 7
+
+
+# -- each window stays where it is
+
+
+async def test_an_idle_window_at_the_end_follows(windows, server):
+    one, other, id = windows
+    told = heard(one, WrittenElsewhere)
+    await say(other, id, "second")
+    one.refresh()
+    assert texts(one, id) == ["first", "Hello", "second", "Hello"]
+    assert told == [WrittenElsewhere(id, followed=True)]
+    one.refresh()
+    assert len(told) == 1
+
+
+async def test_a_question_in_a_window_that_has_not_looked_goes_behind_the_others(windows, server):
+    one, other, id = windows
+    await say(other, id, "second")
+    await say(one, id, "third")
+    assert history(server.chats[-1]) == ["first", "Hello", "second", "Hello", "third"]
+    assert texts(one, id) == kept(one, id)
+
+
+@pytest.mark.parametrize("act", ["edit", "regenerate", "delete_turn", "undo"])
+async def test_a_window_stays_where_it_is_when_another_one_goes_elsewhere(windows, server, act):
+    one, other, id = windows
+    await say(one, id, "second")
+    other.refresh()
+    shown, told = texts(one, id), heard(one, WrittenElsewhere)
+    question = other.get(id).path()[1].id
+    match act:
+        case "edit":
+            await other.edit(id, question, "instead")
+        case "regenerate":
+            server.on_chat(tokens("Other."))
+            await other.regenerate(id, other.get(id).path()[-1].id)
+        case "delete_turn":
+            await other.delete_turn(id, question)
+        case "undo":
+            await other.edit(id, question, "instead")
+            await other.wait(id)
+            one.refresh()
+            assert await other.undo(id)
+    await other.wait(id)
+    one.refresh()
+    assert texts(one, id) == shown
+    assert told == [WrittenElsewhere(id, followed=False)]
+    assert all(node in one.get(id).tree for node in (n.id for n in other.get(id).tree)), "it can go there"
+    server.on_chat(tokens("Yes."))
+    await say(one, id, "third")
+    assert history(server.chats[-1]) == [*shown, "third"], "its next question belongs to what it shows"
+    assert texts(other, id) != texts(one, id)
+    other.refresh()
+
+
+async def test_both_windows_go_on_on_their_own_branches(windows, server):
+    one, other, id = windows
+    await other.edit(id, other.get(id).path()[1].id, "instead")
+    await other.wait(id)
+    for number in range(2):
+        one.refresh()
+        await say(one, id, f"one {number}")
+        other.refresh()
+        await say(other, id, f"other {number}")
+    assert texts(one, id) == ["first", "Hello", "one 0", "Hello", "one 1", "Hello"]
+    assert texts(other, id) == ["instead", "Hello", "other 0", "Hello", "other 1", "Hello"]
+    assert one._store.conversation(id).turns == 6
+
+
+async def test_a_turn_deleted_behind_what_another_window_added_keeps_what_that_added(windows, server):
+    one, other, id = windows
+    await say(one, id, "second")
+    await one.delete_turn(id, one.get(id).path()[1].id)
+    other.refresh()
+    await other.select(id, one.get(id).path()[-1].id)
+    server.on_chat(tokens("Yes."))
+    await say(other, id, "third")
+    await one.delete_turn(id, one.get(id).path()[1].id)
+    assert texts(one, id) == kept(one, id) == ["third", "Yes."]
+
+
+async def test_a_turn_that_another_window_adds_during_a_compaction_stays_as_it_is(windows, server):
+    one, other, id = windows
+    for text in ("second", "third"):
+        await say(one, id, text)
+    slow = Slow("It was about ", "bees.")
+    server.on_chat(slow)
+    compacting = asyncio.create_task(one.compact(id))
+    await until(one, lambda: one.compacting is not None and bool(one.compacting.live.text))
+    server.on_chat(tokens("Yes."))
+    await say(other, id, "meanwhile")
+    slow.go.set()
+    assert await compacting is not None
+    assert texts(one, id) == kept(one, id) == ["second", "Hello", "third", "Hello", "meanwhile", "Yes."]
+    (summary,) = [block for block in one.get(id).path()[1].message.blocks if block.kind == SUMMARY]
+    assert summary.text == "It was about bees."
+    await say(one, id, "fourth")
+    assert server.chats[-1].json["messages"][-1]["content"].endswith("fourth")
+
+
+async def test_a_compaction_waits_for_the_reply_of_another_window(windows, server):
+    one, other, id = windows
+    await say(one, id, "second")
+    summary, slow = Slow("It was about ", "bees."), Slow()
+    server.on_chat(summary)
+    compacting = asyncio.create_task(one.compact(id))
+    await until(one, lambda: one.compacting is not None and bool(one.compacting.live.text))
+    await streaming(other, server, id, "meanwhile", slow)
+    waits = heard(one, HeadAwaited)
+    summary.go.set()
+    await until(one, lambda: bool(waits))
+    assert kept(one, id)[-2:] == ["meanwhile", ""]
+    slow.go.set()
+    await compacting
+    assert texts(one, id) == kept(one, id) == ["second", "Hello", "meanwhile", "half and whole"]
+
+
+async def test_two_windows_do_not_share_an_empty_conversation(make, server):
+    one, other = make(server.url), make(server.url)
+    first, second = await one.create("Be brief."), await other.create("Be brief.")
+    assert first.id != second.id
+    assert (await one.create("Be brief.")).id == first.id
+    await one.aclose()
+    third = make(server.url)
+    assert (await third.create("Be brief.")).id == first.id, "what an ended one left empty is used again"
+
+
+async def test_what_is_looked_at_here_is_not_marked_unread_by_the_other_one(windows, server):
+    one, other, id = windows
+    await one.open(id)
+    slow = Slow()
+    await streaming(other, server, id, "second", slow)
+    await other.open((await other.create("Else.", reuse=False)).id)
+    slow.go.set()
+    await other.wait(id)
+    one.refresh()
+    await until(one, lambda: not one._store.conversation(id).unread)
+
+
+async def test_what_could_not_be_written_stays_while_the_other_one_writes(windows, server, monkeypatch):
+    """The disk refuses one window; what it says is kept in memory, and lands beside what the other one wrote."""
+    from kvchat.store import StoreUnavailable
+
+    one, other, id = windows
+    real, lost = Store.add, one._store
+
+    def add(self, *args, **options):
+        if self is lost:
+            raise StoreUnavailable("The disk is full.")
+        return real(self, *args, **options)
+
+    monkeypatch.setattr(Store, "add", add)
+    server.on_chat(tokens("Yes."))
+    await say(one, id, "unsaved")
+    await say(other, id, "saved")
+    one.refresh()
+    assert texts(one, id) == ["first", "Hello", "unsaved", "Yes."]
+    monkeypatch.setattr(Store, "add", real)
+    await one._keeper.flush()
+    one.refresh()
+    found = one._store.tree(id)
+    assert {node.text for node in found if node.role is Role.USER} == {"first", "unsaved", "saved"}
+    assert one._store.conversation(id).turns == 3
+    assert replace(one.get(id).record, head=None) == replace(one._store.conversation(id), head=None)
