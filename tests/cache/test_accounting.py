@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, totals
+from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
 from kvchat.cache.price import price, reread_tokens
 
 
@@ -29,6 +29,21 @@ def test_what_this_turn_added_is_the_prompt_less_the_turn_before():
     assert new_tokens(150, turn(100, 0, 100, predicted=10)) == 40
     assert new_tokens(150, TurnFigures()) is None
     assert new_tokens(None, None) is None
+
+
+def test_what_was_counted_in_ids_outweighs_the_turn_before():
+    before = turn(100, 0, 100, predicted=60)
+    assert new_tokens(150, before) == 0, "a template that writes the reply shorter than it was sampled"
+    assert new_tokens(150, before, history=110) == 40
+    assert new_tokens(150, TurnFigures(), history=110) == 40, "the turn before is not known"
+    assert new_tokens(150, None, history=110) == 150, "a first turn is all new"
+    assert new_tokens(100, before, history=110) == 0, "a prompt that was cut"
+
+
+@given(st.integers(0, 5000), st.integers(0, 500), st.booleans())
+def test_a_reply_reads_back_only_in_as_many_tokens_as_it_was_sampled_in(settled, more, stopped):
+    assert reads_back(settled + stopped, settled, stopped)
+    assert reads_back(settled + more, settled, stopped) is (more == stopped)
 
 
 def test_a_lost_cache_is_avoidable():

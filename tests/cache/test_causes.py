@@ -174,7 +174,8 @@ def test_every_cause_has_a_scenario():
 
 REMEDIES = {
     "cache memory full": "--cache-ram 16384", "slot taken": "--parallel 2", "cut, counted": "--ctx-size 32768",
-    "slept": "--sleep-idle-seconds", "restarted": "--slot-save-path", "own side request": "--parallel 2",
+    "slept": "--sleep-idle-seconds", "embedded engine restarted": "engine.snapshots",
+    "own side request": "--parallel 2",
     "rewind of a hybrid": "--ctx-checkpoints 64", "rewind the twin foresaw": "--swa-full", "shifted": "Compact",
     "system prompt moves": "first message", "parked": "cache.detour", "pinned elsewhere": "id_slot",
 }
@@ -253,6 +254,63 @@ def test_a_suffix_request_that_kept_the_branch_is_not_blamed():
 def test_the_request_that_took_the_slot_first_is_named():
     uses = (OwnUse("conversation", "weather", 0), OwnUse("side", "memory", 0))
     assert explain(evidence(40, uses=uses)).cause is Cause.SLOT_TAKEN
+
+
+def test_only_the_request_that_ran_over_the_state_is_named():
+    uses = (OwnUse("conversation", "the first", 0, kept=0, lost=0), OwnUse("branch", "", 0, kept=0, lost=11_919),
+            OwnUse("conversation", "the last", 0, kept=0, lost=400))
+    finding = explain(evidence(400, uses=uses, prediction=twin(400, 400, 400)))
+    assert (finding.cause, finding.sentence.partition(" took")[0]) == (
+        Cause.SLOT_TAKEN, "Another branch of this conversation")
+    innocent = tuple(replace(use, lost=0) for use in uses)
+    assert explain(evidence(400, uses=innocent, prediction=twin(400, 400, 400))).cause is Cause.UNKNOWN
+
+
+def test_another_program_is_not_named_where_our_own_request_ran_over_the_state_first():
+    use = OwnUse("conversation", "weather", 0, lost=11_919)
+    both = evidence(0, uses=(use,), foreign=Foreign(0, 512), prediction=twin(0, 0, 0))
+    assert explain(both).cause is Cause.SLOT_TAKEN
+    assert explain(evidence(0, uses=(replace(use, lost=0),), foreign=Foreign(0, 512))).cause is Cause.OTHER_CLIENT
+
+
+def test_a_taker_that_the_server_chose_the_slot_for_by_its_prefix_needs_no_more_slots():
+    use = OwnUse("conversation", "weather", 0, lost=11_919, by_prefix=True)
+    assert "cache.warm_up" in explain(evidence(0, uses=(use,))).remedy
+    assert "--parallel" in explain(evidence(0, uses=(replace(use, by_prefix=False),))).remedy
+
+
+def test_of_a_parked_state_and_a_state_that_was_run_over_the_one_that_explains_more_is_named():
+    use = OwnUse("conversation", "weather", 0, lost=11_919)
+    for parked, cause in ((5_000, Cause.SLOT_TAKEN), (11_000, Cause.NOT_LOOKED_UP)):
+        found = twin(3_800, 3_800, parked, Place("parked", 0))
+        assert explain(evidence(uses=(use,), prediction=found)).cause is cause
+
+
+def test_a_switch_on_a_sliding_window_is_the_rewind_limit_however_near_it_is():
+    """The figures look like a reply that was tokenised anew: the prompt before and no more was reused."""
+    shape, before = Shape(rewind=Rewind.WINDOW, window=512), {"predicted_tokens": 30, "same_tokens": True}
+    turn = replace(evidence(9_895, shape=shape, before=before, prediction=twin(9_895, 9_929, 9_929)),
+                   figures=TurnFigures(9_970, 9_895, 12, 41))
+    finding = explain(turn)
+    assert finding.cause is Cause.CHECKPOINT and "9,895, not to 9,929" in finding.sentence
+    assert "--swa-full" in finding.remedy
+
+
+@pytest.mark.parametrize(("history", "stopped", "cause"), [
+    (9_900 + 2_019, True, Cause.UNKNOWN), (9_900 + 2_020, False, Cause.UNKNOWN),
+    (9_900 + 2_020, True, Cause.RETOKENISED), (9_900 + 1_500, False, Cause.RETOKENISED),
+    (None, True, Cause.RETOKENISED), (9_900 + 2_019, None, Cause.RETOKENISED)])
+def test_a_reply_is_called_retokenised_only_where_its_tokens_may_differ(history, stopped, cause):
+    """Where they were counted, the count tells; else only what was reused does."""
+    turn = evidence(9_905, history=history, **{**texts(chatml(*OLD), chatml(*NEW)), "before": {
+        "sent": Sent(LLAMA, WIRES_BEFORE, rendered=chatml(*OLD)), "stopped": stopped}})
+    assert explain(turn).cause is cause
+
+
+def test_the_count_tells_nothing_where_more_than_the_reply_lies_between():
+    longer = (*WIRES_NOW, wire("assistant", "A shipwright."), wire("user", "And when?"))
+    turn = evidence(9_905, history=9_900 + 2_019, now={"wires": longer}, before={"stopped": True})
+    assert explain(turn).cause is Cause.RETOKENISED
 
 
 def test_growing_totals_are_no_reason_where_the_twin_foresaw_the_turn():

@@ -57,6 +57,16 @@ class Chat:
     async def begin(self, system: str = SYSTEM) -> str:
         return (await self.service.create(system, reuse=False)).id
 
+    async def looked_at(self, id: str) -> None:
+        """The person looks at a conversation until all that is to be read ahead of it has been."""
+        await self.service.open(id)
+        await self.rested()
+
+    async def rested(self) -> None:
+        """Return when nothing is read ahead any more."""
+        while (rest := self.service._rest) is not None and not rest.done():
+            await asyncio.wait({rest})
+
     async def say(self, id: str, text: str = "And then? ") -> TurnFigures:
         await self.service.send(id, text)
         return await self.answered(id)
@@ -130,13 +140,15 @@ def told(figures: TurnFigures, cause: Cause, *words: str) -> None:
     assert read is None or int(read[1].replace(",", "")) == figures.avoidable_tokens, figures
 
 
-def thinking(thoughts: str, tokens: int = 120) -> Parameters:
+def thinking(thoughts: str, tokens: int = 120, answer: str = "Yes, it turns.") -> Parameters:
     """Answers that begin with these thoughts."""
-    text = json.dumps(f"{thoughts}\n</think>\n\nYes, it turns.")
+    text = json.dumps(f"{thoughts}\n</think>\n\n{answer}")
     return Parameters(temperature=0.0, max_tokens=tokens, extra={"grammar": f"root ::= {text}"})
 
 
-THOUGHTS = thinking("The lamp turns at night, so the keeper has to wake. " * 2)
+ANSWER = "It turns all night, and the keeper winds its clockwork every four hours, as the log says. "
+"""What follows thoughts, long enough to be worth reading ahead."""
+THOUGHTS = thinking("The lamp turns at night, so the keeper has to wake. " * 2, answer=ANSWER)
 
 
 @asynccontextmanager

@@ -2,7 +2,8 @@
 
 Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new tokens):
 
-* N is what this turn added: P minus the previous turn's prompt and reply on this branch; all of P on a first turn.
+* N is what this turn added: P minus the history as it stands in the prompt, where that was counted in token ids; else
+  P minus the previous turn's prompt and reply on this branch; all of P on a first turn.
 * hit ratio = C / P. reuse = C / (P - N): 1.0 is the physical limit, whatever the message's length.
 * avoidable = max(0, E - N): work a perfect client and server would not have done. llama.cpp never decodes the
   last token it sampled, so a perfect turn shows 1; up to `NOISE` tokens are not worth a word on the screen.
@@ -14,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+
+from kvchat.cache.causes.cause import Cause
 
 NOISE = 8
 """Avoidable tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
@@ -119,15 +122,25 @@ class TurnFigures:
         return self.prompt_tokens + (self.predicted_tokens or 0)
 
 
-def new_tokens(prompt_tokens: int | None, previous: TurnFigures | None) -> int | None:
-    """N of a turn whose previous turn on the branch is `previous` (None: this is the first)."""
+def new_tokens(prompt_tokens: int | None, previous: TurnFigures | None, history: int | None = None) -> int | None:
+    """N of a turn whose previous turn on the branch is `previous` (None: this is the first). `history`: the tokens of
+    the prompt up to the end of the last answer's text, counted in ids; a template may write an answer shorter than it
+    was sampled, so they tell more than the previous turn's figures. None: not counted."""
     if prompt_tokens is None:
         return None
     if previous is None:
         return prompt_tokens
+    if history is not None:
+        return max(0, prompt_tokens - history)
     if previous.prompt_tokens is None or previous.predicted_tokens is None:
         return None
     return max(0, prompt_tokens - previous.prompt_tokens - previous.predicted_tokens)
+
+
+def reads_back(sampled: int, settled: int, stopped: bool) -> bool:
+    """Whether a reply of `sampled` tokens may be history in the very same ones: as such it has `settled` tokens.
+    `stopped`: the model ended it by a token that is no part of its text. False: it certainly is other tokens."""
+    return sampled == settled + stopped
 
 
 SPEED_SAMPLE = 32
@@ -229,6 +242,10 @@ class PromptProgress:
     only_new: bool = False
     """Whether `total` and `processed` leave out the cached tokens, of which the server tells only at the end
     (mlx-lm); `cached` is then 0 and says nothing."""
+    history: int | None = None
+    """Tokens of the prompt up to the end of the last answer's text, where they were counted: see `new_tokens`."""
+    cause: Cause | None = None
+    """Why more than the new tokens are read, as far as it is known while they are."""
 
     @property
     def speed(self) -> float | None:

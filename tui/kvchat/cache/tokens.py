@@ -33,9 +33,10 @@ class Tokens:
         return new
 
     @classmethod
-    def unknown(cls, count: int) -> Tokens:
-        """`count` tokens of which only their number is known."""
-        return cls._of(b"\xff" * (max(0, count) * _WIDTH), 0)
+    def unknown(cls, count: int, mark: int = 1) -> Tokens:
+        """`count` tokens of which only their number is known. With another `mark`, from 1 on, they are the beginning
+        of no others."""
+        return cls._of(array("i", [-mark]).tobytes() * max(0, count), 0)
 
     @classmethod
     def joined(cls, parts: Iterable[Tokens]) -> Tokens:
@@ -62,6 +63,11 @@ class Tokens:
 
     def __repr__(self) -> str:
         return f"Tokens({len(self)})"
+
+    @property
+    def known(self) -> int:
+        """How many tokens there are before the first one whose id is not known."""
+        return self._known // _WIDTH
 
     def first(self, count: int) -> Tokens:
         """The first `count` tokens (all, if there are fewer)."""

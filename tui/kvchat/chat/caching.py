@@ -36,7 +36,7 @@ from kvchat.chat.following import Following
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.looking import LOOK_S
-from kvchat.chat.recalling import noted, recall
+from kvchat.chat.recalling import Notebook, Recollection
 from kvchat.prompt.message import Message, Node
 from kvchat.prompt.request import wires_of
 from kvchat.store import StoreError
@@ -56,7 +56,7 @@ class Caching(ConversationList):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._journal = Journal()
+        self._journal = Journal(lambda: self._clock().timestamp())
         self._findings: dict[str, Finding] = {}
         """By answer: what was found in this run, with where the prompts part."""
 
@@ -90,6 +90,10 @@ class Caching(ConversationList):
         following = Following(backend, backend.info, Candidates(shapes), now=lambda: self._clock().timestamp(),
                               changed=lambda: self._tell(WarmthChanged()), journal=self._journal,
                               note=partial(self._note_cancelled, _cancelled_key(backend.info)))
+        if known is None:
+            following.keep(Notebook(
+                _states_key(backend.info), self._setting, None if self.incognito else self._note_down,
+                self._in_background, partial(self._known_prefix_of, following)), partial(self._prefix_of, following))
         following.noticed(state or ServerState())
         if not following.state.asleep:
             await following.look()
@@ -98,8 +102,8 @@ class Caching(ConversationList):
         link.following = following
         if not following.state.asleep and self._agreed_to(backend.info):
             self._in_background(self._read_template(link, backend))
-        if known is None and self._setting(_states_key(backend.info)) and self._agreed_to(backend.info):
-            self._in_background(self._recalled(following))
+        if following.recollection is not None and self._agreed_to(backend.info):
+            self._in_background(self._identified(following.recollection))
         self._tell(WarmthChanged())
         return following
 
@@ -144,41 +148,43 @@ class Caching(ConversationList):
                 pass
         return link.template or info.template
 
-    async def _recalled(self, following: Following) -> None:
-        """Find out what the server still holds from the last time."""
-        await recall(following, self._setting(_states_key(following.server)), partial(self._prefix_of, following))
+    async def _identified(self, recollection: Recollection) -> None:
+        """Find out the ids of what the server still holds from the last time."""
+        await recollection.identify()
         self._tell(WarmthChanged())
 
-    async def _prefix_of(self, following: Following, id: str, digests: Sequence[str]) -> Tokens | None:
-        """The token ids of a branch of a conversation, named by its messages' digests."""
+    async def _prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
+        """The token ids of a branch of a conversation, named by the digest of its last message."""
+        if not self._agreed_to(following.server):
+            return None
         try:
-            turn = self._turn_at(await self._opened(id), digests)
+            turn = self._turn_at(await self._opened(id), tip)
         except StoreError:
             return None
         return await following.prefix(turn) if turn is not None else None
 
-    def _known_prefix_of(self, following: Following, id: str, digests: Sequence[str]) -> Tokens | None:
+    def _known_prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
         conversation = self._open.get(id)
-        turn = self._turn_at(conversation, digests) if conversation is not None else None
+        turn = self._turn_at(conversation, tip) if conversation is not None else None
         return following.known_prefix(turn) if turn is not None else None
 
-    def _turn_at(self, conversation: OpenConversation, digests: Sequence[str]) -> ChatTurn | None:
-        """The request that goes on after the branch with these messages."""
-        wanted = digests[-1] if digests else ""
-        end = next((node for node in conversation.tree if node.digest.hex() == wanted), None)
+    def _turn_at(self, conversation: OpenConversation, tip: str) -> ChatTurn | None:
+        """The request that goes on after the branch with this last message."""
+        end = next((node for node in conversation.tree if node.digest.hex() == tip), None)
         return self._turn_after(conversation, conversation.tree.path(end.id)) if end is not None else None
+
+    async def _note_down(self, name: str, note: str) -> None:
+        """Keep a note of a server."""
+        try:
+            await self._keeper.write(partial(self._store.set_setting, name, note))
+        except StoreError:
+            pass  # the next start reads a little more
 
     async def _note_states(self) -> None:
         """Note what the servers hold, for the next time; the embedded engine ends with kvchat."""
-        for link in self._links if not self.incognito else ():
-            following = link.following if link.info is not None else None
-            if following is None or link.connector.cache_shape() is not None:
-                continue
-            key, note = _states_key(following.server), noted(following, partial(self._known_prefix_of, following))
-            try:
-                await self._keeper.write(partial(self._store.set_setting, key, note))
-            except StoreError:
-                pass  # the next start reads a little more
+        for link in self._links:
+            if link.following is not None and link.info is not None:
+                await link.following.noted_now()
 
     def _note_cancelled(self, key: str, note: str) -> None:
         """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""

@@ -1,27 +1,40 @@
 """What is known about a turn, put down as it happens: what was sent, what was seen of the server, what the person did.
 
-The rule: every entry has a number, in the order of time, so that a turn is explained by nothing but what happened
-between it and the last read on its branch. A guess is no entry.
+The rule: every entry has a number, in the order of time over all kvchats (milliseconds since the epoch, or one more
+than the last), so that a turn is explained by nothing but what happened between it and the last read on its branch. A
+guess is no entry.
 """
 
 from __future__ import annotations
 
+import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import gcd
 from typing import Literal
 
 from kvchat.backends.dialect import ChatTurn, ServerInfo
 from kvchat.cache.accounting import NOISE, TurnFigures
+from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import NOBODY, Change, Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
+from kvchat.cache.llamacpp.candidates import TOLERANCE
+from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.prediction import Prediction
+from kvchat.cache.llamacpp.shape import Shape
 from kvchat.cache.tokens import Tokens
-from kvchat.prompt.message import Node, Role
+from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.wire import canonical
 
+BROKEN_OFF = (State.CANCELLED, State.INTERRUPTED, State.ERROR)
+"""Answers after which the server may have written more than came."""
+FINISHED = (State.DONE, State.EMPTY)
+"""Answers that the model ended itself, by a token that is no part of the text."""
 KEPT_READS = 16
 KEPT = 200
+KEPT_PLACES = 64
+KEPT_LOST = 32
+"""Requests of which it is kept what they ran over: the tokens of a state take room."""
 BLOCKS = {"vllm": 16}
 """Tokens of a block, by kind of server, where it is known."""
 BLOCK, BLOCK_TURNS = 16, 3
@@ -37,10 +50,35 @@ class Use:
     conversation: str
     server: str
     slot: int | None = None
-    replaced: str = ""
-    """The conversation of which a state was lost by it, without being parked."""
+    said: Mapping[Shape | None, Prediction] = field(default_factory=dict)
+    """What was predicted of it, by what the server's cache may be like; None: by all that was known in another run."""
     whole: bool = False
     """Whether a warm-up came to its end."""
+    own: bool = True
+    """Whether this kvchat made it; else another one, or the last."""
+
+    def of(self, shape: Shape | None) -> Prediction | None:
+        """What was predicted of it, if the server's cache is of this shape; None: not known."""
+        return self.said.get(shape) or self.said.get(None)
+
+
+@dataclass(frozen=True, slots=True)
+class NotedUse:
+    """A request of ours, as the next kvchat is told of it."""
+
+    number: int
+    kind: Literal["conversation", "warm-up", "side"]
+    conversation: str
+    slot: int
+    by_prefix: bool = False
+    """Whether the server chose the slot because that held a prompt that begins alike."""
+    overwritten: tuple[Held, ...] = ()
+    pushed_out: tuple[Held, ...] = ()
+
+
+Sight = Literal["restarted", "slept", "foreign"]
+NotedSight = tuple[int, Sight, Foreign | None]
+ENDS: Mapping[Sight, Cause] = {"restarted": Cause.RESTARTED, "slept": Cause.UNLOADED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +87,7 @@ class Seen:
 
     number: int
     server: str
-    what: Literal["restarted", "slept", "foreign"]
+    what: Sight
     foreign: Foreign | None = None
 
 
@@ -75,6 +113,8 @@ class Asked:
     tokens: Tokens | None = None
     rendered: str = ""
     prediction: Prediction | None = None
+    history: int | None = None
+    """Tokens of the prompt up to the end of the last answer's text; None: not counted."""
 
     def sent(self) -> Sent:
         turn = self.turn
@@ -87,10 +127,18 @@ class Asked:
         """Tokens of this prompt that a slot held when it was sent; None: not known."""
         return None
 
-    @property
-    def knows_room(self) -> bool:
-        """Whether it is known how much room parked states have."""
-        return False
+    def said(self, use: Use) -> Prediction | None:
+        """What was predicted of a request of ours, by the guess that explains this one."""
+        return None
+
+    def without_parked(self, cached: int) -> Prediction | None:
+        """What would have been predicted if the server had lost the parked states of which more than `cached` tokens
+        are of use; None: not known."""
+        return None
+
+    def shared(self, states: Iterable[Held]) -> int:
+        """The most tokens that one of some states begins this prompt with."""
+        return max((held.tokens.common(self.tokens) for held in states), default=0) if self.tokens else 0
 
     def drops_reasoning(self) -> bool | None:
         """Whether the template leaves earlier reasoning out; None where that does not show."""
@@ -102,44 +150,51 @@ class Asked:
 class Journal:
     """What happened, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        """`now`: seconds since the epoch."""
+        self._now = now
         self._number = 0
         self._reads: OrderedDict[str, tuple[int, LastRead]] = OrderedDict()
         """By answer: the number of its request, and what it left."""
         self._uses: deque[Use] = deque(maxlen=KEPT)
         self._seen: deque[Seen] = deque(maxlen=KEPT)
         self._done: deque[Done] = deque(maxlen=KEPT)
+        self._places: OrderedDict[str, tuple[str, int, int | None]] = OrderedDict()
+        """By the digest of an answer: its server, the number of its request, and its slot."""
         self._cached: dict[str, deque[int]] = {}
         """By server: the cached tokens of its last answers that could have reused something."""
 
     def _last(self, server: str) -> Use | None:
-        return next((use for use in reversed(self._uses) if use.server == server), None)
+        return next((use for use in reversed(self._uses) if use.server == server and use.own), None)
 
     def next(self) -> int:
         """The number of what happens now."""
-        self._number += 1
+        self._number = max(self._number + 1, _number(self._now()))
         return self._number
 
     # -- putting down ---------------------------------------------------------------------------------------------
 
     def used(self, kind: Literal["conversation", "warm-up", "side"], conversation: str, server: str,
-             prediction: Prediction, number: int | None = None) -> None:
-        lost = prediction.replaces.owner if prediction.replaces is not None else ""
-        self._uses.append(Use(number or self.next(), kind, conversation, server, prediction.slot, lost))
+             slot: int, said: Mapping[Shape | None, Prediction], number: int | None = None) -> None:
+        self._uses.append(Use(number or self.next(), kind, conversation, server, slot, said))
+        if len(self._uses) > KEPT_LOST:
+            self._uses[-KEPT_LOST - 1].said = {}
 
     def read_whole(self, server: str) -> None:
         """The last request to a server, a warm-up, came to its end."""
         if (last := self._last(server)) is not None:
             last.whole = True
 
-    def saw(self, server: str, what: Literal["restarted", "slept", "foreign"], foreign: Foreign | None = None) -> None:
+    def saw(self, server: str, what: Sight, foreign: Foreign | None = None) -> None:
         self._seen.append(Seen(self.next(), server, what, foreign))
 
     def did(self, conversation: str, change: Change, message: int | None = None) -> None:
         self._done.append(Done(self.next(), conversation, change, message))
 
-    def answered(self, asked: Asked, answer: Node, slot_tokens: int | None = None) -> None:
-        """An answer ended; `slot_tokens` are in its slot now."""
+    def answered(self, asked: Asked, answer: Node, slot_tokens: int | None = None,
+                 sampled: Tokens | None = None) -> None:
+        """An answer ended; `slot_tokens` are in its slot now. `sampled`: its tokens, as far as their ids are known;
+        None: it is not known at all what they are."""
         figures = answer.figures
         if figures is None or figures.prompt_tokens is None:
             return
@@ -147,17 +202,83 @@ class Journal:
         if size is not None and used < size - NOISE:
             slot_tokens = None  # the window never was full: nothing was shifted out of it
         self._reads[answer.id] = (asked.number, LastRead(
-            asked.sent(), figures.prompt_tokens, figures.predicted_tokens, None, answer.text,
-            answer.message.reasoning, asked.prediction.slot if asked.prediction else None, slot_tokens))
+            asked.sent(), figures.prompt_tokens, figures.predicted_tokens,
+            sampled if sampled is not None and sampled.known == len(sampled) else None, answer.text,
+            answer.message.reasoning, asked.prediction.slot if asked.prediction else None, slot_tokens,
+            stopped_by_model(answer.state), sampled.known == len(sampled) if sampled is not None else None))
         while len(self._reads) > KEPT_READS:
             self._reads.popitem(last=False)
+        slot = asked.prediction.slot if asked.prediction is not None else None
+        self._places[answer.digest.hex()] = asked.server.base_url, asked.number, slot
+        while len(self._places) > KEPT_PLACES:
+            self._places.popitem(last=False)
 
     def reported(self, asked: Asked, figures: TurnFigures) -> None:
         """What a server said to have reused."""
         if figures.cached_tokens is not None and figures.new_tokens is not None and not figures.first_read:
             self._cached.setdefault(asked.server.base_url, deque(maxlen=KEPT)).append(figures.cached_tokens)
 
+    # -- from one run to the next -----------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """The number of what happened last."""
+        return self._number
+
+    def uses_of(self, server: str, shape: Shape) -> list[NotedUse]:
+        """The last requests of ours to a server, by what its cache is like."""
+        found = []
+        for use in self._uses:
+            said = use.of(shape)
+            if use.server == server and said is not None:
+                found.append(NotedUse(use.number, use.kind, use.conversation, said.slot, said.chosen_by == "prefix",
+                                      said.overwritten, said.pushed_out))
+        return found
+
+    def reads_of(self, server: str) -> dict[str, tuple[int, int | None]]:
+        """By the digest of an answer of a server, in hex: the number of its request, and its slot."""
+        return {digest: (number, slot) for digest, (place, number, slot) in self._places.items() if place == server}
+
+    def seen_of(self, server: str) -> list[Seen]:
+        """What was seen of a server of late."""
+        return [seen for seen in self._seen if seen.server == server][-KEPT_LOST:]
+
+    def recall(self, server: str, number: int, uses: Iterable[NotedUse],
+               reads: Mapping[str, tuple[int, int | None]], seen: Iterable[NotedSight]) -> None:
+        """Take over what another kvchat noted of a server."""
+        self._number = max(self._number, number)
+        used = {use.number for use in self._uses if use.server == server}
+        for use in uses:
+            said = Prediction(0, use.slot, "nothing", 0, 0, None, "prefix" if use.by_prefix else "least recent", None,
+                              overwritten=use.overwritten, pushed_out=use.pushed_out)
+            if use.number not in used:
+                self._uses.append(Use(use.number, use.kind, use.conversation, server, use.slot, {None: said},
+                                      own=False))
+        looked = {one.number for one in self._seen if one.server == server}
+        self._seen.extend(Seen(at, server, what, foreign) for at, what, foreign in seen if at not in looked)
+        self._uses = deque(sorted(self._uses, key=lambda use: use.number), KEPT)
+        self._seen = deque(sorted(self._seen, key=lambda one: one.number), KEPT)
+        for digest, (at, slot) in reads.items():
+            self._places.setdefault(digest, (server, at, slot))
+
+    def identify(self, known: Callable[[Held], Held]) -> None:
+        """Put what `known` gives for it in the place of every state that was lost."""
+        for use in self._uses:
+            use.said = {shape: replace(said, overwritten=tuple(map(known, said.overwritten)),
+                                       pushed_out=tuple(map(known, said.pushed_out)))
+                        for shape, said in use.said.items()}
+
     # -- telling --------------------------------------------------------------------------------------------------
+
+    def ended_since(self, path: Sequence[Node], server: str) -> Cause | None:
+        """Why a server holds nothing any more of a branch that it answered on before; None: nothing of it was seen."""
+        last = next((node for node in reversed(path) if node.role is Role.ASSISTANT and node.figures is not None), None)
+        if last is None:
+            return None
+        read = self._reads.get(last.id)
+        since = read[0] if read is not None else _number(last.created)
+        return next((ENDS[one.what] for one in reversed(self._seen)
+                     if one.server == server and one.number > since and one.what in ENDS), None)
 
     def evidence(self, asked: Asked, figures: TurnFigures, title: Callable[[str], str],
                  earlier: Callable[[Node], LastRead | None]) -> Evidence:
@@ -180,9 +301,10 @@ class Journal:
             restarted=stayed and ended == "restarted", slept=stayed and ended == "slept",
             loading_seen=asked.loading_seen,
             changed_by=done.change if done else None, changed_message=done.message if done else None,
-            counted=len(asked.tokens) if asked.tokens else None, drops_reasoning=asked.drops_reasoning(),
+            counted=len(asked.tokens) if asked.tokens else None, history=asked.history,
+            drops_reasoning=asked.drops_reasoning(),
             prediction=prediction, uses=tuple(own for use in uses if (own := _own(use, asked, title)) is not None),
-            foreign=_foreign(seen, before), evicted=_evicted(asked, figures, before, uses) if not ended else None,
+            foreign=_foreign(seen, before), evicted=_evicted(asked, figures, uses) if not ended else None,
             block=self.block(asked.server), turns_without_reuse=self._without_reuse(server),
         )
 
@@ -191,7 +313,9 @@ class Journal:
             if node.id in self._reads:
                 return self._reads[node.id]
             if node.role is Role.ASSISTANT and (found := earlier(node)) is not None:
-                return 0, found
+                asked_at = "", _number(node.created), None
+                _, number, slot = self._places.get(node.digest.hex(), asked_at)
+                return number, replace(found, slot=slot)
         return 0, None
 
     def _without_reuse(self, server: str) -> int:
@@ -211,6 +335,15 @@ class Journal:
         return shared if told else usual
 
 
+def _number(seconds: float) -> int:
+    return int(seconds * 1000)
+
+
+def stopped_by_model(state: State) -> bool | None:
+    """As of `LastRead.stopped`."""
+    return None if state in BROKEN_OFF else state in FINISHED
+
+
 def identity(server: ServerInfo, model: str) -> ServerIdentity:
     return ServerIdentity(server.base_url, server.kind, server.build, model, server.embedded)
 
@@ -222,7 +355,11 @@ def _own(use: Use, asked: Asked, title: Callable[[str], str]) -> OwnUse | None:
         if use.kind != "conversation":
             return None
         kind = "branch"
-    return OwnUse(kind, title(use.conversation) if use.kind == "conversation" else "", use.slot, asked.kept(use.slot))
+    said = asked.said(use)
+    slot = said.slot if said is not None else use.slot
+    return OwnUse(kind, title(use.conversation) if use.kind == "conversation" else "", slot, asked.kept(slot),
+                  asked.shared(said.overwritten) if said is not None else None,
+                  said.chosen_by == "prefix" if said is not None else None)
 
 
 def _foreign(seen: Sequence[Seen], before: LastRead | None) -> Foreign | None:
@@ -232,18 +369,16 @@ def _foreign(seen: Sequence[Seen], before: LastRead | None) -> Foreign | None:
     return next(iter([*here, *found]), None)
 
 
-def _evicted(asked: Asked, figures: TurnFigures, before: LastRead | None, uses: Sequence[Use]) -> int | None:
-    """Tokens of this branch that the server had no room for: of a parked state that it did not have any more when it
-    looked it up, or of one that nobody took the place of and that is nowhere now."""
+def _evicted(asked: Asked, figures: TurnFigures, uses: Sequence[Use]) -> int | None:
+    """Tokens of this branch that the host cache had no room for: of a state that was pushed out of it, or of a parked
+    one that was to be used, where the server did what it does without that one."""
     prediction, cached = asked.prediction, figures.cached_tokens
     if prediction is None or cached is None:
         return None
-    left = before.left if before is not None else None
-    taken = not uses or any(use.replaced == asked.turn.session_id for use in uses)
-    if asked.knows_room and left is not None and not taken and prediction.best + NOISE < left:
-        return left - prediction.best
-    if prediction.source != "parked":
-        return None
-    gone = prediction.cached - cached
+    pushed = [asked.shared(said.pushed_out) for use in uses if (said := asked.said(use)) is not None]
+    gone = max(pushed, default=0) - max(prediction.best, cached)
+    if prediction.source == "parked" and prediction.cached > cached:
+        without = asked.without_parked(cached)
+        if without is not None and without.allows(cached, TOLERANCE):
+            gone = prediction.cached - cached
     return gone if gone > NOISE else None
-

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kvchat.backends.dialect import Backend, ChatTurn, Emit, StreamEvent, Waiting
+from kvchat.backends.dialect import Backend, ChatTurn, Emit, Progressed, StreamEvent, Waiting
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
 from kvchat.chat.caching import Caching
-from kvchat.chat.evidence import identity
+from kvchat.chat.evidence import identity, stopped_by_model
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.live import OpenConversation
 from kvchat.prompt.message import Node
@@ -56,10 +56,15 @@ class Explaining(Caching):
         return FollowedTurn(turn, path, number=self._journal.next(), server=identity(backend.info, turn.model))
 
     def _watched(self, followed: FollowedTurn | None, emit: Emit) -> Emit:
-        """`emit`, that also notes when the server had to load its model first."""
+        """`emit`, that also notes when the server had to load its model first, and says with how far the prompt is read
+        how long the history is and why it is read again, as far as that is known."""
+        ended = self._journal.ended_since(followed.path, followed.server.base_url) if followed is not None else None
+
         def noting(event: StreamEvent) -> None:
             if followed is not None and isinstance(event, Waiting) and event.phase == "loading":
                 followed.loading_seen = True
+            if followed is not None and isinstance(event, Progressed):
+                event = Progressed(replace(event.progress, history=followed.history, cause=ended))
             emit(event)
 
         return noting
@@ -80,7 +85,7 @@ class Explaining(Caching):
                                 info.embedded and found.build == info.build)
         wires = wires_of(conversation.tree.path(answer.id)[:-1])
         return LastRead(Sent(server, wires), figures.prompt_tokens, figures.predicted_tokens, None, answer.text,
-                        answer.message.reasoning)
+                        answer.message.reasoning, stopped=stopped_by_model(answer.state))
 
     async def _checked(self, followed: FollowedTurn, figures: TurnFigures) -> None:
         """Look what came of what was done for this turn."""

@@ -13,21 +13,24 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, ServerInfo, SlotCount, Waiting
-from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.candidates import Candidates
+from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.plan import Plan
+from kvchat.cache.llamacpp.shape import Shape
 from kvchat.cache.llamacpp.twin import Prediction, Twin
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.chat.evidence import Asked, Journal, identity
+from kvchat.chat.answering import previous_figures
+from kvchat.chat.evidence import BROKEN_OFF, Asked, Journal, Use, identity, stopped_by_model
 from kvchat.chat.looking import LOOK_S, Looking
 from kvchat.chat.user_starts import UserStarts
-from kvchat.prompt.message import Node, State
+from kvchat.prompt.message import Node, Role, State
 
-STOPPED = (State.CANCELLED, State.INTERRUPTED, State.ERROR)
-"""Answers after which the server may have written more than came."""
 READ_S = 0.5
 """How long an answer that has ended waits for its prompt's tokens."""
+RECALL_S = 5.0
+"""The same, once, where it also has to be found out what the server holds from the last run."""
 MOST_SAMPLED = 1 << 20
 
 
@@ -36,9 +39,13 @@ class FollowedTurn(Asked):
     """One chat request, from before it is sent until what it left is known."""
 
     plan: Plan | None = None
+    shape: Shape | None = None
+    """Of the guess about the server's cache that explains it."""
     before: Twin | None = None
     """The twin as it was when the request was sent."""
     reading: asyncio.Task[None] | None = None
+    pinned: int | None = None
+    """The slot that it was sent to."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when what it left in the cache is known, or never will be."""
     finding: Finding | None = None
@@ -51,15 +58,27 @@ class FollowedTurn(Asked):
     played: bool = False
     """Whether its end is played on the twin."""
 
-    @property
-    def knows_room(self) -> bool:
-        return self.before is not None and self.before.shape.token_bytes > 0 and self.before.shape.ram_bytes != 0
+    def said(self, use: Use) -> Prediction | None:
+        return use.of(self.shape)
+
+    def without_parked(self, cached: int) -> Prediction | None:
+        if self.before is None or self.tokens is None:
+            return None
+        return self.before.without_parked(self.tokens, cached).predict(self.tokens, self.pinned)
 
     def kept(self, slot: int | None) -> int | None:
         if slot is None or self.before is None or self.tokens is None or slot >= len(self.before.slots):
             return None
         held = self.before.slots[slot]
         return held.tokens.common(self.tokens) if held is not None else 0
+
+
+def _read_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
+    """The messages of `turn`, whose branch is `path`, up to the last answer that a server gave on it: what stands
+    behind that was imported, or is the old text of a new branch, and was never read there."""
+    end = next((at for at in range(len(path) - 1, 0, -1)
+                if path[at].role is Role.ASSISTANT and path[at].figures is not None), -1)
+    return replace(turn, wires=turn.wires[:end + 1])
 
 
 class Following(Looking):
@@ -98,7 +117,8 @@ class Following(Looking):
             emit(Waiting("prefill", 0.0))
         if not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
-        return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model))
+        return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
+                            history=self.known_history(_read_before(turn, path)))
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
         """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
@@ -113,8 +133,8 @@ class Following(Looking):
 
     def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
-        self._unheard = False
-        followed.number = self.journal.next()
+        self._unheard, self._began = False, True
+        followed.number, followed.pinned = self.journal.next(), slot
         followed.before = self.twin.best.copy()
         self._current = followed
         followed.reading = asyncio.create_task(self._read(followed, slot))
@@ -130,34 +150,65 @@ class Following(Looking):
             return
         if not followed.tokens or self._current is not followed:
             return
+        if self.recollection is not None:
+            self.recollection.identify_by(followed.tokens, {node.digest.hex() for node in followed.path[:-1]})
+            await self.recollection.identify(followed.turn.session_id)
+        if self._current is not followed:
+            return
         users = () if self.twin.rewinds else await self._users.places(followed.turn.model, followed.tokens)
         owner = followed.turn.session_id
-        prediction = self.twin.begin(followed.tokens, owner, self._now(), slot, users)
+        tip = followed.path[-2].digest.hex() if len(followed.path) > 1 else ""
+        prediction = self.twin.begin(followed.tokens, owner, self._now(), slot, users, tip)
         self._tasks_at_begin = self._tasks_seen
         followed.prediction = prediction
-        self.journal.used(followed.kind, owner, self.server.base_url, prediction, followed.number)
+        self.journal.used(followed.kind, owner, self.server.base_url, prediction.slot, self.twin.all_said,
+                          followed.number)
+        self.noting()
+        if followed.history is None and previous_figures(followed.path) is not None:
+            history = _read_before(followed.turn, followed.path)
+            await self.prefix(history)
+            followed.history = self.known_history(history)
 
     def plays(self, followed: FollowedTurn) -> bool:
         """Whether this request is the one that is being played."""
         return self._current is followed
 
     async def ended(self, followed: FollowedTurn, figures: TurnFigures | None) -> TurnFigures | None:
-        """The answer is here: its figures with what the twin had predicted."""
+        """The answer is here: its figures with what was new, counted in ids, and what the twin had predicted."""
         if followed.reading is None:
             return figures
         await self._until_read(followed)
         prediction = followed.prediction
-        if figures is None or prediction is None:
+        if figures is None:
+            return None
+        figures = replace(figures, new_tokens=new_tokens(
+            figures.prompt_tokens, previous_figures(followed.path), followed.history))
+        if prediction is None:
             return figures
         cached = figures.cached_tokens
         if cached is not None and cached > prediction.cached and (self._inherits or not followed.certain):
             return figures
+        if cached is not None and cached > prediction.cached and prediction.allows(cached):
+            self.twin.reported(cached)
+            return figures  # what is held there was not known
         if cached is not None and followed.tokens is not None:
             self.twin.reported(cached)
-            followed.prediction = self.twin.said or prediction
+            if (proved := self.twin.proved) is not None:
+                followed.shape, followed.before, followed.prediction = proved.shape, proved.before, proved.prediction
+            await self._corrected(followed, cached)
             self.predictions += 1
             self.exact += prediction.cached == cached
         return replace(figures, predicted_cached=prediction.cached)
+
+    async def _corrected(self, followed: FollowedTurn, cached: int) -> None:
+        """Where much less was reused than predicted, another slot may have answered: the one with a new task."""
+        prediction = followed.prediction
+        if prediction is None or prediction.cached <= cached + NOISE:
+            return
+        counts = await self._counts() or ()
+        new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot:slot + 1] != (count.task,)]
+        if len(new) == 1 and new[0] != prediction.slot:
+            followed.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
 
     def left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
         """After the answer: find out what it left in the cache, in a task of its own."""
@@ -173,7 +224,8 @@ class Following(Looking):
         alone."""
         if followed.reading is None or followed.reading.done():
             return
-        await asyncio.wait({followed.reading}, timeout=READ_S)
+        recalls = self.recollection is not None and not self.recollection.is_known
+        await asyncio.wait({followed.reading}, timeout=RECALL_S if recalls else READ_S)
         if not followed.reading.done():
             followed.reading.cancel()
             self._was_slow()
@@ -184,22 +236,25 @@ class Following(Looking):
             await self._note_left(followed, answer, settled)
         finally:
             followed.closed.set()
+        self.noting()
         self._changed()
 
     async def _note_left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
         figures, prompt = answer.figures, followed.tokens
         predicted = (figures.predicted_tokens or 0) if figures else 0
-        slot_tokens = None
-        sampled = await self._sampled(prompt, predicted, settled) if prompt is not None and predicted else None
-        if prompt is not None and followed.prediction is not None and self._current is followed and not followed.played:
-            slot, stopped, followed.played = followed.prediction.slot, answer.state in STOPPED, True
-            if sampled is not None:
-                self.twin.end(sampled, stopped=stopped)
+        slot_tokens, sampled = None, None
+        if prompt is not None and followed.prediction is not None:
+            sampled = await self._sampled(prompt, predicted, settled, answer.state)
+        if sampled is not None and prompt is not None and followed.prediction is not None and (
+                self._current is followed and not followed.played):
+            slot, stopped, followed.played = followed.prediction.slot, answer.state in BROKEN_OFF, True
+            held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
+            if predicted:
+                self.twin.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
             else:
                 self.twin.cut(followed.processed or followed.prediction.cached)
                 self._unheard = not followed.processed
             if figures is not None or followed.processed:  # else it was refused, and the slot is as it was
-                held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
                 self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in held)
             if stopped:
                 self.cancelled.add(slot, len(prompt) + predicted)
@@ -207,9 +262,21 @@ class Following(Looking):
                 counts = await self._counts() or ()
                 slot_tokens = self._slot_tokens(slot, counts)
                 self._observe(counts, slot, len(prompt) + max(0, predicted - 1))
+        elif followed.prediction is None and self._current is followed:
+            self._unplayed(followed, answer, await self._counts() or ())
         else:
             self._observe(await self._counts() or (), None)
-        self.journal.answered(followed, answer, slot_tokens)
+        self.journal.answered(followed, answer, slot_tokens, sampled)
+
+    def _unplayed(self, followed: FollowedTurn, answer: Node, counts: Sequence[SlotCount]) -> None:
+        """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
+        before, owner = self._tasks_seen, followed.turn.session_id
+        self._observe(counts, None)
+        new = [slot for slot, count in enumerate(counts) if before[slot:slot + 1] != (count.task,)]
+        if len(new) == 1 and counts[new[0]].tokens:
+            left = Tokens.unknown(counts[new[0]].tokens)
+            self.twin.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
+            self.journal.used(followed.kind, owner, self.server.base_url, new[0], {}, followed.number)
 
     def _end_unknown(self, followed: FollowedTurn) -> None:
         """What a request left stays unknown: the next one does not wait for it."""
@@ -221,23 +288,27 @@ class Following(Looking):
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None
 
-    async def _sampled(self, prompt: Tokens, count: int, settled: ChatTurn) -> Tokens:
-        """The ids of the sampled tokens, as far as they can be told; unknown ones are unlike all others."""
-        prefix = await self.prefix(settled)
+    async def _sampled(self, prompt: Tokens, count: int, settled: ChatTurn, state: State) -> Tokens:
+        """The ids of the sampled tokens, as far as they can be told; unknown ones are unlike all others. Those of a
+        reply that has another number of tokens as history are not known: it is read ahead in that form."""
+        prefix, history = await self.prefix(settled), self.known_history(settled)
+        known = NO_TOKENS
         if prefix is not None and prefix.common(prompt) == len(prompt):
-            known = prefix.after(len(prompt)).first(count)
-        else:
-            known = NO_TOKENS
+            stopped = stopped_by_model(state)
+            differs = history is not None and stopped is not None and not reads_back(
+                count, history - len(prompt), stopped)
+            known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
 
     # -- requests beside the chat ---------------------------------------------------------------------------------
 
     def side_request(self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens,
-                     slot: int | None = None) -> Prediction:
-        """A request that reads `prompt` is sent: play it. `twin.end` or `twin.cut` must follow."""
-        prediction = self.twin.begin(prompt, owner, self._now(), slot)
-        self._tasks_at_begin, self._side_prompt, self._unheard = self._tasks_seen, prompt, False
-        self.journal.used(kind, owner, self.server.base_url, prediction)
+                     slot: int | None = None, tip: str = "") -> Prediction:
+        """A request that reads `prompt` is sent: play it. `twin.end` or `twin.cut` must follow. `tip`: as of `Held`."""
+        prediction = self.twin.begin(prompt, owner, self._now(), slot, tip=tip)
+        self._tasks_at_begin, self._side_prompt, self._unheard, self._began = self._tasks_seen, prompt, False, True
+        self.journal.used(kind, owner, self.server.base_url, prediction.slot, self.twin.all_said)
+        self.noting()
         return prediction
 
     def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:

@@ -66,8 +66,9 @@ class Link:
         """The server was identified, lost or changed: what was known of another one is forgotten."""
         if self.following is not None and self.following.server is not self.info:
             self.following = self.template = None
-        if self.shared is not None and self.shared.server is not self.info:
-            self.shared = None
+        if self.connector.connection.phase == "lost" or (
+                self.shared is not None and self.shared.server is not self.info):
+            self.shared = None  # what a server holds that was gone is not known
         self.speed = None
 
 

@@ -14,10 +14,13 @@ from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo, Serve
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.evidence import Evidence, Foreign
 from kvchat.cache.llamacpp.candidates import Candidates
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.prediction import Mismatch
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.chat.cancelled_slots import CancelledSlots
 from kvchat.chat.evidence import Journal
 from kvchat.chat.prefixes import Prefixes
+from kvchat.chat.recalling import BranchIds, Note, Notebook, Recollection, Sure, noted
 
 LOOK_S = 0.5
 NEVER: tuple[int, ...] = (-1,)
@@ -57,15 +60,70 @@ class Looking(Prefixes):
         self._inherits = False
         """Whether the server held something before it was followed: it may reuse what the twin knows nothing of."""
         self._tasks_at_begin: tuple[int | None, ...] = ()
+        self._began = False
+        """Whether a request of ours was sent since the last look."""
         self._came: Callable[[int], None] | None = None
         """Is told how far the last request came, which was cancelled."""
         self._unheard = False
         """Whether the last request was cancelled before the server was heard of: it may never have begun."""
+        self.recollection: Recollection | None = None
+        """What another run noted of the server."""
+        self.notebook: Notebook | None = None
+        """Where it is noted for another run what is known of the server; None: nowhere."""
+        self._noted: object = None
+        """What tells that there is nothing new to note."""
+        self._left_running: int | None = None
+        """The slot of a request that another run never ended."""
+
+    def keep(self, notebook: Notebook, prefixes: BranchIds) -> None:
+        """Go on from what another run noted, which the next look corrects, and note what comes."""
+        self.notebook, note = notebook, notebook.note
+        self.recollection = Recollection(self.server.base_url, self.twin, self.journal, prefixes)
+        if note is not None:
+            self.recollection.recall(note)
+            self.state, self._tasks_seen, self._last_counts = note.state, note.tasks, note.counts
+            self._left_running = note.running
+
+    def noting(self) -> None:
+        """Note what is known of the server, if anything of it is new, without making anybody wait."""
+        if self.notebook is not None and self._is_new():
+            self.notebook.note_down(self)
+
+    async def noted_now(self) -> None:
+        """The same, waiting for it."""
+        if self.notebook is not None and self._is_new():
+            await self.notebook.write(self)
+
+    def _is_new(self) -> bool:
+        before, self._noted = self._noted, (
+            self.journal.number, self._tasks_seen, self._last_counts, self.twin.running)
+        return before != self._noted
+
+    def merge(self, note: Note) -> None:
+        """As of `Noted`."""
+        if self.recollection is not None:
+            self.recollection.merge(note)
+
+    def noted(self, sure: Sure) -> str:
+        """As of `Noted`."""
+        recollection = self.recollection
+
+        def known(held: Held) -> int | None:
+            count = recollection.sure(held) if recollection is not None else None
+            return count if count is not None else sure(held)
+
+        return noted(self.twin, self.journal, self.server.base_url, self.state, self._tasks_seen, self._last_counts,
+                     known)
 
     async def look(self) -> Look:
         """Look at the slots and correct the twin."""
         counts = await self._counts()
-        return Look(late=True) if counts is None else self._observe(counts)
+        if counts is None:
+            return Look(late=True)
+        found = self._observe(counts)
+        if self.twin.running is None:
+            self.noting()
+        return found
 
     async def _counts(self) -> Sequence[SlotCount] | None:
         """What the slots hold; nothing where the server does not tell, None where it does not in time."""
@@ -100,6 +158,9 @@ class Looking(Prefixes):
         tasks = tuple(count.task for count in counts)
         emptied = any(before is not None and (now is None or now < before)
                       for before, now in zip(self._tasks_seen, tasks, strict=False))
+        used = [] if self._began or emptied else [
+            slot for slot, (before, now) in enumerate(zip(self._tasks_seen, tasks, strict=False)) if before != now]
+        self._began = False
         if emptied or (first and not any(task is not None for task in tasks)):
             # only a new process has another name; one that keeps it has slept
             self._lost("slept" if self.state.process and emptied else "restarted")
@@ -109,15 +170,28 @@ class Looking(Prefixes):
         self._unheard, self._tasks_seen = False, tasks
         cut, said = self._came, self.twin.said
         self._came = None
-        surprises = self.twin.observe([None if count.busy else count.tokens for count in counts])
+        surprises = self.twin.observe([None if count.busy else count.tokens for count in counts], used)
         if cut is not None and said is not None and said.slot < len(counts):
             cut(counts[said.slot].tokens)
         for found in () if first or emptied or slot is None else surprises:
             if found.count and found.slot != slot and found.count != left:
-                self.journal.saw(self.server.base_url, "foreign", Foreign(found.slot, found.count))
+                self._used_by_another(found, counts[found.slot])
+        self._left_running = None
         if surprises:
             self._changed()
         return Look(tuple(counts))
+
+    def _used_by_another(self, found: Mismatch, count: SlotCount) -> None:
+        """A slot holds what was not played: another kvchat may have noted that it did it, else it was none."""
+        if found.slot == self._left_running:
+            self._inherits = True
+            return
+        note = self.notebook.note if self.notebook is not None else None
+        held = note.left_in(found.slot, count) if note is not None else None
+        if self.recollection is None or note is None or held is None:
+            self.journal.saw(self.server.base_url, "foreign", Foreign(found.slot, found.count))
+            return
+        self.recollection.adopt(note, found.slot, held)
 
     def noticed(self, state: ServerState) -> None:
         """The server said who it is: see whether it lost what it held."""
@@ -134,11 +208,16 @@ class Looking(Prefixes):
         self._changed()
 
     def shape(self, evidence: Evidence) -> Shape:
-        """What the cache is like, as far as can be told with this turn: one that reused less of an undisturbed slot
-        than it holds cannot go back to where the prompts part."""
-        shape, said, figures = self.twin.best.shape, evidence.prediction, evidence.figures
-        cached = figures.cached_tokens
-        if (said is None or cached is None or said.source != "slot" or said.cached <= cached + NOISE
-                or evidence.changed_by not in ("edit", "regenerate", "delete", "fork") or not self.twin.may_not_rewind):
-            return shape
-        return replace(shape, rewind=Rewind.NOWHERE)
+        """What the cache is like, as far as can be told with this turn. A model that was never seen to lose anything
+        by it is taken for one that goes back to anywhere, until it reuses less of an undisturbed slot than that holds
+        after an act that makes it go back."""
+        shape, said, cached = self.twin.proved_shape, evidence.prediction, evidence.figures.cached_tokens
+        dense = self.twin.is_dense
+        if dense is None:
+            held = said.best_where if said is not None else None
+            dense = (said is None or cached is None or said.source != "slot" or said.cached <= cached + NOISE
+                     or held is None or (held.kind, held.index) != ("slot", said.slot)
+                     or evidence.changed_by not in ("edit", "regenerate", "delete", "fork"))
+        if dense:
+            return replace(shape, rewind=Rewind.ANYWHERE)
+        return shape if shape.rewind is not Rewind.ANYWHERE else replace(shape, rewind=Rewind.NOWHERE)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
 from kvchat.cache.tokens import Tokens
+from kvchat.chat.seams import Seams
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.wire import canonical
 
@@ -19,9 +20,18 @@ MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
 KEPT_PREFIXES, KEPT_TOKENS = 256, 4_000_000
 MOST_SLOW = 3
 
-PrefixKey = tuple[tuple[bytes, ...], str, bytes, str]
+PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, str]
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What every prompt begins with that goes on after some messages with a question."""
+
+    tokens: Tokens
+    history: int | None = None
+    """How many of the tokens are the messages', up to the end of the last answer's text; None: not known."""
 
 
 class Prefixes:
@@ -29,9 +39,10 @@ class Prefixes:
 
     def __init__(self, access: CacheAccess) -> None:
         self.access = access
-        self._prefixes: OrderedDict[PrefixKey, Tokens] = OrderedDict()
+        self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
         self._kept = 0
         """Tokens in these."""
+        self._seams = Seams(access)
         self._works = True
         self._slow = 0
 
@@ -42,7 +53,13 @@ class Prefixes:
 
     def known_prefix(self, turn: ChatTurn) -> Tokens | None:
         """The prefix of the next prompt after `turn`'s messages, if it was read before."""
-        return self._prefixes.get(_key(turn))
+        found = self._prefixes.get(_key(turn))
+        return found.tokens if found is not None else None
+
+    def known_history(self, turn: ChatTurn) -> int | None:
+        """Tokens of `turn`'s messages as they stand in every later prompt, if they were counted before."""
+        found = self._prefixes.get(_key(turn))
+        return 0 if not turn.wires else found.history if found is not None else None
 
     async def prefix(self, turn: ChatTurn, begun: str = "") -> Tokens | None:
         """The token ids with which every prompt begins that goes on after `turn`'s messages with a question that
@@ -50,7 +67,7 @@ class Prefixes:
         key = _key(turn, begun)
         if (found := self._prefixes.get(key)) is not None:
             self._prefixes.move_to_end(key)
-            return found
+            return found.tokens
         if not self._works:
             return None
         question = Message(Role.USER, begun + MARK).wire()
@@ -59,15 +76,17 @@ class Prefixes:
             at = text.rfind(MARK)
             if at < 0:
                 return None
-            tokens = await self.access.tokens_of(text[:at])
+            whole = await self.access.tokens_of(text[:at])
+            seam = None if begun else await self._seams.after_an_answer(turn)
         except BackendError as error:
             self._gave_up(error)
             return None
-        tokens = tokens.first(max(0, len(tokens) - 1))  # the last one may merge with what is typed
-        self._prefixes[key] = tokens
+        history = seam.start(text[:at], whole) if seam is not None else None
+        tokens = whole.first(max(0, len(whole) - 1))  # the last one may merge with what is typed
+        self._prefixes[key] = Prefix(tokens, history)
         self._kept += len(tokens)
         while len(self._prefixes) > KEPT_PREFIXES or self._kept > KEPT_TOKENS:
-            self._kept -= len(self._prefixes.popitem(last=False)[1])
+            self._kept -= len(self._prefixes.popitem(last=False)[1].tokens)
         return tokens
 
     async def prompt(self, turn: ChatTurn) -> Tokens | None:
@@ -88,10 +107,7 @@ class Prefixes:
         self._works = self._works and self._slow < MOST_SLOW
 
 
-def _options(turn: ChatTurn) -> bytes:
-    return canonical(dict(turn.template_options)) if turn.template_options else b""
-
-
 def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:
     """What a prefix depends on. The wires are the nodes' own bytes, whose hashes are kept, so this costs little."""
-    return turn.wires, turn.model, _options(turn), begun
+    options = canonical(dict(turn.template_options)) if turn.template_options else b""
+    return turn.wires, turn.model, options, turn.system_in_user, begun

@@ -65,6 +65,9 @@ class Reading(Defusing):
 
     def _link_changed(self, link: Link) -> None:
         super()._link_changed(link)
+        if link.connector.connection.phase == "lost" and link.following is None and link.info is not None and (
+                link.info.host_class is HostClass.LOOPBACK):
+            self._journal.saw(link.info.base_url, "restarted")  # whatever answers there next is a new process
         if link.connector.connection.phase == "ready" and self._looked_at and self._link() is link:
             self._warm_soon(self._looked_at)
 
@@ -74,6 +77,10 @@ class Reading(Defusing):
         if id != self.warming or progress is None:
             return found
         return Warmth(Heat.PARKED, progress.processed, progress.total - progress.processed, found.since)
+
+    def typing_began(self, id: str) -> None:
+        """The person begins to write: see whether the server still holds the conversation, else read it ahead."""
+        self._warm_soon(id)
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
         """These blocks will stand in front of the next question: they are read ahead while it is typed."""
@@ -87,7 +94,7 @@ class Reading(Defusing):
         if self._rest is not None:
             self._rest.cancel()
             self._rest = None
-        if self.reads_ahead and self.settings.cache.warm_up:
+        if self.reads_ahead:
             self._rest = asyncio.create_task(self._warm_when_rested(id, REST_S if rest is None else rest))
 
     async def _warm_when_rested(self, id: str, rest: float) -> None:
@@ -106,10 +113,12 @@ class Reading(Defusing):
         link = self._link(id)
         if link.connector.connection.phase != "ready" or not link.lane.is_free:
             return
+        backend = await link.connector.ready()
+        following = await self._follow(backend)  # first: a server that was started anew holds nothing any more
+        if not self.settings.cache.warm_up:
+            return
         if not self.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
             return
-        backend = await link.connector.ready()
-        following = await self._follow(backend)
         if not self._agreed_to(backend.info, id):
             return
         if following is None:
@@ -212,15 +221,17 @@ class Reading(Defusing):
         """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
         await self._prepared(backend, following, chosen, id, path, prefix)
         slot = chosen.slot if chosen.way is Way.PIN else None
-        prediction = following.side_request("warm-up", id, prefix, slot)
+        prediction = following.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
         read: int | None = None
         cached, started = prediction.cached, time.monotonic()
         self.warming = id
-        self.warmup_progress = PromptProgress(len(prefix), cached, cached)
+        cause = self._journal.ended_since(path, following.server.base_url)
+        self.warmup_progress = PromptProgress(len(prefix), cached, cached, cause=cause)
 
         def progressed(progress: PromptProgress) -> None:
             nonlocal read, cached
-            read, cached, self.warmup_progress = progress.processed, progress.cached, progress
+            read, cached = progress.processed, progress.cached
+            self.warmup_progress = replace(progress, cause=cause)
             if time.monotonic() - self._told_at >= TOLD_S:
                 self._told_at = time.monotonic()
                 self._tell(WarmthChanged())

@@ -145,9 +145,8 @@ def pinning(info: ServerInfo) -> str:
                                      "--no-cache-idle-slots."})
 
 
-def snapshots(info: ServerInfo) -> str:
-    return _of(info, {LLAMACPP.name: "Point --slot-save-path at a faster disk."},
-               "Keep kvchat's data on a faster disk (--data-dir DIR), or set engine.snapshots to false.")
+SNAPSHOTS = "Keep kvchat's data on a faster disk (--data-dir DIR), or set engine.snapshots to false."
+"""Only the built-in engine saves slots."""
 
 
 def stays_loaded(info: ServerInfo) -> str:

@@ -235,19 +235,19 @@ def _snapshots(found: Examination) -> Iterable[Verdict]:
         return
     restore, read = snapshot.restore_seconds, found.seconds_for(snapshot.tokens)
     if restore is None:
-        yield Verdict(Topic.SNAPSHOTS, _BAD, "What was saved to disk could not be restored.", advice.snapshots(info))
+        yield Verdict(Topic.SNAPSHOTS, _BAD, "What was saved to disk could not be restored.", advice.SNAPSHOTS)
         return
     what = counted(snapshot.tokens, "token")
     if restore > SLOW_RESTORE_S and read is not None and restore >= read:
         yield Verdict(Topic.SNAPSHOTS, _BAD, f"The disk is slower than reading again: restoring {what} took "
-                      f"{duration(restore)}, reading them takes {duration(read)}.", advice.snapshots(info),
+                      f"{duration(restore)}, reading them takes {duration(read)}.", advice.SNAPSHOTS,
                       seconds=restore - read, per="switch")
         return
     pace = snapshot.size / snapshot.save_seconds if snapshot.save_seconds else None
     whole = (info.context_size or 0) / max(1, snapshot.tokens) * snapshot.save_seconds
     if pace is not None and pace < SLOW_DISK and whole > 10:
         yield Verdict(Topic.SNAPSHOTS, _NOTE, f"Saving to disk is slow ({pace / 1e6:.0f} MB/s): a full conversation "
-                      f"takes about {duration(whole)}.", advice.snapshots(info), seconds=whole, per="switch")
+                      f"takes about {duration(whole)}.", advice.SNAPSHOTS, seconds=whole, per="switch")
         return
     yield Verdict(Topic.SNAPSHOTS, _GOOD, f"Snapshots pay: restoring {what} took {duration(restore)}.")
 

@@ -51,6 +51,10 @@ class Case:
     def read(self) -> str:
         return f"{self.avoidable:,} tokens were read again"
 
+    def is_most(self, tokens: int) -> bool:
+        """Whether so many tokens are at least half of what was read again."""
+        return tokens * 2 >= self.avoidable
+
     def explains(self, common: int | None) -> bool:
         """Whether prompts that part at token `common` explain at least half of what was read again."""
         return common is None or max(0, common - self.cached) * 2 <= self.avoidable

@@ -73,6 +73,11 @@ class LastRead:
     """The slot it ran in."""
     slot_tokens: int | None = None
     """Tokens in that slot right after the answer, as the server counts them."""
+    stopped: bool | None = None
+    """Whether the model ended the answer, by a token that is no part of its text; None: it was ended otherwise, and
+    the server may have written more than came."""
+    same_tokens: bool | None = None
+    """Whether the answer, as history, has the tokens that it was sampled in; None: not known."""
 
     @property
     def left(self) -> int | None:
@@ -99,6 +104,11 @@ class OwnUse:
     slot: int | None = None
     kept: int | None = None
     """Tokens of this branch that its slot still held afterwards."""
+    lost: int | None = None
+    """Tokens of this prompt that a state began with which was lost because this request ran in its place; None: it is
+    not known what it ran over."""
+    by_prefix: bool | None = None
+    """Whether the server chose its slot because that held a prompt that begins alike; None: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,3 +162,5 @@ class Evidence:
     """Tokens of one block, where a server caches whole blocks only (vLLM: 16)."""
     turns_without_reuse: int = 0
     """Turns in a row on this server, with this one, that had something to reuse and were reported to reuse nothing."""
+    history: int | None = None
+    """Tokens of this prompt up to the end of the last answer's text, where they were counted in ids."""

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from kvchat.cache.accounting import NOISE
+from kvchat.cache.accounting import NOISE, reads_back
 from kvchat.cache.causes.cause import Divergence
 from kvchat.cache.causes.divergence import (
     common_length,
@@ -190,17 +190,35 @@ def _next(before: LastRead) -> int | None:
 
 
 def _within_reply(e: Evidence, length: int | None) -> Parting:
-    """The texts agree. Without ids, only what the server reused can say whether the tokens do."""
-    cached = e.figures.cached_tokens
+    """The texts agree. Where their tokens were not counted, only what the server reused can say whether those do."""
+    cached, same = e.figures.cached_tokens, same_tokens(e)
+    if same:
+        return Parting(Difference.NOTHING)
     if cached is not None and length is not None and cached >= length - NOISE:
         return Parting(Difference.REPLY, cached)
+    if same is False:
+        return Parting(Difference.REPLY, length)
     counted = e.now.tokens is not None and e.before is not None and e.before.sampled is not None
     return Parting(Difference.REPLY if counted else Difference.NOTHING)
+
+
+def same_tokens(e: Evidence) -> bool | None:
+    """Whether the last answer has the tokens, as history, that it was sampled in; None: not known."""
+    before, history = e.before, e.history
+    if before is None or before.same_tokens is not None:
+        return before.same_tokens if before is not None else None
+    if before.prompt_tokens is None or before.predicted_tokens is None or before.stopped is None or history is None:
+        return None
+    if len(e.now.wires) != len(before.sent.wires) + 2:
+        return None
+    return reads_back(before.predicted_tokens, history - before.prompt_tokens, before.stopped)
 
 
 def _by_report(e: Evidence, before: LastRead) -> Parting:
     """Neither wires nor texts tell: a server that reused just the last prompt read the last answer again."""
     cached, length = e.figures.cached_tokens, prompt_length(before)
+    if same_tokens(e):
+        return Parting(Difference.NOTHING)
     if cached is not None and length is not None and abs(cached - length) <= NOISE:
         return Parting(Difference.BEHIND, cached)
     return NO_PARTING

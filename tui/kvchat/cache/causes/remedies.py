@@ -16,10 +16,9 @@ def _of(kind: str, table: dict[str, str], otherwise: str = "") -> str:
     return next((text for key, text in table.items() if key in name), otherwise)
 
 
-def restarted(kind: str, embedded: bool) -> str:
-    if embedded:
-        return "Keep the setting engine.snapshots on: what was read then outlives a restart."
-    return _of(kind, {LLAMACPP: "Start the server with --slot-save-path DIR: what was read then outlives a restart."})
+def restarted(embedded: bool) -> str:
+    """kvchat saves slots of the built-in engine only."""
+    return "Keep the setting engine.snapshots on: what was read then outlives a restart." if embedded else ""
 
 
 def unloaded(kind: str, embedded: bool) -> str:

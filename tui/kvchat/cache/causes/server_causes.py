@@ -24,10 +24,10 @@ def _lost(case: Case) -> tuple[Cause, str, str] | None:
         return Cause.UNLOADED, "The model slept", remedies.unloaded(case.kind, now.embedded)
     if before.build and now.build and before.build != now.build:
         return (Cause.RESTARTED, f"The server restarted as another build ({shortened(now.build, 20)})",
-                remedies.restarted(case.kind, now.embedded))
+                remedies.restarted(now.embedded))
     moved = bool(before.base_url and now.base_url) and before.base_url != now.base_url
     if case.e.restarted or (moved and before.embedded and now.embedded):
-        return Cause.RESTARTED, "The server restarted", remedies.restarted(case.kind, now.embedded)
+        return Cause.RESTARTED, "The server restarted", remedies.restarted(now.embedded)
     if case.e.loading_seen:
         return Cause.UNLOADED, "The model had to be loaded again", remedies.unloaded(case.kind, now.embedded)
     if moved:

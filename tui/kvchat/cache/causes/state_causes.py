@@ -1,7 +1,7 @@
 """Causes that lie in what the server held: states taken, lost or not looked up, and what its cache cannot do.
 
-The rule: a request is named as the taker of a slot only where it ran in that slot, or where slots are not known and
-nothing better explains the turn.
+The rule: where the simulator knows what a request ran over, only that request is named; else one is named as the taker
+of a slot only where it ran in that slot, or where slots are not known and nothing better explains the turn.
 """
 
 from __future__ import annotations
@@ -26,7 +26,12 @@ def blocks(case: Case) -> Suspicion | None:
 
 
 def _taker(case: Case) -> tuple[OwnUse, bool] | None:
-    """The first own request that took this branch's slot, and whether that is certain."""
+    """The own request that took this branch's slot, and whether that is certain: the one that ran over most of this
+    prompt, else the first one that may have."""
+    if all(use.lost is not None for use in case.e.uses):
+        use = max(case.e.uses, key=_lost, default=None)
+        gone = _lost(use) - max(case.cached, case.e.prediction.best if case.e.prediction else 0) if use else 0
+        return (use, case.is_most(gone)) if use is not None and gone > NOISE else None
     slot = case.e.before.slot if case.e.before else None
     for use in case.e.uses:
         if use.kept is not None and use.kept > case.cached + NOISE:
@@ -37,9 +42,15 @@ def _taker(case: Case) -> tuple[OwnUse, bool] | None:
     return None
 
 
-def _shared(case: Case, kept: int | None) -> bool:
+def _lost(use: OwnUse) -> int:
+    return use.lost or 0
+
+
+def _shared(case: Case, use: OwnUse | None) -> bool:
     """Whether what took the slot begins like this prompt, so far that the server chose the slot by that."""
-    return (kept if kept is not None else case.cached) > case.prompt * SIMILAR
+    if use is not None and use.by_prefix is not None:
+        return use.by_prefix
+    return (use.kept if use is not None and use.kept is not None else case.cached) > case.prompt * SIMILAR
 
 
 def own_request(case: Case) -> Suspicion | None:
@@ -50,7 +61,7 @@ def own_request(case: Case) -> Suspicion | None:
     what = "reading ahead for another chat" if use.kind == "warm-up" else (
         f"{shortened(use.name)} request" if use.name else "side request")
     return case.suspect(Cause.OWN_REQUEST, f"kvchat's own {what} took this conversation's slot: {case.read}.",
-                        remedies.apart(case.kind, case.e.shape, _shared(case, use.kept)), convincing=sure)
+                        remedies.apart(case.kind, case.e.shape, _shared(case, use)), convincing=sure)
 
 
 def other_client(case: Case) -> Suspicion | None:
@@ -64,25 +75,27 @@ def other_client(case: Case) -> Suspicion | None:
         seen = f"the server read {tokens:,} tokens that were not sent from here"
     else:
         seen = case.read
+    taken = any(_lost(use) > case.cached + NOISE for use in case.e.uses)
     elsewhere = (foreign.slot is not None and case.e.before is not None and case.e.before.slot is not None
                  and case.e.before.slot != foreign.slot and not (case.e.shape is not None and case.e.shape.unified))
     foreseen = (foreign.slot is None and prediction is not None
                 and abs(prediction.cached - case.cached) <= NOISE)
     return case.suspect(Cause.OTHER_CLIENT, f"{said}: {seen}.",
                         remedies.another_program(case.kind, case.e.shape, _shared(case, None)),
-                        convincing=not elsewhere and not foreseen)
+                        convincing=not elsewhere and not foreseen and not taken)
 
 
 def not_looked_up(case: Case) -> Suspicion | None:
     prediction = case.e.prediction
     if prediction is None or prediction.best_where is None or prediction.best_where.kind != "parked":
         return None
-    if prediction.best <= max(case.cached, prediction.common) + NOISE:
+    unused = prediction.best - max(case.cached, prediction.common)
+    if unused <= NOISE:
         return None
     return case.suspect(
         Cause.NOT_LOOKED_UP,
         f"{prediction.best:,} tokens were parked in the server's memory; it did not look them up.",
-        "Keep the settings cache.detour and cache.salt on: both make the server look.")
+        "Keep the settings cache.detour and cache.salt on: both make the server look.", convincing=case.is_most(unused))
 
 
 def cache_full(case: Case) -> Suspicion | None:
@@ -91,7 +104,7 @@ def cache_full(case: Case) -> Suspicion | None:
         return None
     return case.suspect(
         Cause.CACHE_FULL, f"The server ran out of cache memory and dropped {gone:,} tokens of this conversation.",
-        remedies.more_cache(case.kind, case.e.shape), convincing=gone * 2 >= case.avoidable)
+        remedies.more_cache(case.kind, case.e.shape), convincing=case.is_most(gone))
 
 
 def slot_taken(case: Case) -> Suspicion | None:
@@ -103,7 +116,7 @@ def slot_taken(case: Case) -> Suspicion | None:
             return case.suspect(Cause.SLOT_TAKEN, f"Another branch of this conversation took its slot: {case.read}.",
                                 convincing=sure)
         return case.suspect(Cause.SLOT_TAKEN, f"{name} took this conversation's slot: {case.read}.",
-                            remedies.apart(case.kind, case.e.shape, _shared(case, use.kept)), convincing=sure)
+                            remedies.apart(case.kind, case.e.shape, _shared(case, use)), convincing=sure)
     where = prediction.best_where if prediction is not None else None
     if (prediction is None or where is None or where.kind != "slot" or where.index == prediction.slot
             or prediction.best <= max(case.cached, prediction.common) + NOISE):
@@ -134,4 +147,5 @@ def checkpoint(case: Case) -> Suspicion | None:
     aim = f", not to {wanted:,}" if wanted is not None and not back else ""
     return case.suspect(
         Cause.CHECKPOINT, f"This model can only go back to token {case.cached:,}{aim}: {case.read}.",
-        remedies.checkpoints(case.kind, shape), case.parted.where, convincing=foreseen or counted or usual)
+        remedies.checkpoints(case.kind, shape), case.parted.where,
+        convincing=(foreseen or counted or usual) and (wanted is None or case.is_most(wanted - case.cached)))

@@ -7,20 +7,33 @@ where nothing tells them apart. What was learnt is a `Shape` that can be kept fo
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
 from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.rewind import Memory
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.llamacpp.twin import Mismatch, Prediction, Twin
 from kvchat.cache.tokens import Tokens
 
 MEMORY = 0.9
 """How much of its record a guess keeps with each new request: a rule that changed shows after a few."""
+TOLERANCE = 2
+"""Tokens that a right guess may be off."""
 FAR_BEHIND = 3.0
 """A guess that was wrong so many times more than the best one is not played on, until the server is started anew."""
 WINDOWS = (1024, 512, 128, 4096)
 """Tokens of the sliding windows that models have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A request as one guess has played it."""
+
+    shape: Shape
+    before: Twin
+    """The simulator as it was when the request was sent."""
+    prediction: Prediction
 
 
 @dataclass(slots=True)
@@ -30,6 +43,8 @@ class _Guess:
     twin: Twin
     wrong: float = 0.0
     """How often it was wrong of late."""
+    mistakes: int = 0
+    """How often it was wrong since the server was started."""
     said: Prediction | None = None
     """Of the last `begin`."""
     before: Twin | None = None
@@ -40,7 +55,10 @@ class Candidates:
     """Twins of one server, one per guess about its cache. Everything but `best` goes to all of them."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
-        self._guesses = [_Guess(Twin(shape)) for shape in shapes]
+        self._runs = False
+        """Whether the last `begin` is not ended yet."""
+        self._all = [_Guess(Twin(shape)) for shape in shapes]
+        self._guesses = list(self._all)
         self._dropped: list[_Guess] = []
 
     @property
@@ -61,7 +79,7 @@ class Candidates:
     @property
     def rewinds(self) -> bool:
         """Whether all guesses are of a dense model, which goes back to anywhere."""
-        return all(guess.twin.shape.rewind is Rewind.ANYWHERE for guess in self._guesses)
+        return all(_is_dense(guess) for guess in self._guesses)
 
     @property
     def said(self) -> Prediction | None:
@@ -69,16 +87,50 @@ class Candidates:
         return self._best.said
 
     @property
-    def may_not_rewind(self) -> bool:
-        """Whether a guess of a model that cannot go back anywhere has been as right as the best one."""
-        least = self._best.wrong + 0.5
-        return any(guess.twin.shape.rewind is not Rewind.ANYWHERE and guess.wrong <= least for guess in self._guesses)
+    def _proved(self) -> _Guess:
+        """The guess that was wrong least since the server was started. Of equals it is the one that claims least: a
+        model that goes back anywhere, no host cache."""
+        return min(self._guesses, key=lambda guess: (
+            guess.mistakes, not _is_dense(guess), guess.twin.shape.ram_bytes != 0))
+
+    @property
+    def proved_shape(self) -> Shape:
+        """What the server's cache is like by all that it has reported."""
+        return self._proved.twin.shape
+
+    @property
+    def proved(self) -> Played | None:
+        """The last `begin` as the guess of `proved_shape` has it; None: there was none."""
+        guess = self._proved
+        if guess.said is None or guess.before is None:
+            return None
+        return Played(guess.twin.shape, guess.before, guess.said)
+
+    @property
+    def running(self) -> int | None:
+        """The slot of the last `begin`, as long as it is not known how that ended."""
+        return self.said.slot if self._runs and self.said is not None else None
+
+    @property
+    def all_said(self) -> dict[Shape | None, Prediction]:
+        """What each guess said of the last `begin`."""
+        return {guess.twin.shape: guess.said for guess in self._guesses if guess.said is not None}
+
+    @property
+    def is_dense(self) -> bool | None:
+        """Whether the model's cache goes back to anywhere, as far as what was reported tells; None: it does not."""
+        dense = [guess.mistakes for guess in self._guesses if _is_dense(guess)]
+        others = [guess.mistakes for guess in self._guesses if not _is_dense(guess)]
+        if not dense or not others:
+            return not others
+        return min(dense) < min(others) if min(dense) != min(others) else None
 
     def begin(self, prompt: Tokens, owner: str, at: float, slot: int | None = None,
-              users: Sequence[int] = ()) -> Prediction:
+              users: Sequence[int] = (), tip: str = "") -> Prediction:
+        self._runs = True
         for guess in self._guesses:
             guess.before = guess.twin.copy()
-            guess.said = guess.twin.begin(prompt, owner, at, slot, users)
+            guess.said = guess.twin.begin(prompt, owner, at, slot, users, tip)
         found = self.said
         assert found is not None
         return found
@@ -87,27 +139,85 @@ class Candidates:
         """What the server reported to have reused for the last `begin`."""
         for guess in self._guesses:
             if guess.said is not None:
-                guess.wrong = guess.wrong * MEMORY + (abs(guess.said.cached - cached) > 2)
+                wrong = not guess.said.allows(cached, TOLERANCE)
+                guess.wrong = guess.wrong * MEMORY + wrong
+                guess.mistakes += wrong
+        self._drop()
+
+    def _drop(self) -> None:
         most = self._best.wrong + FAR_BEHIND
         self._dropped += [guess for guess in self._guesses if guess.wrong >= most]
         self._guesses = [guess for guess in self._guesses if guess.wrong < most]
 
-    def end(self, sampled: Tokens, *, stopped: bool = False) -> None:
-        """The last `begin` is done."""
+    def end(self, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
+        """The last `begin` is done. `tip`: as of `Held`, with the answer."""
+        self._runs = False
         for guess in self._guesses:
             if guess.said is not None:
-                guess.twin.end(guess.said.slot, sampled, stopped=stopped)
+                guess.twin.end(guess.said.slot, sampled, stopped=stopped, tip=tip)
 
     def cut(self, processed: int) -> None:
         """The last `begin` was cancelled when `processed` tokens were in."""
+        self._runs = False
         for guess in self._guesses:
             if guess.said is not None:
                 guess.twin.cut(guess.said.slot, processed)
 
     def never_began(self) -> None:
         """The last `begin` was cancelled before the server took it up."""
+        self._runs = False
         for guess in self._guesses:
             guess.twin, guess.before = guess.before or guess.twin, None
+
+    @property
+    def memories(self) -> dict[str, list[Memory]]:
+        """By the kind of model: how far back it can go in what the best guess's slots and host cache hold, in order."""
+        best, found = self.best, dict[str, list[Memory]]()
+        for guess in self._guesses:
+            twin, shape = guess.twin, guess.twin.shape
+            same = (shape.unified, shape.ram_bytes) == (best.shape.unified, best.shape.ram_bytes)
+            if not _is_dense(guess) and same and [len(held.tokens) for held in twin.held] == [
+                    len(held.tokens) for held in best.held]:
+                found[shape.kind] = [held.memory for held in twin.held]
+        return found
+
+    def recall(self, slots: Sequence[Held | None], parked: Sequence[Held], least_recent: Sequence[int],
+               memories: Mapping[str, Sequence[Memory]]) -> None:
+        """As `Twin.recall`. `memories`: as they were."""
+        for guess in self._guesses:
+            known = iter(memories.get(guess.twin.shape.kind, ()))
+
+            def remembered(held: Held, known: Iterator[Memory] = known) -> Held:
+                return replace(held, memory=next(known, Memory()))
+
+            guess.twin.recall([remembered(held) if held is not None else None for held in slots],
+                              [remembered(held) for held in parked], least_recent)
+
+    def identify(self, known: Callable[[Held], Held]) -> None:
+        """As `Twin.identify`."""
+        for guess in self._guesses:
+            guess.twin.identify(known)
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Of all guesses, in the order in which they were given."""
+        return [guess.twin.shape for guess in self._all]
+
+    @property
+    def records(self) -> list[tuple[float, int]]:
+        """How often each guess was wrong, of late and since the server was started, in the order of their shapes."""
+        return [(guess.wrong, guess.mistakes) for guess in self._all]
+
+    def recall_records(self, records: Sequence[tuple[float, int]]) -> None:
+        """Go on with the records of guesses of the same shapes."""
+        for guess, (wrong, mistakes) in zip(self._all, records, strict=True):
+            guess.wrong, guess.mistakes = wrong, mistakes
+        self._drop()
+
+    def adopt(self, slot: int, held: Held) -> None:
+        """As `Twin.adopt`."""
+        for guess in self._guesses:
+            guess.twin.adopt(slot, held)
 
     def restored(self, slot: int, held: Held) -> None:
         for guess in self._guesses:
@@ -123,18 +233,23 @@ class Candidates:
         for guess in (*self._guesses, *self._dropped):
             guess.twin.forget()
             guess.said = guess.before = None
+            guess.mistakes = 0
         for guess in self._dropped:
             guess.wrong = min(guess.wrong, self._best.wrong + 1)
         self._guesses, self._dropped = [*self._guesses, *self._dropped], []
 
-    def observe(self, counts: Sequence[int | None]) -> list[Mismatch]:
+    def observe(self, counts: Sequence[int | None], used: Collection[int] = ()) -> list[Mismatch]:
         """As `Twin.observe`; a guess that the slots contradict loses credit. Returns what surprised the best one;
         nothing where another guess explains the slots."""
-        best, surprises = self._best, [(guess, guess.twin.observe(counts)) for guess in self._guesses]
+        best, surprises = self._best, [(guess, guess.twin.observe(counts, used)) for guess in self._guesses]
         for guess, found in surprises:
             guess.wrong += bool(found)
         explained = any(not found for _, found in surprises)
         return [] if explained else next(found for guess, found in surprises if guess is best)
+
+
+def _is_dense(guess: _Guess) -> bool:
+    return guess.twin.shape.rewind is Rewind.ANYWHERE
 
 
 def guesses(slots: int | None, learnt: Shape | None = None) -> list[Shape]:

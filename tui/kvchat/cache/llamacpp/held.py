@@ -20,6 +20,8 @@ class Held:
     """When it was last used, in seconds since the epoch, as given by the caller."""
     memory: Memory = field(default_factory=Memory)
     """How far back it can go."""
+    tip: str = ""
+    """The digest, in hex, of the last message of the branch it is of, as far as that is settled; empty: not known."""
 
     @property
     def checkpoints(self) -> tuple[Checkpoint, ...]:

@@ -21,7 +21,7 @@ class Prediction:
     """What the server will do with a prompt."""
 
     cached: int
-    """Tokens it reuses: what it reports as cached tokens."""
+    """Tokens it reuses: what it reports as cached tokens. Where ids of what is held are not known, it may be more."""
     slot: int
     source: Literal["slot", "parked", "nothing"]
     """Where the reused tokens come from."""
@@ -33,6 +33,16 @@ class Prediction:
     chosen_by: Literal["prefix", "least recent", "pinned"]
     replaces: Held | None
     """The state that is lost with this request, wholly or its end; None: nothing is, or it is parked."""
+    most: int = 0
+    """Tokens it may reuse where ids of what is held are not known; else `cached`, or 0."""
+    overwritten: tuple[Held, ...] = ()
+    """States of which the end is nowhere any more after this request, because it ran in their place."""
+    pushed_out: tuple[Held, ...] = ()
+    """States for which the host cache has no room any more after this request."""
+
+    def allows(self, cached: int, tolerance: int = 0) -> bool:
+        """Whether a server that reports so many cached tokens does what was predicted."""
+        return self.cached - tolerance <= cached <= max(self.cached, self.most) + tolerance
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,11 @@ class Shape:
     """Tokens of one computation (`n_ubatch`)."""
 
     @property
+    def kind(self) -> str:
+        """What decides how far back the cache can go."""
+        return f"{self.rewind} {self.window}"
+
+    @property
     def window_room(self) -> int:
         """Tokens that the sliding-window layers hold per sequence; the oldest are overwritten beyond that."""
         wanted = self.window * (self.slots if self.unified else 1) + self.micro_batch

@@ -7,7 +7,7 @@ that something else used the server. Pure: no I/O, no clock. Requests are served
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
@@ -38,6 +38,7 @@ class _Request:
     """The slot's memory when reading began."""
     users: Sequence[int]
     number: int
+    tip: str
 
 
 class Twin:
@@ -69,11 +70,42 @@ class Twin:
         """The parked states, the oldest first."""
         return tuple(self._parked)
 
+    @property
+    def least_recent(self) -> Sequence[int]:
+        """The slots, the one released longest ago first."""
+        return sorted(range(self.shape.slots), key=lambda slot: (self._used[slot], -slot))
+
+    def recall(self, slots: Sequence[Held | None], parked: Sequence[Held], least_recent: Sequence[int]) -> None:
+        """Go on from what another simulator of this server knew: its `slots`, `parked` and `least_recent`."""
+        self.forget()
+        self._slots[:] = [*slots, *self._slots][:self.shape.slots]
+        self._parked = list(parked) if self.shape.ram_bytes != 0 else []
+        for slot in least_recent:
+            if 0 <= slot < self.shape.slots:
+                self._clock += 1
+                self._used[slot] = self._clock
+
+    def adopt(self, slot: int, held: Held) -> None:
+        """A request that was not played left this in `slot`."""
+        if 0 <= slot < self.shape.slots:
+            self._slots[slot] = held
+
+    def identify(self, known: Callable[[Held], Held]) -> None:
+        """Put what `known` gives for it in the place of every state."""
+        self._slots = [known(held) if held is not None else None for held in self._slots]
+        self._parked = [known(held) for held in self._parked]
+
     def copy(self) -> Twin:
         """The same state in another object, to try something out."""
         twin = Twin(self.shape)
         twin._slots, twin._parked, twin._used = list(self._slots), list(self._parked), list(self._used)
         twin._clock, twin._busy, twin._stopped = self._clock, dict(self._busy), dict(self._stopped)
+        return twin
+
+    def without_parked(self, prompt: Tokens, more_than: int) -> Twin:
+        """The same without the parked states that begin with more tokens of `prompt`."""
+        twin = self.copy()
+        twin._parked = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
         return twin
 
     def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = ()) -> Prediction:
@@ -91,41 +123,49 @@ class Twin:
         return later.predict(prompt).slot
 
     def begin(
-        self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (),
+        self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (), tip: str = "",
     ) -> Prediction:
         """The request is sent. `slot` pins it. `users` are the tokens at which user messages begin, in order: chat
-        requests only. Raises ValueError for an empty prompt, which the server does not read at all."""
+        requests only. `tip`: as of `Held`, before it is answered. Raises ValueError for an empty prompt, which the
+        server does not read at all."""
         if not prompt:
             raise ValueError("A prompt needs at least one token.")
         best, where = self._best(prompt)
         index, chosen_by, look_up = self._choose(prompt, slot)
-        old = self._slots[index]
-        taken = look_up and self._look_up(index, prompt)
+        old, before = self._slots[index], self.held
+        taken = self._look_up(index, prompt) if look_up else None
         state = self._slots[index]
         common = state.tokens.common(prompt) if state else 0
         memory, length = (state.memory, len(state.tokens)) if state else (Memory(), 0)
         cached, memory = resume(memory, length, common, len(prompt), self.shape)
         self._clock += 1
-        request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock)
+        request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock, tip)
         self._busy[index] = request
         self._stopped.pop(index, None)
         self._keep(index, request, len(prompt))
         self._clear_idle(index)
         source: Literal["slot", "parked", "nothing"] = "nothing" if not common else "parked" if taken else "slot"
         lost = old if old and not self._survives(old, prompt) else None
-        return Prediction(cached, index, source, common, best, where, chosen_by, lost)
+        unknown = state is not None and common == state.tokens.known < len(state.tokens)
+        most = min(length, len(prompt) - 1) if unknown else cached
+        gone = self._gone(before)
+        return Prediction(cached, index, source, common, best, where, chosen_by, lost, most,
+                          tuple(held for held in gone if held is old or held is taken),
+                          tuple(held for held in gone if held is not old and held is not taken))
 
-    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False) -> None:
-        """The request in `slot` is done. `sampled` are all sampled tokens: the last one is never decoded.
+    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
+        """The request in `slot` is done. `sampled` are all sampled tokens: the last one is never decoded. `tip`: as of
+        `Held`, with the answer.
 
         `stopped`: the client stopped it, so that the server may have written some more."""
         slot %= self.shape.slots
         request, held = self._release(slot), self._slots[slot]
         if request is None or held is None:
             return
-        tokens = _held(request.prompt, sampled)
+        tokens = _decoded(request.prompt, sampled)
         first = overwritten(held.memory.first, len(tokens), self.shape)
-        self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first))
+        self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first),
+                                    tip=tip or held.tip)
         self._share_window(slot)
         if stopped:
             self._stopped[slot] = request
@@ -150,17 +190,19 @@ class Twin:
         self._busy.pop(slot, None)
         self._stopped.pop(slot, None)
 
-    def observe(self, counts: Sequence[int | None]) -> list[Mismatch]:
+    def observe(self, counts: Sequence[int | None], used: Collection[int] = ()) -> list[Mismatch]:
         """Compare with the tokens that the server reports per idle slot (`n_prompt_tokens`); None for a busy one.
+        `used`: slots that are known to have been used by another client, even where the count is the same.
 
         A slot with another count was used by another client: what it held is parked where the server parks, for it
         does when an unrelated prompt comes; else it is lost. After a stopped request a different count is normal."""
         found = []
         for slot, count in enumerate(counts[: self.shape.slots]):
             held = self._slots[slot]
-            if count is None or slot in self._busy or count == (len(held.tokens) if held else 0):
+            same = count == (len(held.tokens) if held else 0) and slot not in used
+            if count is None or slot in self._busy or same:
                 continue
-            if self._settled(slot, count):
+            if slot not in used and self._settled(slot, count):
                 self._stopped.pop(slot)
                 continue
             found.append(Mismatch(slot, held, count))
@@ -217,19 +259,19 @@ class Twin:
         loses = held is not None and ratio(ratio(most * len(prompt), 1), len(held.tokens)) < self.shape.keep
         return chosen, "prefix" if pinned is None else "pinned", loses
 
-    def _look_up(self, slot: int, prompt: Tokens) -> bool:
-        """Park what `slot` holds and take the better parked state, if there is one: whether there was."""
+    def _look_up(self, slot: int, prompt: Tokens) -> Held | None:
+        """Park what `slot` holds and take the better parked state, if there is one: that."""
         if self.shape.ram_bytes == 0:
-            return False
+            return None
         held = self._slots[slot]
         if held is not None:
             self._parked = park(self._parked, held, self.shape)
-        index = better(self._parked, held, prompt, self.shape)
+        index, taken = better(self._parked, held, prompt, self.shape), None
         if index is not None:
             taken = self._parked.pop(index)
             self._slots[slot] = replace(taken, memory=saved(taken.memory, len(taken.tokens), self.shape))
         self._parked = trimmed(self._parked, self.shape)
-        return index is not None
+        return taken
 
     def _clear_idle(self, chosen: int) -> None:
         """Park the other slots' states; with one KV cache for all they are emptied, too."""
@@ -241,6 +283,18 @@ class Twin:
             self._parked = trimmed(park(self._parked, held, self.shape), self.shape)
             if self.shape.unified:
                 self.cleared(slot)
+
+    @property
+    def held(self) -> list[Held]:
+        """All states, in slots and parked."""
+        return [held for held in (*self._slots, *self._parked) if held is not None]
+
+    def _gone(self, before: Sequence[Held]) -> list[Held]:
+        """Those of the states `before` of which not all is held any more."""
+        now = self.held
+        there = {id(held) for held in now}
+        return [held for held in before if id(held) not in there
+                and not any(other.tokens.starts_with(held.tokens) for other in now)]
 
     def _survives(self, held: Held, prompt: Tokens) -> bool:
         """Whether all of a replaced state is still somewhere."""
@@ -261,7 +315,7 @@ class Twin:
         """What is held of a request's prompt when `processed` tokens of it are in."""
         memory = read(request.before, request.start, len(request.prompt), processed, request.users, request.number,
                       self.shape)
-        return Held(request.prompt.first(processed), request.owner, request.at, memory)
+        return Held(request.prompt.first(processed), request.owner, request.at, memory, request.tip)
 
     def _share_window(self, slot: int) -> None:
         """With one cache for all, what `slot` reads overwrites the others' old positions, of the oldest use first."""
@@ -280,6 +334,6 @@ class Twin:
 
 
 @lru_cache(maxsize=1)
-def _held(prompt: Tokens, sampled: Tokens) -> Tokens:
+def _decoded(prompt: Tokens, sampled: Tokens) -> Tokens:
     """What a slot holds after an answer: one copy for all twins of a server."""
     return prompt + sampled.first(len(sampled) - 1)

@@ -34,7 +34,8 @@ def live_row(
         return lambda width: reading_row(
             width, total=current.total, cached=current.cached, processed=current.processed,
             speed=current.speed or speed, seconds_left=current.seconds_left(speed),
-            new_tokens=None if current.only_new else new_tokens(current.total, previous), only_new=current.only_new)
+            new_tokens=None if current.only_new else new_tokens(current.total, previous, current.history),
+            only_new=current.only_new, cause=str(current.cause or ""))
     if waiting is not None and waiting.phase not in ("prefill", "connecting"):
         return lambda width: waiting_row(width, waiting.phase, max(seconds, waiting.seconds), waiting.server_alive)
     if seconds < PATIENCE:

@@ -57,6 +57,8 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
         if not event.draft:
             self.forget_refusal(event.key)
         if event.key:
+            if event.draft and self.current is not None and event.key == self.current.id and not self.current.draft:
+                self.service.typing_began(event.key)
             await self.service.set_draft(event.key, self.kept_draft(event.key, event.draft))
 
     @on(Composer.Rested)

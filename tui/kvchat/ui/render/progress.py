@@ -63,9 +63,11 @@ def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Span]:
 def reading_row(
     width: int, *, total: int, cached: int, processed: int, speed: float | None = None,
     seconds_left: float | None = None, new_tokens: int | None = None, only_new: bool = False,
+    cause: str = "",
 ) -> list[Span]:
     """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `new_tokens`: what this
-    turn added, if known; what is evaluated beyond it is avoidable and comes first. `speed`: tokens per second."""
+    turn added, if known; what is evaluated beyond it is avoidable and comes first, with its `cause`. `speed`: tokens
+    per second."""
     total = max(1, total)
     cached = min(max(0, cached), total)
     processed = min(max(cached, processed), total)
@@ -78,7 +80,7 @@ def reading_row(
              (f"{count(done):>{len(whole)}}/{whole} new", "muted")]
     if excess:
         fresh = count(evaluate - excess)
-        words = [(f"{count(excess)} avoidable", "warning"), words[0],
+        words = [(f"{count(excess)} avoidable{cause and f': {cause}'}", "warning"), words[0],
                  (f"{count(done - again):>{len(fresh)}}/{fresh} new", "muted")]
     words += [(f"{speed:,.0f} tok/s", "muted")] if speed else [("speed unknown", "muted")]
     if seconds_left is not None:

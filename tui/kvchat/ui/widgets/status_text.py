@@ -168,9 +168,11 @@ def _short(turn: TurnFigures, head: Pieces, tokens: str) -> list[Piece]:
 
 
 def reading_ahead(progress: PromptProgress | None, room: int) -> list[Piece]:
-    """`reading ahead ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends. The bar takes
-    what is left of `room` cells, and is left out when that is little."""
-    words = [Piece("reading ahead", "quiet")]
+    """`reading ahead ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
+    in front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when
+    that is little."""
+    cause = f"{progress.cause}: " if progress is not None and progress.cause else ""
+    words = [Piece(f"{cause}reading ahead", "quiet")]
     if progress is None or progress.total <= progress.cached:
         return [*words, Piece(" …", "quiet")]
     done, whole = max(0, progress.processed - progress.cached), progress.total - progress.cached

@@ -1,0 +1,245 @@
+"""The cause that is told is the true one: what a model cannot do, and what really took a state."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, meddling, served, told
+
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.causes.cause import Cause
+from kvchat.cache.llamacpp.shape import Shape
+from kvchat.chat import reading
+
+pytestmark = pytest.mark.engine
+
+APART = "Boats drift under a pale moon while the rain falls on the old pier and its stones. "
+
+
+async def two(chat: Chat) -> tuple[str, str]:
+    """Two conversations with system prompts of their own, and two turns each."""
+    ids = await chat.begin("You keep the light. " + WORDS * 6), await chat.begin("You count ships. " + APART * 6)
+    for id in ids:
+        await chat.turns(id, 2, words=10)
+    return ids
+
+
+# -- what the model's cache cannot do ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", [{}, {"slots": 4, "n_ctx": 4096, "kv_unified": True}],
+                         ids=["one slot", "four in one"])
+async def test_a_switch_on_a_sliding_window_is_its_rewind_limit(
+        models: dict[str, Path], start: Start, options: dict[str, Any]) -> None:
+    with served(models["sliding"], **options) as url:
+        chat = start(url)
+        ids = await two(chat)
+        for id in (*ids, *ids):
+            told(await chat.say(id), Cause.CHECKPOINT, "can only go back to token", "not to", "--swa-full")
+        assert (await chat.say(ids[1])).cause is None, "no switch"
+
+
+async def test_a_switch_on_a_dense_model_costs_nothing_and_says_nothing(models: dict[str, Path], start: Start) -> None:
+    with served(models["dense"]) as url:
+        chat = start(url)
+        ids = await two(chat)
+        for id in (*ids, *ids):
+            figures = await chat.say(id)
+            assert figures.cause is None and (figures.avoidable_tokens or 0) <= NOISE
+
+
+async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start: Start) -> None:
+    """A request that lands in an empty slot reuses nothing: that is not what the model cannot do."""
+    empty: dict[str, int] = {}
+    with served(models["dense"], slots=2) as real:
+        async with meddling(real, lambda request: request.update(empty)) as url:
+            chat = start(url)
+            id = await chat.begin()
+            await chat.turns(id, 3)
+            taken = next(slot for slot, held in enumerate(chat.service._twin(id).slots) if held)  # type: ignore[union-attr]
+            empty["id_slot"] = 1 - taken
+            await chat.service.regenerate(id, chat.branch(id)[-1].id)
+            told(await chat.answered(id), Cause.SLOT_TAKEN, f"Slot {taken} held", f"but slot {1 - taken} answered")
+
+
+# -- what took a state -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["learnt", "known"])
+async def test_going_back_to_an_old_branch_accuses_the_newer_branch(
+        models: dict[str, Path], start: Start, known: bool) -> None:
+    """Another conversation used the slot in between: it only had the state parked, and that came back."""
+    with served(models["dense"]) as url:
+        chat = start(url)
+        if known:
+            shape = Shape(ram_bytes=8192 << 20, token_bytes=268.0)
+            chat.service._link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+        id, other = await two(chat)
+        await chat.turns(id, 3, words=10)
+        await chat.turns(other, 1)
+        await chat.service.edit(id, chat.questions(id)[1].id, f"Something else, then? {APART}")
+        assert (await chat.answered(id)).cause is None
+        assert await chat.service.undo(id)
+        told(await chat.say(id), Cause.SLOT_TAKEN, "Another branch of this conversation took its slot")
+
+
+async def test_a_conversation_that_did_not_run_over_the_state_is_not_accused(
+        models: dict[str, Path], start: Start) -> None:
+    with served(models["dense"], cache_ram_mib=0) as url:
+        chat = start(url)
+        first, second = await two(chat)
+        await chat.service.rename(second, "The second")
+        third = await chat.begin("You know the tides. " + APART * 6)
+        told(await chat.say(first), Cause.SLOT_TAKEN, "“The second” took")
+        await chat.say(third)
+        await chat.service.rename(third, "The third")
+        await chat.say(second)
+        told(await chat.say(first), Cause.SLOT_TAKEN, "“The third” took")
+
+
+async def test_the_host_cache_was_not_full_where_there_is_none(models: dict[str, Path], start: Start) -> None:
+    with served(models["dense"], cache_ram_mib=0) as url:
+        chat = start(url)
+        ids = await two(chat)
+        for id in ids:
+            told(await chat.say(id), Cause.SLOT_TAKEN, "took this conversation's slot", "--cache-ram")
+
+
+# -- a short run for each turn, as `kvchat ask` makes them -------------------------------------------------------------
+
+
+class Asks:
+    """A person who asks with one short run of kvchat after the other."""
+
+    def __init__(self, start: Start, url: str) -> None:
+        self._start = start
+        self._url = url
+
+    async def begin(self, system: str, title: str) -> str:
+        chat = self._start(self._url)
+        id = await chat.begin(system)
+        await chat.say(id, WORDS * 10)
+        await chat.service.rename(id, title)
+        await chat.close()
+        return id
+
+    async def ask(self, id: str, words: str = "And then?") -> Any:
+        chat = self._start(self._url)
+        await chat.service.open(id)
+        figures = await chat.say(id, words)
+        await chat.close()
+        return figures
+
+
+@pytest.mark.parametrize(("options", "wasted"), [
+    ({"cache_ram_mib": 0}, True),
+    ({}, False),
+    ({"slots": 2}, False),
+    ({"slots": 4, "n_ctx": 4096, "kv_unified": True}, False),
+], ids=["one slot, no host cache", "one slot", "two slots", "four in one"])
+async def test_runs_one_after_the_other_know_who_used_which_slot_last(
+        models: dict[str, Path], start: Start, options: dict[str, Any], wasted: bool) -> None:
+    with served(models["dense"], **options) as url:
+        asks = Asks(start, url)
+        light = await asks.begin("You keep the light. " + WORDS * 6, "The light")
+        ships = await asks.begin("You count ships. " + APART * 6, "The ships")
+        for turn in range(3):
+            for id, taker in ((light, "The ships"), (ships, "The light")):
+                figures = await asks.ask(id)
+                if wasted:
+                    told(figures, Cause.SLOT_TAKEN, f"“{taker}” took this conversation's slot")
+                else:
+                    assert figures.cause is None and (figures.avoidable_tokens or 0) <= NOISE, figures
+                assert figures.predicted_cached == figures.cached_tokens or not turn, figures
+
+
+async def test_a_run_knows_that_another_program_was_there_before(models: dict[str, Path], start: Start) -> None:
+    with served(models["dense"], cache_ram_mib=0) as url:
+        asks = Asks(start, url)
+        light = await asks.begin("You keep the light. " + WORDS * 6, "The light")
+        another_program_asks(url)
+        told(await asks.ask(light), Cause.OTHER_CLIENT, "Another program used the model")
+        another_program_asks(url)
+        await asks.begin("You count ships. " + APART * 6, "The ships")
+        told(await asks.ask(light), Cause.OTHER_CLIENT, "Another program used the model")
+
+
+async def test_another_kvchat_is_not_another_program(models: dict[str, Path], start: Start) -> None:
+    """The app is open while somebody asks in a shell, and the other way round."""
+    with served(models["dense"], cache_ram_mib=0) as url:
+        app, asks = start(url), Asks(start, url)
+        light = await app.begin("You keep the light. " + WORDS * 6)
+        await app.say(light, WORDS * 10)
+        await app.service.rename(light, "The light")
+        ships = await asks.begin("You count ships. " + APART * 6, "The ships")
+        app.service._list = None
+        told(await app.say(light), Cause.SLOT_TAKEN, "“The ships” took this conversation's slot")
+        told(await asks.ask(ships), Cause.SLOT_TAKEN, "“The light” took this conversation's slot")
+
+
+async def test_a_run_knows_that_the_server_was_started_anew(models: dict[str, Path], start: Start) -> None:
+    port = free_port()
+    with served(models["dense"], port=port) as url:
+        asks = Asks(start, url)
+        light = await asks.begin("You keep the light. " + WORDS * 6, "The light")
+    with served(models["dense"], port=port):
+        another_program_asks(url)
+        told(await asks.ask(light), Cause.RESTARTED, "The server restarted")
+
+
+# -- a server that was started anew ------------------------------------------------------------------------------------
+
+
+async def test_a_server_that_was_started_anew_is_not_warm_and_reading_ahead_says_why(
+        models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "REST_S", 0.0)
+    monkeypatch.setattr(reading, "on_battery", lambda: False)
+    port = free_port()
+    with served(models["dense"], port=port) as url:
+        chat = start(url)
+        chat.service.reads_ahead = True
+        id = await chat.begin()
+        await chat.looked_at(id)
+        await chat.say(id, WORDS * 10)
+        await chat.rested()
+        assert chat.service.warmth(id).heat == "warm"
+    with served(models["dense"], port=port):
+        told_while, heats = [], []
+        chat.service.subscribe(lambda _: (told_while.append(chat.service.warmup_progress),
+                                          heats.append(chat.service.warmth(id).heat)))
+        chat.service.typing_began(id)
+        await chat.rested()
+        assert {progress.cause for progress in told_while if progress is not None} == {Cause.RESTARTED}
+        assert "cold" in heats and chat.service.warmth(id).heat == "warm"
+        assert (await chat.say(id)).cause is None, "it was read ahead"
+
+
+async def test_without_reading_ahead_the_mark_is_right_all_the_same(
+        models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "REST_S", 0.0)
+    port = free_port()
+    with served(models["dense"], port=port) as url:
+        chat = start(url, warm_up=False)
+        chat.service.reads_ahead = True
+        id = await chat.begin()
+        await chat.looked_at(id)
+        await chat.say(id, WORDS * 10)
+    with served(models["dense"], port=port):
+        await chat.looked_at(id)
+        assert chat.service.warmth(id).heat == "cold"
+
+
+async def test_the_prefill_after_a_restart_says_why_while_it_runs(models: dict[str, Path], start: Start) -> None:
+    port = free_port()
+    with served(models["dense"], port=port) as url:
+        chat = start(url)
+        id = await chat.begin()
+        await chat.say(id, WORDS * 10)
+    with served(models["dense"], port=port):
+        seen = []
+        chat.service.subscribe(lambda _: seen.append(live.progress) if (
+            live := chat.conversation(id).live) is not None and live.progress is not None else None)
+        told(await chat.say(id), Cause.RESTARTED, "The server restarted")
+        assert seen and {progress.cause for progress in seen} == {Cause.RESTARTED}

@@ -1,0 +1,226 @@
+"""What is noted of a server: the next kvchat knows what the last one knew, and a damaged note is no note."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from kvchat.backends.dialect import ServerState, SlotCount
+from kvchat.cache.causes.evidence import Foreign
+from kvchat.cache.llamacpp.candidates import Candidates, guesses
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.evidence import Journal
+from kvchat.chat.recalling import Notebook, Recollection, note_in, noted
+
+SERVER = "http://127.0.0.1:8080"
+LIGHT, SHIPS = Tokens(range(100, 400)), Tokens(range(1000, 1300))
+BRANCHES = {("light", "a1"): LIGHT, ("ships", "b1"): SHIPS, ("light", "a2"): LIGHT + Tokens(range(500, 540))}
+
+
+class Run:
+    """One run of kvchat with a server, as far as notes are concerned."""
+
+    def __init__(self, text: str = "", slots: int = 1) -> None:
+        self.twin = Candidates(guesses(slots))
+        self.journal = Journal(lambda: 1000.0)
+        self.recollection = Recollection(SERVER, self.twin, self.journal, self._ids)
+        self.asked: list[tuple[str, str]] = []
+        if (note := note_in(text)) is not None:
+            self.recollection.recall(note)
+
+    async def _ids(self, conversation: str, tip: str) -> Tokens | None:
+        self.asked.append((conversation, tip))
+        return BRANCHES.get((conversation, tip))
+
+    def turn(self, conversation: str, tip: str, extra: int = 5) -> int:
+        """A request whose reply ends with other tokens than it has as history; what was predicted of it."""
+        found = self.twin.begin(BRANCHES[conversation, tip], conversation, 7.0, tip=tip)
+        self.journal.used("conversation", conversation, SERVER, found.slot, self.twin.all_said)
+        self.twin.reported(found.cached)
+        self.twin.end(Tokens.unknown(extra + 1), tip=tip)
+        return found.cached
+
+    def note(self) -> str:
+        def sure(held: Held) -> int | None:
+            ids = BRANCHES.get((held.owner, held.tip))
+            count = self.recollection.sure(held)
+            return count if count is not None else ids and held.tokens.common(ids)
+
+        counts = [len(held.tokens) if held else 0 for held in self.twin.best.slots]
+        return noted(self.twin, self.journal, SERVER, ServerState(process="p"), [3] * len(counts), counts, sure)
+
+
+def shapes(twin: Candidates) -> list[tuple[str, str, int, int]]:
+    return [(held.owner, held.tip, len(held.tokens), held.tokens.known) for held in twin.best.held]
+
+
+@pytest.mark.parametrize("slots", [1, 2, 4])
+async def test_the_next_run_knows_what_the_last_one_knew(slots: int) -> None:
+    first = Run(slots=slots)
+    for branch in (("light", "a1"), ("ships", "b1"), ("light", "a1"), ("ships", "b1")):
+        first.turn(*branch)
+    second = Run(first.note(), slots)
+    assert {known for *_, known in shapes(second.twin)} == {0}, "ids are not in a note"
+    await second.recollection.identify()
+    assert shapes(second.twin) == shapes(first.twin)
+    assert second.recollection.is_known and sorted(set(second.asked)) == sorted(second.asked)
+    assert second.turn("light", "a2") == first.turn("light", "a2")
+
+
+async def test_a_state_whose_ids_nobody_asked_for_is_noted_as_it_was() -> None:
+    first = Run()
+    for branch in (("light", "a1"), ("ships", "b1")):
+        first.turn(*branch)
+    third = Run(Run(first.note()).note())
+    await third.recollection.identify()
+    assert shapes(third.twin) == shapes(first.twin)
+
+
+async def test_only_what_is_needed_is_asked_for() -> None:
+    first = Run()
+    for branch in (("light", "a1"), ("ships", "b1")):
+        first.turn(*branch)
+    second = Run(first.note())
+    await second.recollection.identify("ships")
+    assert second.asked == [("ships", "b1")] and not second.recollection.is_known
+    second.recollection.identify_by(LIGHT + Tokens(range(9, 12)), {"a1", "other"})
+    assert second.recollection.is_known and second.asked == [("ships", "b1")]
+    assert shapes(second.twin) == shapes(first.twin)
+
+
+async def test_a_conversation_that_is_gone_leaves_its_states_without_ids() -> None:
+    first = Run()
+    first.turn("light", "a1")
+    note = first.note().replace('"light"', '"deleted"')
+    second = Run(note)
+    await second.recollection.identify()
+    assert shapes(second.twin) == [("deleted", "a1", 305, 0)] and second.recollection.is_known
+
+
+def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() -> None:
+    first = Run()
+    for branch in (("light", "a1"), ("ships", "b1")):
+        first.turn(*branch)
+    first.journal.saw(SERVER, "foreign", Foreign(0, 12))
+    note = note_in(first.note())
+    assert note is not None
+    second = Run()
+    for _ in range(2):
+        second.recollection.merge(note)
+    uses = second.journal.uses_of(SERVER, second.twin.proved_shape)
+    assert [(use.conversation, [held.owner for held in use.overwritten]) for use in uses] == [
+        ("light", []), ("ships", ["light"])]
+    assert [seen.foreign for seen in second.journal.seen_of(SERVER)] == [Foreign(0, 12)]
+    assert second.journal.number == first.journal.number and second.journal.next() > first.journal.number
+    assert second.journal.last_slot(SERVER) is None, "it was another kvchat's"
+
+
+def test_a_slot_is_ours_only_as_it_was_left() -> None:
+    run = Run(slots=2)
+    run.turn("light", "a1")
+    note = note_in(run.note())
+    assert note is not None
+    slot = next(slot for slot, held in enumerate(note.slots) if held is not None)
+    left = note.left_in(slot, SlotCount(305, 3))
+    assert left is not None and left.owner == "light"
+    for other in (SlotCount(305, 4), SlotCount(304, 3), SlotCount(305, None)):
+        assert note.left_in(slot, other) is None
+    assert note.left_in(1 - slot, SlotCount(0, 3)) is None and note.left_in(7, SlotCount(305, 3)) is None
+
+
+def test_a_request_on_its_way_is_noted() -> None:
+    run = Run()
+    run.twin.begin(LIGHT, "light", 0.0)
+    note = note_in(run.note())
+    assert note is not None and note.running == 0
+    run.twin.end(Tokens.unknown(3))
+    note = note_in(run.note())
+    assert note is not None and note.running is None
+
+
+NOTE = json.loads(Run().note())
+
+
+@settings(deadline=None)
+@given(st.text() | st.tuples(
+    st.sampled_from(list(NOTE)), st.sampled_from([None, "x", -1, 1e300, [], {}, [1], [[1]], [{}], {"x": [1]}])).map(
+        lambda change: json.dumps({**NOTE, change[0]: change[1]})))
+@example("[" * 100_000)
+@example('[{"slot": 0, "conversation": "c", "path": ["a"], "tokens": 9, "sure": 9, "at": 1.0}]')
+def test_a_damaged_or_old_note_is_none_or_harmless(text: str) -> None:
+    if note_in(text) is not None:
+        run = Run(text)
+        run.turn("light", "a1")
+        note = note_in(run.note())
+        assert note is not None and note.sure
+
+
+def test_numbers_are_the_time_and_never_go_back() -> None:
+    clock = [5.0]
+    journal = Journal(lambda: clock[0])
+    numbers = [journal.next(), journal.next()]
+    clock[0] = 4.0
+    numbers.append(journal.next())
+    clock[0] = 60.0
+    assert [*numbers, journal.next()] == [5000, 5001, 5002, 60_000]
+
+
+class Server:
+    """What a notebook is about, without a server."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.merged: list[int] = []
+
+    def merge(self, note: object) -> None:
+        self.merged.append(note.number)  # type: ignore[attr-defined]
+
+    def noted(self, sure: object) -> str:
+        return self.text
+
+
+async def test_a_notebook_keeps_what_others_wrote_and_writes_nothing_twice() -> None:
+    store: dict[str, str] = {}
+    written: list[str] = []
+
+    async def write(name: str, text: str) -> None:
+        written.append(text)
+        store[name] = text
+
+    def read(name: str) -> str:
+        return store.get(name, "")
+
+    def known(conversation: str, tip: str) -> Tokens | None:
+        return BRANCHES.get((conversation, tip))
+
+    one = Notebook("note", read, write, lambda work: work.close(), known)
+    first, second = Run(), Run()
+    first.turn("light", "a1")
+    second.turn("ships", "b1")
+    mine, theirs = Server(first.note()), second.note()
+    await one.write(mine)
+    await one.write(mine)
+    assert written == [mine.text] and mine.merged == []
+    store["note"] = theirs
+    await one.write(mine)
+    assert store["note"] == theirs, "nothing of ours is new"
+    first.turn("light", "a2")
+    mine.text = first.note()
+    await one.write(mine)
+    assert set(mine.merged) == {second.journal.number} and store["note"] == mine.text
+    silent = Notebook("note", read, None, lambda work: work.close(), known)
+    await silent.write(Server(theirs))
+    assert store["note"] == mine.text
+
+
+def test_the_note_of_a_long_day_is_small() -> None:
+    run = Run(slots=4)
+    branches: Mapping[tuple[str, str], Tokens] = BRANCHES
+    for turn in range(300):
+        run.turn(*list(branches)[turn % 3])
+    assert len(run.note()) < 64_000
