@@ -131,6 +131,9 @@ SCENARIOS = {
                             "another date (“27 Nov 2026”): 11,900 tokens"),
     "re-tokenised, by the ids": (Cause.RETOKENISED, evidence(11_000, before=PARTED_BEFORE, now=PARTED_NOW),
                                  "from its token 1,101 on: 920 tokens"),
+    "a cancelled one was still computed": (
+        Cause.CANCELLED, evidence(40, beside_cancelled=True, prediction=twin(11_919, 11_919, 11_919)),
+        "The slot still computed a cancelled request"),
     "own side request": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("side", "memory", 0),)),
                          "kvchat's own memory request took this conversation's slot"),
     "own reading ahead": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("warm-up", "weather", 0),)), "reading ahead"),
@@ -245,6 +248,11 @@ def test_a_difference_that_explains_little_gives_way_to_the_lost_slot():
 
 def test_a_side_request_in_another_slot_is_not_blamed():
     assert explain(evidence(40, uses=(OwnUse("side", "memory", 1),))).cause is Cause.UNKNOWN
+
+
+def test_a_cancelled_request_is_not_blamed_for_what_was_to_be_expected():
+    foreseen = evidence(40, beside_cancelled=True, prediction=twin(40, 40, 40))
+    assert explain(replace(foreseen, uses=(OwnUse("side", "memory", 0),))).cause is Cause.OWN_REQUEST
 
 
 def test_a_suffix_request_that_kept_the_branch_is_not_blamed():

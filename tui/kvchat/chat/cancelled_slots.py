@@ -38,10 +38,14 @@ class _Cancelled:
 
     def runs(self, count: SlotCount) -> bool:
         """Whether a look at its slot still finds it there."""
-        if not count.busy or count.tokens > self.most + LATE or self.task not in (None, count.task):
+        if not count.busy or self.writes_on(count) or self.task not in (None, count.task):
             return False
         self.task = count.task
         return True
+
+    def writes_on(self, count: SlotCount) -> bool:
+        """Whether a busy slot holds more than what a request that was told of its cancel can leave."""
+        return count.busy and count.tokens > self.most + LATE
 
 
 class CancelledSlots:
@@ -56,6 +60,7 @@ class CancelledSlots:
         self._now = now
         self._slots: dict[int, _Cancelled] = {}
         self._watch: asyncio.Task[None] | None = None
+        self._lost_sight = False
 
     def __bool__(self) -> bool:
         return bool(self._slots)
@@ -69,6 +74,11 @@ class CancelledSlots:
         self._slots[slot] = _Cancelled(most)
         self._begin()
         self._changed(self.note())
+
+    def computing(self) -> bool:
+        """Whether one of them may still be computed now. One whose end could not be seen counts until it is asked."""
+        lost, self._lost_sight = self._lost_sight, False
+        return lost or bool(self._slots)
 
     async def free(self, seconds: float | None = None) -> bool:
         """Return when no slot computes a cancelled request any more, or after so many seconds; whether none does."""
@@ -108,10 +118,10 @@ class CancelledSlots:
             except NoAnswerError:
                 continue  # a batch takes longer than a call may
             except BackendError:
-                self._slots.clear()  # the server has ended, or shows no slots
-                counts = []
+                counts = []  # the server has ended, or shows no slots
             for slot, cancelled in list(self._slots.items()):
                 if slot >= len(counts) or not cancelled.runs(counts[slot]):
+                    self._lost_sight |= slot >= len(counts) or cancelled.writes_on(counts[slot])
                     self._slots.pop(slot, None)
             if not self._slots:
                 self._looked(counts)

@@ -110,6 +110,7 @@ class Asked:
     number: int = 0
     server: ServerIdentity = NOBODY
     loading_seen: bool = False
+    beside_cancelled: bool = False
     tokens: Tokens | None = None
     rendered: str = ""
     prediction: Prediction | None = None
@@ -299,7 +300,7 @@ class Journal:
         return Evidence(
             figures=figures, now=asked.sent(), before=before,
             restarted=stayed and ended == "restarted", slept=stayed and ended == "slept",
-            loading_seen=asked.loading_seen,
+            loading_seen=asked.loading_seen, beside_cancelled=asked.beside_cancelled,
             changed_by=done.change if done else None, changed_message=done.message if done else None,
             counted=len(asked.tokens) if asked.tokens else None, history=asked.history,
             drops_reasoning=asked.drops_reasoning(),

@@ -118,6 +118,7 @@ class Following(Looking):
         if not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
         return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
+                            beside_cancelled=self.cancelled.computing(),
                             history=self.known_history(_read_before(turn, path)))
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:

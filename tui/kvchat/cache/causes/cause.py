@@ -24,6 +24,8 @@ class Cause(StrEnum):
     TEMPLATE = "template changed the prompt"
     """The messages are the same; the chat template wrote an earlier one differently (a date, a moved system prompt)."""
     RETOKENISED = "reply re-tokenised"
+    CANCELLED = "cancelled request"
+    """The slot still computed one of ours, so that the server took another slot."""
     OWN_REQUEST = "own side request"
     OTHER_CLIENT = "another client"
     SLOT_TAKEN = "slot taken"

@@ -137,6 +137,8 @@ class Evidence:
     """It was seen asleep, or its slots were gone after a known time to sleep."""
     loading_seen: bool = False
     """It answered "loading" before this answer."""
+    beside_cancelled: bool = False
+    """A request of ours that was cancelled may still have been computed when this one was sent."""
 
     changed_by: Change | None = None
     """The person's act on this branch since the last read."""

@@ -2,8 +2,9 @@
 
 The order: the server is gone (other model, slept, restarted, loaded, other server); it does not report; caching was
 off; what was sent differs (cut, shifted, our bytes, reasoning dropped, template, re-tokenised); a remainder smaller
-than one block; kvchat's own side request; another program; lost states (parked and not looked up, cache memory full,
-slot taken); what the model's cache cannot do (checkpoints); a server that never reuses anything; unknown.
+than one block; a cancelled request that was still computed; kvchat's own side request; another program; lost states
+(parked and not looked up, cache memory full, slot taken); what the model's cache cannot do (checkpoints); a server that
+never reuses anything; unknown.
 
 The rule: the first cause in this order that explains at least half of the tokens is named; one that explains less, or
 is only likely, is named when no later one is better. The server's acts are told as the server's, never as the
@@ -32,6 +33,7 @@ _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
     sent_causes.template,
     sent_causes.retokenised,
     state_causes.blocks,
+    state_causes.cancelled,
     state_causes.own_request,
     state_causes.other_client,
     state_causes.not_looked_up,

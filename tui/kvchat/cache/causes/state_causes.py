@@ -53,6 +53,16 @@ def _shared(case: Case, use: OwnUse | None) -> bool:
     return (use.kept if use is not None and use.kept is not None else case.cached) > case.prompt * SIMILAR
 
 
+def cancelled(case: Case) -> Suspicion | None:
+    prediction = case.e.prediction
+    if not case.e.beside_cancelled:
+        return None
+    foreseen = prediction is not None and case.is_most(prediction.cached - case.cached)
+    return case.suspect(
+        Cause.CANCELLED, f"The slot still computed a cancelled request, so another one answered: {case.read}.",
+        convincing=foreseen)
+
+
 def own_request(case: Case) -> Suspicion | None:
     taker = _taker(case)
     if taker is None or taker[0].kind in ("conversation", "branch"):
