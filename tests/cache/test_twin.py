@@ -176,6 +176,16 @@ def test_a_stopped_answer_may_have_gone_on_a_little() -> None:
     assert len(twin.observe([800])) == 1, "so much is not late, it is another client"
 
 
+def test_a_task_that_is_seen_late_may_be_the_stopped_one() -> None:
+    """It was cancelled before its slot showed its number."""
+    for count in (100, 112):
+        twin, prompt = Twin(DENSE), ids(A, 100)
+        twin.begin(prompt, "a", 0.0)
+        twin.end(0, ids(5000, 1), stopped=True)
+        assert twin.observe([count], used=[0]) == []
+        assert twin.predict(prompt + ids(6000, 9)).cached == 100
+
+
 def test_a_count_that_does_not_fit_means_another_client() -> None:
     twin, prompt = Twin(replace(DENSE, ram_bytes=0)), ids(A, 100)
     turn(twin, prompt, "a")

@@ -21,6 +21,7 @@ from remembering_kit import remembering
 
 from engine_fixture import small_model
 from kvchat.cache.accounting import TurnFigures
+from kvchat.chat import following
 from kvchat.chat.events import AnswerProgressed
 from kvchat.chat.service import ChatService
 from recorder import Recorded, Recorder, recording
@@ -86,7 +87,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=[(shape, TINY) for shape in (SHAPES if ALL else ("2 slots",))], ids=" on ".join)
-async def desk(request: pytest.FixtureRequest, model: Path, tmp_path: Path) -> AsyncIterator[Desk]:
+async def desk(request: pytest.FixtureRequest, model: Path, tmp_path: Path,
+               monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(following, "LOOK_S", 0.5)  # a longer look would wait for the slot without a word
     (slots, unified), path = SHAPES[request.param[0]], model if request.param[1] == TINY else small_model()
     running = tiny_process(path, n_parallel=slots, kv_unified=unified, n_ctx=8192 * (1 if unified else slots),
                            n_batch=8192, n_ubatch=256)

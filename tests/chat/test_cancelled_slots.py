@@ -74,8 +74,10 @@ async def test_a_slot_that_writes_on_is_not_waited_for() -> None:
 async def test_a_server_that_has_ended_or_shows_no_slots_holds_nothing_up() -> None:
     for trouble, status in ((Trouble.UNREACHABLE, None), (Trouble.REFUSED, 501)):
         server = Server(BackendError(trouble, "no", status=status))
-        await waited_out(server)
+        slots = await waited_out(server)
         assert server.looks == 1
+        assert slots.computing()  # it could not be seen that it ended
+        assert not slots.computing()
 
 
 async def test_only_what_belongs_into_such_a_slot_waits() -> None:

@@ -195,8 +195,9 @@ class Twin:
         `used`: slots that are known to have been used by another client, even where the count is the same.
 
         A slot with another count was used by another client: what it held is parked where the server parks, for it
-        does when an unrelated prompt comes; else it is lost. After a stopped request a different count is normal."""
-        found = []
+        does when an unrelated prompt comes; else it is lost. After a stopped request a different count is normal, and
+        so is a task that was not seen before: it may be that one."""
+        found, used = [], set(used) - self._stopped.keys()
         for slot, count in enumerate(counts[: self.shape.slots]):
             held = self._slots[slot]
             same = count == (len(held.tokens) if held else 0) and slot not in used
