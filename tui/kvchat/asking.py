@@ -28,6 +28,7 @@ from kvchat.terminal import Printer
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
 INTERRUPTED = 130
+FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; Ctrl+C gives up."
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
@@ -39,17 +40,21 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
     service.subscribe(_tell_fallback)
     conversation = await _conversation(service, args)
     printer = Printer(sys.stdout)
-    shown = 0
+    shown, told = 0, False
 
     def show(event: ServiceEvent) -> None:
-        nonlocal shown
+        nonlocal shown, told
         live = conversation.live
-        if isinstance(event, AnswerProgressed) and live and event.conversation == conversation.id:
+        if not isinstance(event, AnswerProgressed) or live is None or event.conversation != conversation.id:
+            return
+        if live.waiting and live.waiting.phase == "cancelled" and not told:
+            print(FINISHES, file=sys.stderr, flush=True)
+            told = True
+        if not args.json:
             printer.write(live.text[shown:])
             shown = len(live.text)
 
-    if not args.json:
-        service.subscribe(show)
+    service.subscribe(show)
     question = await prepared(service, conversation, args.question)
     try:
         interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
