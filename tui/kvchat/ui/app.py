@@ -22,10 +22,10 @@ from kvchat.paths import Paths, own_themes
 from kvchat.ui import actions, keys, paste_guard
 from kvchat.ui.chat.screen import ChatScreen
 from kvchat.ui.ending import Ending
+from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
 from kvchat.ui.render.guard import ControlFilter
 from kvchat.ui.themes import load_themes, variable_defaults
-from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -57,6 +57,7 @@ class KvchatApp(App[int]):
         self.is_leaving = False
         """Whether the screen is about to go: what is told from now on is not shown."""
         self.ending = Ending(self, service, paths)
+        self.key_queue = KeyQueue(self, super().on_event)
         self._paths = paths
         self._has_begun = False
         """Whether the service is opened."""
@@ -122,6 +123,7 @@ class KvchatApp(App[int]):
         except ChatError as error:  # no store, or not even an empty conversation can be made
             self.ending.fail(str(error))
             return
+        self.key_queue.begin()
         for notice in (*self._notices, *self.service.notices):
             screen.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
@@ -181,15 +183,10 @@ class KvchatApp(App[int]):
     async def on_event(self, event: events.Event) -> None:
         if self._has_begun and isinstance(event, events.Key | events.Paste):
             self.service.typed()
-        if isinstance(event, events.Key) and not event.is_forwarded:
-            self._lead_typing(event)
-        await super().on_event(event)
-
-    def _lead_typing(self, key: events.Key) -> None:
-        """A letter typed in the conversation that is no command there goes to the composer, and so does all that
-        comes in the same read."""
-        if isinstance(self.focused, Transcript) and key.is_printable and key.key not in self.screen.active_bindings:
-            self.chat.composer.take_focus()
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self.key_queue.take(event)
+        else:
+            await super().on_event(event)
 
     # -- the table of actions
 

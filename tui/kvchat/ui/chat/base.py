@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -72,7 +73,10 @@ class ChatBase(Screen[None]):
         worker, and never in an exclusive one: a screen whose worker was cancelled could not give its answer."""
         if any(type(shown) is type(screen) for shown in self.app.screen_stack):
             return None
-        return await self.app.push_screen_wait(screen)
+        with self.app.key_queue.coming():
+            await self.app._flush_next_callbacks()
+            answer = self.app.push_screen(screen, wait_for_dismiss=True)
+        return await asyncio.shield(answer)  # who waits may be cancelled, and the screen still has to close
 
     def now(self) -> datetime:
         return self.service.now()

@@ -84,15 +84,18 @@ class CollectingActs(ChatBase):
     async def remove_documents(self, name: str) -> None:
         """Ask whether a collection is to be removed."""
         try:
-            known = await self.service.with_documents(lambda library: [one.name for one in library.collections()])
-            if not name:
-                self.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
-                         "There are no documents yet.", "warning")
-                return
-            one, status = await self.service.with_documents(
-                lambda library: (library.get(name), library.status(name)))
+            with self.app.key_queue.coming() as dialog:
+                known = await self.service.with_documents(lambda library: [one.name for one in library.collections()])
+                if not name:
+                    self.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
+                             "There are no documents yet.", "warning")
+                    return
+                one, status = await self.service.with_documents(
+                    lambda library: (library.get(name), library.status(name)))
         except ChatError as error:
             self.say(str(error), "warning")
+            return
+        if dialog.is_given_up:
             return
         from kvchat.ui.screens.documents_acts import remove_question
 

@@ -170,7 +170,10 @@ class MessageActs(ChatBase):
                       options: Mapping[str, object] | None = None) -> Decision | None:
         """What the person decides who sees the price of an act; a small price is not asked about. `text`: the new text
         of the act; `instead`: whether the cheaper way can be done, if there is one; `fork`: whether a fork can."""
-        price = await self.service.exact_price(self.conversation.id, act, node, text, options)
+        with self.app.key_queue.coming() as dialog:
+            price = await self.service.exact_price(self.conversation.id, act, node, text, options)
+        if dialog.is_given_up:
+            return None
         if not price.worth_asking:
             return "go"
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen, cheaper, price_lines

@@ -98,7 +98,10 @@ class OptionActs(MessageActs):
         if word not in THINKING:
             self.say("Thinking is on, off, auto, low, medium or high.", "warning")
             return
-        facts = await self.service.template_facts(conversation.id)
+        with self.app.key_queue.coming() as dialog:
+            facts = await self.service.template_facts(conversation.id)
+        if dialog.is_given_up:
+            return
         has = None if facts is None else facts.takes_effort if word in EFFORTS else facts.switches_thinking
         if has is False and word != "auto":
             self.say(_missing(word, bool(facts and facts.takes_effort), bool(facts and facts.switches_thinking)))

@@ -371,9 +371,9 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     # -- stopping, finding, moving
 
     async def action_stop(self) -> None:
-        """Esc: out of what was begun last: looking up what goes with a message, editing, finding, the running answer,
-        the transcript."""
-        if self.stop_looking_up():
+        """Esc: out of what was begun last: a dialog that is not there yet, looking up what goes with a message,
+        editing, finding, the running answer, the transcript."""
+        if self.app.key_queue.give_up() or self.stop_looking_up():
             return
         if self.editing is not None:
             self.stop_editing()

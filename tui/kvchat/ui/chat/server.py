@@ -109,7 +109,10 @@ class ServerActs(OptionActs):
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 
         id, off = self.conversation.id, self.place()
-        name = await self.service.other_server(id)
+        with self.app.key_queue.coming() as dialog:
+            name = await self.service.other_server(id)
+        if dialog.is_given_up:
+            return True
         if name is None or not self.may_move() or self.conversation.id != id:
             return False
         used = place_words(name)

@@ -83,7 +83,6 @@ class MemoryActs(MemoryPages):
             seq, words = change.seq, undone(change)
             await self.change_memory(lambda book: book.undo(seq), lambda _: words)
 
-    @work(group="dialog")
     async def action_take_back(self) -> None:
         """Take back all that kvchat did by itself, in its last session or from this conversation."""
         here = self.conversation
@@ -93,7 +92,12 @@ class MemoryActs(MemoryPages):
         session, from_here = found
         if not session and not from_here:
             self.tell("kvchat has noted nothing by itself that is still in force.")
-            return
+        else:
+            self._ask_back(session, from_here)
+
+    @work(group="dialog")
+    async def _ask_back(self, session: list[Change], from_here: list[Change]) -> None:
+        here = self.conversation
         since = moment(session[-1].at, self.service.now()) if session else ""
         which = await self.app.push_screen_wait(_question(session, from_here, since))
         if which is not None:
