@@ -30,7 +30,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
         raise StoreUnavailable("The disk is full.")
 
     def refuse() -> None:
-        for name in ("add", "append", "settle", "update", "set_draft", "record_request", "set_setting", "create"):
+        for name in ("add", "append", "settle", "change", "set_draft", "record_request", "set_setting", "create"):
             monkeypatch.setattr(Store, name, full)
 
     return refuse

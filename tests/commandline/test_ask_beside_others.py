@@ -81,12 +81,12 @@ async def test_when_the_other_one_is_killed_it_goes_on(run, environment):
         assert history(server.chats[-1])[-1] == "third" and len(server.chats[-1].json["messages"]) == 6
 
 
-async def test_six_at_once_end_in_one_line_of_turns(run):
+async def test_six_at_once_end_in_one_line_of_turns(run, spawn):
     async with ToyServer() as server:
         id = await begun(run, server)
         server.on_chat(tokens("Yes", ".", delay=0.02))
         done = await asyncio.gather(*(
-            run("--base-url", server.url, "ask", "-c", "--json", f"q{number}") for number in range(6)))
+            spawn("--base-url", server.url, "ask", "-c", "--json", f"q{number}") for number in range(6)))
         assert [one.status for one in done] == [0] * 6, [one.err for one in done]
         answers = [json.loads(one.out) for one in done]
         assert {answer["conversation"] for answer in answers} == {id}

@@ -12,6 +12,7 @@ import pytest
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
 from kvchat.store import Store
+from whole_rows import add_nodes
 
 HEAVY = ("asyncio", "httpx", "textual", "kvchat.chat", "kvchat.backends")
 
@@ -23,7 +24,7 @@ def talked(environment: dict[str, str]) -> str:
     root = node(None, system_message(""), 5.0)
     record = store.create(Conversation(new_id(), root.id, 5.0, 5.0, "the lamp"), root)
     question = node(store.tree(record.id)[record.head or ""], Message(Role.USER, "Who trims the wick?"), 6.0)
-    store.add(replace(record, head=question.id, turns=1), [question])
+    add_nodes(store, replace(record, head=question.id, turns=1), [question])
     store.close()
     return record.id
 

@@ -21,7 +21,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise StoreUnavailable(FULL)
 
-    for name in ("add", "append", "settle", "update", "set_draft", "record_request", "set_setting"):
+    for name in ("add", "append", "settle", "change", "set_draft", "record_request", "set_setting"):
         monkeypatch.setattr(Store, name, full)
 
 
@@ -102,7 +102,7 @@ async def test_one_may_quit_and_lose_them(drive: Drive, own_folders: Path) -> No
 
 async def test_a_disk_that_takes_it_again_is_not_asked_about(
         drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StoreUnavailable(FULL)
 
     async with drive() as app:
@@ -118,7 +118,7 @@ async def test_a_disk_that_takes_it_again_is_not_asked_about(
 
 async def test_a_new_conversation_that_cannot_be_made_is_said(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise StoreUnavailable(FULL)
 
     async with drive() as app:

@@ -130,7 +130,8 @@ async def test_a_refusal_that_comes_at_once_puts_the_message_back_too(drive: Dri
         await app.until(lambda: app.draft == "far too long" and not app.service.streaming())
         await app.until(lambda: "Too long: 13k of 4.1k tokens" in app.text)
         assert app.conversation.draft in ("", "far too long")
-        app.chat.composer.replace_text("")  # given up
+        await app.until(lambda: app.chat.composer._timer is None)  # it stands there for a while, and is given up
+        app.chat.composer.replace_text("")
         await app.until(lambda: "Too long" not in app.text)
 
 

@@ -176,7 +176,7 @@ class Caching(ConversationList):
     async def _note_down(self, name: str, note: str) -> None:
         """Keep a note of a server."""
         try:
-            await self._keeper.write(partial(self._store.set_setting, name, note))
+            await self._keeper.write(lambda: self._store.set_setting(name, note))
         except StoreError:
             pass  # the next start reads a little more
 

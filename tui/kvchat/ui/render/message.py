@@ -189,7 +189,7 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
         rows += wrapped([Span(span.text, span.style, "") for span in live], width, end="")
     if item.state is State.ERROR:
         rows += error_box(clean(item.note) or "The server answered with an error.", width)
-    elif item.state in _ENDINGS or item.note:
+    elif not item.streaming and (item.state in _ENDINGS or item.note):
         glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
         spans = [Span(f"{glyph} {': '.join(filter(None, (words, one_line(item.note))))}", style, "")]
         if keys:
