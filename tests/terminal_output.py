@@ -118,6 +118,13 @@ class Terminal:
                 self._heard.clear()
                 await self._heard.wait()
 
+    async def frames(self) -> None:
+        """Wait for the first frame."""
+        async with asyncio.timeout(120):
+            while BEGIN not in self.output:
+                self._heard.clear()
+                await self._heard.wait()
+
     @property
     def left_on(self) -> list[str]:
         """What of the terminal is not as it was: modes still on or off, the keyboard protocol, the line settings."""
@@ -151,6 +158,11 @@ class Terminal:
                     await self._heard.wait()
         except TimeoutError:
             raise AssertionError(f"{words!r} is not in what was drawn: {self._drawn(since)[-3000:]!r}") from None
+
+    @property
+    def drawn(self) -> str:
+        """The text of all complete frames."""
+        return self._drawn(0)
 
     def _drawn(self, since: int) -> str:
         """The text of the frames that were begun and completed since this byte."""

@@ -1,5 +1,5 @@
-"""The terminal behind the app: what it sends is read whatever the bytes are, it is raw before anything is drawn, and
-it may go away.
+"""The terminal behind the app: what it sends is read whatever the bytes are, it is raw before anything is drawn, an
+Enter from before that is one too, and it may go away.
 
 Textual's driver decodes strictly, so that one byte that is not UTF-8 ends the app; it takes the terminal over after it
 has begun to draw, so that an Enter pressed at the first sign of life arrives as a line feed; and it waits for ever for
@@ -8,8 +8,10 @@ a terminal that is gone.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import selectors
+import sys
 import termios
 import tty
 from codecs import getincrementaldecoder
@@ -48,12 +50,19 @@ class _Outlet:
             self._file.flush()
 
 
+def _octets_waiting(terminal: int) -> int:
+    """How much was typed that nobody has read."""
+    return int.from_bytes(fcntl.ioctl(terminal, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+
 class TerminalDriver(LinuxDriver):
     """Textual's driver for Linux and macOS, made to live with any input and without a terminal."""
 
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._file = cast("Any", _Outlet(cast("TextIO", self._file)))
+        self._typed_before = 0
+        """Octets that were typed before the terminal was raw and are not read yet: an Enter is a line feed in them."""
 
     def start_application_mode(self) -> None:
         before = None
@@ -63,6 +72,7 @@ class TerminalDriver(LinuxDriver):
             raw[tty.LFLAG] = self._patch_lflag(raw[tty.LFLAG])
             raw[tty.IFLAG] = self._patch_iflag(raw[tty.IFLAG])
             termios.tcsetattr(self.fileno, termios.TCSANOW, raw)
+            self._typed_before = _octets_waiting(self.fileno)
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.attrs_before = before
 
@@ -87,10 +97,16 @@ class TerminalDriver(LinuxDriver):
                     if not data:
                         self._app.call_later(cast("KvchatApp", self._app).ending.hang_up)
                         return
+                    data = self._with_enters(data)
                     for message in parser.feed(text) if (text := decode(data)) else ():
                         self.process_message(message)
                 for message in parser.tick():
                     self.process_message(message)
+
+    def _with_enters(self, data: bytes) -> bytes:
+        cooked, raw = data[:self._typed_before], data[self._typed_before:]
+        self._typed_before -= len(cooked)
+        return cooked.replace(b"\n", b"\r") + raw
 
     def process_message(self, message: Message) -> None:
         if not isinstance(message, events.Resize) or all(0 < side <= LARGEST for side in message.size):
