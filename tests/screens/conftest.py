@@ -55,6 +55,13 @@ def no_ports(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def no_engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no server is named the app would start the engine; there is no model for it, but in the engine's tier."""
+    if not request.node.get_closest_marker("engine"):
+        monkeypatch.setattr("kvchat.backends.engine.models.default_model", lambda: None)
+
+
+@pytest.fixture(autouse=True)
 def indexing(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Documents are indexed in this process, but for the tests of the tiers."""
     if not any(request.node.get_closest_marker(tier) for tier in ("engine", "process")):

@@ -14,7 +14,7 @@ from app_kit import Drive, driving
 import chat_templates
 from kvchat.backends.dialect import HostClass, TemplateFacts
 from kvchat.cache.price import Price
-from kvchat.config import load
+from kvchat.config import Settings, changed, load
 from kvchat.paths import find
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreUnavailable
@@ -610,7 +610,6 @@ def closed_port() -> int:
 def nothing_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without a server and without a model file."""
     monkeypatch.setattr("kvchat.backends.kinds.PORTS", (closed_port(),))
-    monkeypatch.setattr("kvchat.backends.engine.models.default_model", lambda: None)
     monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
 
 
@@ -676,7 +675,7 @@ async def test_another_machine_is_asked_about_once(
 async def test_nothing_leaves_before_the_place_of_the_server_is_known(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvchat.backends.hosts.classify", lambda _address: HostClass.LAN)
-    async with drive(connect=False) as app:
+    async with drive(settings=changed(Settings(), "server.base_url", server.url), connect=False) as app:
         await app.write("typed before it was connected")
         app.service._link().connector._backend = None
         await app.press("enter")

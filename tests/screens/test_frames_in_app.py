@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from app_kit import Drive
 from rich.console import RenderableType
-from terminal_output import Terminal
 from textual._compositor import CompositorUpdate
 from textual.screen import Screen
 
 from kvchat.ui.app import KvchatApp
 from kvchat.ui.render.frame import Frame
 from terminal_model import TerminalModel
+from terminal_output import Terminal
 from toyserver import ToyServer, tokens
 
 MOST = 25_000

@@ -8,16 +8,15 @@ from dataclasses import replace
 import pytest
 from app_kit import Drive, Driven
 
-from kvchat.chat import connection, fallback
+from kvchat.chat import connection
 from kvchat.config import ServerSettings, Settings
 from toyserver import ToyServer, hang, tokens
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lost server is looked for every few hundredths of a second; and there is no model for the engine."""
+    """A lost server is looked for every few hundredths of a second."""
     monkeypatch.setattr(connection, "AGAIN_S", (0.03,))
-    monkeypatch.setattr(fallback, "default_model_file", lambda: None)
 
 
 async def test_what_runs_on_this_machine_is_found_by_the_key_and_each_conversation_keeps_its_own(

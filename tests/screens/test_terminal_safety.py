@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 from app_kit import Clock, Drive, Driven
-from terminal_output import Piece, Terminal, pieces
 
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -23,6 +22,7 @@ from kvchat.display import clean, one_line
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.store import Store
+from terminal_output import Piece, Terminal, pieces
 from toyserver import ToyServer, Visit, error, reply, tokens
 
 HOSTILE = {
