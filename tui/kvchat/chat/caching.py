@@ -21,7 +21,6 @@ from kvchat.backends.dialect import (
     TemplateFacts,
 )
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.candidates import Candidates, guesses, shape_from_json, shape_to_json
 from kvchat.cache.llamacpp.planner import DETOUR, worth_a_salt
 from kvchat.cache.llamacpp.shape import Shape
@@ -57,8 +56,6 @@ class Caching(ConversationList):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._journal = Journal(lambda: self._clock().timestamp())
-        self._findings: dict[str, Finding] = {}
-        """By answer: what was found in this run, with where the prompts part."""
 
     async def _follow(self, backend: Backend) -> Following | None:
         """The follower of this server's cache; None where it does not let itself be followed. Sends no text."""

@@ -29,6 +29,7 @@ from kvchat.chat.keeper import Keeper
 from kvchat.chat.link import DEFAULT, Link, Links, is_file, is_on_this_machine, normal
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.once import Once
+from kvchat.chat.opened import OpenConversations
 from kvchat.chat.shared import SharedConversations
 from kvchat.chat.unsaved import Unsaved
 from kvchat.config import Settings
@@ -90,7 +91,7 @@ class ConversationList:
         self._fallback = ServerFallback(self._links, self._known_servers, self._trusts)
         self._falling: asyncio.Task[None] | None = None
         """Looks for a server to stand in for one that is off."""
-        self._open: dict[str, OpenConversation] = {}
+        self._open = OpenConversations(self._is_stored)
         self.unsaved = Unsaved(store, self._keeper, self._open, incognito=incognito)
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
         self._undo: dict[str, list[str | None]] = {}
@@ -342,8 +343,13 @@ class ConversationList:
         if conversation is None:
             record = self._store.conversation(id)
             conversation = self._open.get(record.id) or self._shared.open(record.id)
-            self._open[record.id] = conversation
+        self._open.keep(conversation)
         return conversation
+
+    def _is_stored(self, conversation: OpenConversation) -> bool:
+        """Whether a conversation that is not looked at can be loaded again as it is."""
+        return (conversation.id != self._looked_at and conversation.id not in self._answering
+                and conversation.elsewhere is None and self._shared.is_stored(conversation))
 
     async def _took_empty(self, id: str) -> bool:
         """Whether an empty conversation is this window's alone. On a disk that refuses nobody can say."""

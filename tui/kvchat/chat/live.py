@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import Reported, Waiting
 from kvchat.cache.accounting import PromptProgress, Totals, TurnFigures, totals
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.prompt.tree import Tree
+
+if TYPE_CHECKING:
+    from kvchat.cache.causes.cause import Finding
 
 
 @dataclass(slots=True)
@@ -39,7 +43,7 @@ class LiveAnswer:
         return None if self.first_token_at is None else (self.first_token_at - self.sent_at) * 1000
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class OpenConversation:
     """A conversation with its tree loaded."""
 
@@ -53,6 +57,8 @@ class OpenConversation:
     """What `Store.mark` said of the tree; None: it must be loaded anew."""
     elsewhere: str | None = None
     """The head as it is stored, where another window moved it and this one stays on its own branch."""
+    findings: dict[str, Finding] = field(default_factory=dict)
+    """By answer: what was found in this run, with where the prompts part."""
 
     @property
     def id(self) -> str:

@@ -316,7 +316,7 @@ class Reading(Defusing):
         link = self._link(conversation.id)
         following, link.speed = link.following, None
         if followed is not None and followed.finding is not None:
-            self._findings[answer.id] = followed.finding
+            conversation.findings[answer.id] = followed.finding
         if following is not None and followed is not None and following.plays(followed):
             path = conversation.tree.path(answer.id)
             following.left(followed, answer, self._turn_after(conversation, path))

@@ -37,7 +37,7 @@ class Reporting(Branches):
         since = self._clock().timestamp() - WEEK
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self.warmth(record.id),
-            messages=tuple(_messages(path)), turns=tuple(_turns(path, self._findings)),
+            messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
             states=tuple(self._states(following)),
             exact=following is not None and following.predictions > 0,
             predictions=following.predictions if following else 0,

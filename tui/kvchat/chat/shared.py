@@ -89,7 +89,7 @@ class SharedConversations:
         """Take over what others did in these conversations; whether all could be looked at now."""
         all_seen = True
         for conversation in conversations:
-            stored = self._read(conversation) if self._can_look(conversation) else None
+            stored = self._read(conversation) if self.is_stored(conversation) else None
             if stored is not None:
                 self._take(conversation, stored)
             all_seen = all_seen and stored is not None
@@ -97,15 +97,15 @@ class SharedConversations:
 
     async def look(self, conversation: OpenConversation) -> bool:
         """Take over what others did in a conversation; whether it could be looked at now."""
-        if not self._can_look(conversation):
+        if not self.is_stored(conversation):
             return False
         stored = await self._keeper.call(partial(self._read, conversation))
-        if stored is None or not self._can_look(conversation):
+        if stored is None or not self.is_stored(conversation):
             return False
         self._take(conversation, stored)
         return True
 
-    def _can_look(self, conversation: OpenConversation) -> bool:
+    def is_stored(self, conversation: OpenConversation) -> bool:
         """Not under an act, nor while what is said here is not on the disk yet."""
         return not self._held[conversation.id] and not self._keeper.unsaved
 
@@ -154,7 +154,7 @@ class SharedConversations:
         try:
             yield
         finally:
-            self._held[conversation.id] -= 1
+            self._held -= Counter((conversation.id,))  # drops what is not held any more
 
     # -- writing
 

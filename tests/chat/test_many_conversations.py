@@ -1,0 +1,58 @@
+"""What is kept in memory does not grow with all that was ever looked at."""
+
+from __future__ import annotations
+
+import gc
+
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.opened import KEPT
+from kvchat.prompt.message import Node
+from kvchat.store import Store, StoreUnavailable
+from toyserver import tokens
+
+
+def alive(kind: type) -> int:
+    gc.collect()
+    return sum(isinstance(found, kind) for found in gc.get_objects())
+
+
+async def test_conversations_that_nobody_looks_at_any_more_are_let_go(service, server):
+    server.on_chat(tokens("Yes."))
+    conversations, messages = alive(OpenConversation), alive(Node)
+    first = (await service.create()).id
+    for number in range(3 * KEPT):
+        id = first if number == 0 else (await service.create()).id
+        await service.send(id, f"question {number}")
+        await service.wait(id)
+    assert alive(OpenConversation) - conversations <= KEPT + 1
+    assert alive(Node) - messages <= 3 * (KEPT + 1)
+    assert [node.text for node in (await service.open(first)).path()][1:] == ["question 0", "Yes."]
+
+
+async def test_one_that_somebody_holds_stays_the_same_for_all(service, server):
+    server.on_chat(tokens("Yes."))
+    held = await service.create()
+    await service.send(held.id, "still here?")
+    await service.wait(held.id)
+    for _ in range(2 * KEPT):
+        await service.create(reuse=False)
+    await service.rename(held.id, "held")
+    assert held.record.title == "held"
+    assert await service.open(held.id) is held
+
+
+async def test_what_the_disk_refused_is_never_let_go(service, monkeypatch):
+    ids = [(await service.create(reuse=False)).id for _ in range(2 * KEPT)]
+
+    def full(*_: object) -> None:
+        raise StoreUnavailable("The disk is full.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "set_draft", full)
+        for id in ids:
+            await service.set_draft(id, f"draft of {id}")
+        assert [service.get(id) and service.get(id).draft for id in ids] == [f"draft of {id}" for id in ids]
+    assert not await service.unsaved.retry()
+    await service.open(ids[0])
+    assert sum(service.get(id) is not None for id in ids) <= KEPT + 1
+    assert [service._store.draft(id) for id in ids] == [f"draft of {id}" for id in ids]
