@@ -416,7 +416,7 @@ use = st.builds(OwnUse, st.sampled_from(["side", "warm-up", "conversation"]), te
 place = st.none() | st.builds(Place, st.sampled_from(["slot", "parked"]), st.integers(0, 3))
 anything = st.builds(
     Evidence, st.builds(TurnFigures, count, count, maybe, count), st.none() | st.floats(0, 100), sent, last_read,
-    st.booleans(), st.booleans(), st.booleans(),
+    st.booleans(), st.booleans(), st.booleans(), st.booleans(),
     st.sampled_from([None, "edit", "regenerate", "delete", "fork", "system", "template", "tools", "compact"]),
     st.none() | st.integers(0, 9), maybe, st.none() | st.booleans(), st.none() | st.booleans(),
     st.none() | st.builds(Prediction, count, st.integers(0, 3), st.just("slot"), count, count, place,
