@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -252,8 +251,8 @@ async def test_figures_are_of_the_server_that_answered(make: Maker, server: ToyS
 
 def test_a_warm_up_that_came_to_its_end_is_the_one_that_did() -> None:
     journal = Journal()
-    journal.used("warm-up", "c1", "A", SimpleNamespace(replaces=None, slot=3))  # type: ignore[arg-type]
-    journal.used("conversation", "c2", "B", SimpleNamespace(replaces=None, slot=0))  # type: ignore[arg-type]
+    journal.used("warm-up", "c1", "A", 3, {})
+    journal.used("conversation", "c2", "B", 0, {})
     journal.read_whole("A")
     assert [use.whole for use in journal._uses] == [True, False]
 
