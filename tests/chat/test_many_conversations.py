@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import gc
 
+from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.cache.warmth import Heat
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.opened import KEPT
-from kvchat.prompt.message import Node
+from kvchat.chat.sharing import SharedPrefixes
+from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.store import Store, StoreUnavailable
 from toyserver import tokens
 
@@ -56,3 +59,16 @@ async def test_what_the_disk_refused_is_never_let_go(service, monkeypatch):
     await service.open(ids[0])
     assert sum(service.get(id) is not None for id in ids) <= KEPT + 1
     assert [service._store.draft(id) for id in ids] == [f"draft of {id}" for id in ids]
+
+
+def test_a_server_that_cannot_be_followed_is_not_thought_to_hold_all_that_was_ever_sent():
+    info = ServerInfo("vllm", "http://127.0.0.1:9", HostClass.LOOPBACK)
+    shared, paths = SharedPrefixes(info), []
+    for number in range(200):
+        root = node(None, system_message(f"{number}"), 0.0)
+        path = [root, node(root, Message(Role.USER, f"{number} " + "word " * 4000), 0.0)]
+        shared.sent(path, f"conversation {number}", 1.0)
+        shared.answered(node(path[-1], Message(Role.ASSISTANT, "Yes."), 0.0), 1.0)
+        paths.append(path)
+    assert shared.warmth(paths[-1], "conversation 199", 2.0).heat is Heat.WARM
+    assert shared.warmth(paths[0], "conversation 0", 2.0).heat is Heat.COLD

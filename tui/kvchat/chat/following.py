@@ -32,6 +32,8 @@ READ_S = 0.5
 RECALL_S = 5.0
 """The same, once, where it also has to be found out what the server holds from the last run."""
 MOST_SAMPLED = 1 << 20
+KEPT_HEADS = 64
+"""Conversations: as many as a server has slots."""
 
 
 @dataclass(slots=True)
@@ -92,7 +94,7 @@ class Following(Looking):
         """The plan of the last request."""
         self.predictions = self.exact = 0
         self.heads: dict[str, tuple[str, ...]] = {}
-        """By conversation: the digests, in hex, of the messages of which a slot holds a state."""
+        """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
         self._now = now
         self._leaving: asyncio.Task[None] | None = None
         self._current: FollowedTurn | None = None
@@ -256,7 +258,7 @@ class Following(Looking):
                 self.twin.cut(followed.processed or followed.prediction.cached)
                 self._unheard = not followed.processed
             if figures is not None or followed.processed:  # else it was refused, and the slot is as it was
-                self.heads[followed.turn.session_id] = tuple(node.digest.hex() for node in held)
+                self.holds(followed.turn.session_id, tuple(node.digest.hex() for node in held))
             if stopped:
                 self.cancelled.add(slot, len(prompt) + predicted)
             if await self.cancelled.free(LOOK_S):
@@ -300,6 +302,13 @@ class Following(Looking):
                 count, history - len(prompt), stopped)
             known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
         return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
+
+    def holds(self, conversation: str, path: tuple[str, ...]) -> None:
+        """A slot holds a state of these messages of a conversation, as of `heads`."""
+        self.heads.pop(conversation, None)
+        self.heads[conversation] = path
+        if len(self.heads) > KEPT_HEADS:
+            del self.heads[next(iter(self.heads))]
 
     # -- requests beside the chat ---------------------------------------------------------------------------------
 

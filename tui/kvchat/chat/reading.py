@@ -241,7 +241,7 @@ class Reading(Defusing):
             read = len(prefix)
             following.twin.end(Tokens.unknown(1))
             following.journal.read_whole(following.server.base_url)
-            following.heads[id] = tuple(node.digest.hex() for node in path)
+            following.holds(id, tuple(node.digest.hex() for node in path))
             if done.cached_tokens is not None:
                 cached = done.cached_tokens
                 following.twin.reported(cached)

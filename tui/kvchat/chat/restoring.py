@@ -94,7 +94,7 @@ class Restoring(Explaining):
             return
         held = done.ids if done.ids is not None else prefix.first(done.tokens)
         following.twin.restored(slot, HeldState(held, id, self._clock().timestamp()))
-        following.heads[id] = found.path
+        following.holds(id, found.path)
         self._unchecked[id] = found
         self._saved[id] = found.tokens
 

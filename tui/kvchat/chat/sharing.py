@@ -15,8 +15,8 @@ from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.prompt.message import Node
 
 BYTES_PER_TOKEN = 4
-ROOM = 4_000_000
-"""Tokens that are remembered: 4 bytes each."""
+ROOM = 500_000
+"""Tokens that are remembered, 4 bytes each: about what a large server's cache holds."""
 ONE_PROMPT = frozenset({LLAMACPP_PYTHON.name})
 """Kinds of servers that hold what was asked last, and nothing else."""
 HELD_S = 300.0

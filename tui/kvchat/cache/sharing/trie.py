@@ -273,7 +273,7 @@ class PrefixTrie:
     def _evict(self) -> None:
         """Free the least recently used ends until everything fits; the active path and what requests on their way
         use stay."""
-        if self.rules.room is None and self.rules.states is None:
+        if self.rules.states is None and (self.rules.room is None or self._total <= self.rules.room):
             return
         used_now = [self._active, *(self._match(request.prompt)[0] for request in self._busy.values())]
         active = {id(node) for end in used_now for node in end.up()}
