@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import gc
 
+import pytest
+
+from engine_fixture import running_server
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.warmth import Heat
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.opened import KEPT
+from kvchat.chat.service import ChatService
 from kvchat.chat.sharing import SharedPrefixes
+from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
+from kvchat.prompt.request import Parameters
 from kvchat.store import Store, StoreUnavailable
 from toyserver import tokens
 
@@ -72,3 +78,23 @@ def test_a_server_that_cannot_be_followed_is_not_thought_to_hold_all_that_was_ev
         paths.append(path)
     assert shared.warmth(paths[-1], "conversation 199", 2.0).heat is Heat.WARM
     assert shared.warmth(paths[0], "conversation 0", 2.0).heat is Heat.COLD
+
+
+@pytest.mark.engine
+async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_last(tmp_path, monkeypatch):
+    monkeypatch.setattr("kvchat.chat.following.KEPT_HEADS", 2)
+    with running_server(context=2048) as server:
+        service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
+        service.reads_ahead = False
+        try:
+            await service.connect()
+            made = [await service.create(reuse=False) for _ in range(4)]
+            for conversation in (*made, made[2]):
+                await service.send(conversation.id, "Hello?", parameters=Parameters(max_tokens=2))
+                await service.wait(conversation.id)
+                following = service._link().following
+                await following.settled()
+            assert following.heads == {
+                one.id: tuple(node.digest.hex() for node in one.path()) for one in (made[3], made[2])}
+        finally:
+            await service.aclose()
