@@ -84,6 +84,7 @@ def test_every_captured_answer_has_its_place_here() -> None:
     assert set(NAMES) == STREAMS.keys() | DOCUMENTS.keys() | NO_ANSWERS | LOADING | errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
 async def test_a_stream_ends_in_its_state_with_all_its_text_in_every_split(name: str) -> None:
     data, dice = captured(name), random.Random(name)
@@ -96,6 +97,7 @@ async def test_a_stream_ends_in_its_state_with_all_its_text_in_every_split(name:
     assert server.posts == 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", STREAMS)
 async def test_a_stream_cut_at_any_event_keeps_the_text_before_the_cut(name: str) -> None:
     data, dice = captured(name), random.Random(name)

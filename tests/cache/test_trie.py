@@ -394,6 +394,7 @@ def test_splitting_and_merging_never_change_a_prediction(steps, points, probe, b
     assert trie.node_count <= nodes
 
 
+@pytest.mark.slow
 def test_a_conversation_of_more_turns_than_python_calls_deep_is_walked():
     trie = PrefixTrie(TrieRules(room=3_000))
     for end in range(2, 2_402, 2):

@@ -12,6 +12,7 @@ from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from consulting_kit import consulting, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -250,6 +251,7 @@ def walked(acts: list[str], seed: int) -> Counter[str]:
     return asyncio.run(go())
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(ACTS), min_size=6, max_size=14), st.integers(0, 10**6))
 def test_whatever_is_done_with_documents_a_request_only_goes_on_from_the_one_before(acts: list[str], seed: int) -> None:

@@ -25,6 +25,7 @@ def alive(kind: type) -> int:
     return sum(isinstance(found, kind) for found in gc.get_objects())
 
 
+@pytest.mark.slow
 async def test_conversations_that_nobody_looks_at_any_more_are_let_go(service, server):
     server.on_chat(tokens("Yes."))
     conversations, messages = alive(OpenConversation), alive(Node)

@@ -6,6 +6,7 @@ import asyncio
 import fcntl
 import os
 
+import pytest
 from remembering_kit import remembering, said
 
 from kvchat.chat import remembering as remembering_parts
@@ -30,6 +31,7 @@ async def test_the_end_of_the_app_does_not_wait_for_another_kvchat_that_hangs_in
             os.close(hung)
 
 
+@pytest.mark.slow
 async def test_the_first_question_of_a_run_has_its_memories_with_10_000_entries(tmp_path, monkeypatch):
     monkeypatch.setattr(remembering_parts, "FIRST_RECALL_S", 120.0)  # the machine may be busy
     async with ToyServer(slots=2) as server:

@@ -96,6 +96,7 @@ def check_profiles(settings: Settings) -> None:
         assert not RESERVED.keys() & server.parameters.given().keys()
 
 
+@pytest.mark.slow
 def test_two_thousand_mutated_files_never_crash_and_every_syntax_error_has_its_line(tmp_path: Path) -> None:
     rng = random.Random(20)
     file = tmp_path / "config.toml"

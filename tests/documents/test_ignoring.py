@@ -87,6 +87,7 @@ def test_a_line_made_to_take_for_ever_is_passed_over(tmp_path: Path) -> None:
     assert paths(root) == ["a" * 250]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 @pytest.mark.parametrize("seed", range(40))
 def test_the_same_files_are_left_out_as_by_git(tmp_path: Path, seed: int) -> None:

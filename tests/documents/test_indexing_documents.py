@@ -432,6 +432,7 @@ def test_stamps_are_read_as_they_were_written() -> None:
         assert stamp_of(str(stamp)) == stamp
 
 
+@pytest.mark.slow
 def test_a_folder_of_many_files_is_indexed(index: Index, tmp_path: Path) -> None:
     root = made(tmp_path / "many", {f"{i // 100}/{i}.md": f"text {i}" for i in range(3000)})
     assert indexed(index, root).added == 3000

@@ -52,6 +52,7 @@ def library(tmp_path_factory) -> Library:
     store.close()
 
 
+@pytest.mark.slow
 def test_most_questions_find_their_answer_among_five_passages(library):
     assert len(QUESTIONS) >= 60
     found = hits(library, 5)

@@ -55,6 +55,7 @@ class Watched:
         self.octets, self.all_octets = self.octets + len(change), self.all_octets + len(everything)
 
 
+@pytest.mark.slow
 async def test_whatever_happens_the_terminal_shows_what_the_screen_holds(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     watched = Watched(monkeypatch)

@@ -81,6 +81,7 @@ def test_every_action_has_a_case() -> None:
     assert not set(CASES) & set(MODALS)
 
 
+@pytest.mark.slow
 async def test_the_keys_that_open_a_screen_open_it_and_escape_closes_it(drive: Drive, server: ToyServer) -> None:
     async with scene(drive, server) as app:
         for id, screen in MODALS.items():
@@ -574,6 +575,7 @@ async def test_two_quick_presses_open_one_screen(drive: Drive) -> None:
         await app.closes()
 
 
+@pytest.mark.slow
 async def test_in_an_empty_conversation_no_action_fails(drive: Drive) -> None:
     async with drive() as app:
         for action in ACTIONS:
@@ -588,6 +590,7 @@ async def test_in_an_empty_conversation_no_action_fails(drive: Drive) -> None:
 # -- all of them
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", list(dict.fromkeys(action.group for action in ACTIONS)))
 async def test_every_key_does_what_the_help_says(group: str, drive: Drive, server: ToyServer) -> None:
     async with scene(drive, server) as app:

@@ -214,6 +214,7 @@ async def look_everywhere(app: Driven) -> AsyncIterator[str]:
     await app.press("escape")
 
 
+@pytest.mark.slow
 async def test_markup_and_links_in_outside_text_are_only_text(
         drive: Drive, server: ToyServer, tmp_path: Path) -> None:
     await fill(tmp_path / "data", server)

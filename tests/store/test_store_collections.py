@@ -218,6 +218,7 @@ def test_a_damaged_header_costs_no_collection_and_no_source(documented, folder):
     check_sound(folder)
 
 
+@pytest.mark.slow
 def test_any_damaged_page_gives_collections_as_they_were_or_not_at_all(documented, folder):
     sound = (documented / "kvchat.db").read_bytes()
     store = Store.open(documented)

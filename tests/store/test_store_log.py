@@ -38,6 +38,7 @@ def said(folder: Path, new_talk, talks: int = 6, turns: int = 3) -> Store:
     return store
 
 
+@pytest.mark.slow
 def test_damage_anywhere_in_the_log_is_told_and_costs_no_conversation(folder, tmp_path, new_talk):
     """4 kB of garbage after a kill lost conversations without a word."""
     store = said(folder, new_talk)

@@ -211,6 +211,7 @@ def pages_of(path: Path) -> dict[int, set[str]]:
     return found
 
 
+@pytest.mark.slow
 def test_any_damaged_page_costs_only_the_rows_on_it_and_no_memory(remembering, folder):
     """A memory whose own row is lost comes from the history. A message is still in exactly one place."""
     sound = (remembering / "kvchat.db").read_bytes()

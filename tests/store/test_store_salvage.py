@@ -32,6 +32,7 @@ def test_a_damaged_header_costs_no_message(whole, damaged, size):
     check_sound(damaged.parent)
 
 
+@pytest.mark.slow
 def test_any_damaged_page_costs_only_what_was_on_it(whole, folder):
     """Each page in turn is overwritten with noise. What the others hold is saved, with the same bytes."""
     conversations, nodes = everything(whole)

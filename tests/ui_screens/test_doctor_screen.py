@@ -135,6 +135,7 @@ async def test_a_model_is_told_by_its_files_name_and_where_it_answers_from() -> 
         assert "far, answered by ollama.com" in shown.text and "/models" not in shown.text
 
 
+@pytest.mark.slow
 async def test_hostile_names_are_shown_as_text() -> None:
     texts = [*HOSTILE, MARKUP]
     hostile = replace(EXAMINED, server=replace(SERVER, model=MARKUP, build=texts[0]), skipped=tuple(texts))

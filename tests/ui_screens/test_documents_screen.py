@@ -121,6 +121,7 @@ async def test_a_thousand_collections_are_counted_a_few_at_a_time() -> None:
     assert AT_ONCE < 100
 
 
+@pytest.mark.slow
 async def test_hostile_names_and_paths_are_shown_as_signs() -> None:
     library = Library(*(status(f"{number}{text}", f"/{text}", trouble=text if number % 3 else "",
                                skipped=[Skipped(text, MARKUP)]) for number, text in enumerate([*HOSTILE, MARKUP])))

@@ -116,6 +116,7 @@ def check(text: str) -> None:
     assert not wrong, f"{[hex(ord(char)) for char in wrong]} on the screen"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKERS)
 async def test_no_control_character_reaches_the_screen(name: str) -> None:
     for texts in BATCHES:

@@ -150,6 +150,7 @@ def test_a_source_without_a_place_says_so() -> None:
 # -- showing
 
 
+@pytest.mark.slow
 async def test_a_hostile_source_is_shown_as_signs() -> None:
     async with source(Library(), block(1)) as shown:
         for text in [*HOSTILE, MARKUP]:
