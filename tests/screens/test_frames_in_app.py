@@ -9,6 +9,7 @@ import pytest
 from app_kit import Drive
 from rich.console import RenderableType
 from textual._compositor import CompositorUpdate
+from textual.geometry import Size
 from textual.screen import Screen
 
 from kvchat.ui.app import KvchatApp
@@ -36,7 +37,8 @@ class Watched:
         watched = self
 
         def shown(app: KvchatApp, screen: Screen[object], renderable: RenderableType | None) -> None:
-            if isinstance(renderable, CompositorUpdate) and not app._batch_count and app._running:
+            fits = screen._compositor.size == app.size
+            if isinstance(renderable, CompositorUpdate) and fits and not app._batch_count and app._running:
                 watched.show(app, renderable)
             display(app, screen, renderable)
 
@@ -73,6 +75,26 @@ async def test_whatever_happens_the_terminal_shows_what_the_screen_holds(
         await app.press("漢", "x", "y", "f1", "escape")
         await app.rest()
     assert watched.frames > 30 and watched.octets < watched.all_octets / 2
+
+
+async def test_a_frame_for_the_size_before_is_not_written(drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window was made narrower and the screen is not laid out anew yet: what is written beyond the edge stays."""
+    async with drive(size=(110, 30)) as app:
+        written: list[Size] = []
+        update = Frame.update
+
+        def noted(frame: Frame, change: CompositorUpdate, size: Size) -> CompositorUpdate:
+            written.append(size)
+            return update(frame, change, size)
+
+        monkeypatch.setattr(Frame, "update", noted)
+        app.chat.refresh()
+        app.chat._on_timer_update()
+        assert set(written) == {(110, 30)}
+        app.app._size = Size(70, 20)
+        app.chat.refresh()
+        app.chat._on_timer_update()
+        assert set(written) == {(110, 30)}
 
 
 @pytest.mark.process

@@ -241,6 +241,8 @@ class KvchatApp(App[int]):
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         if isinstance(renderable, CompositorUpdate):
+            if screen._compositor.size != self.size:
+                return  # the window has another size since: the screen is laid out anew, and all of it shown
             renderable = self._frame.update(renderable, self.size)
         super()._display(screen, renderable)
 
