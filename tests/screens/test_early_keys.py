@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,14 @@ async def test_an_early_quit_keeps_what_was_typed(
     store.close()
 
 
+async def test_the_first_run_takes_no_letter_from_the_composer(drive: Drive) -> None:
+    async with drive(server=None) as app:
+        await app.until(lambda: app.chat.query("WelcomePanel:focus"))
+        typed(app.app, "h", "e", "y")
+        await app.until(lambda: app.draft == "hey")
+        assert app.chat.composer.has_focus_within
+
+
 # -- dialogs
 
 
@@ -166,6 +175,27 @@ async def test_what_follows_a_key_is_typed_into_the_screen_that_it_opens(drive: 
         assert app.said == []
         typed(app.app, "ctrl+p", *"Parameters", "escape", "G")
         await app.until(lambda: app.draft == "FG")
+
+
+async def test_what_follows_the_key_of_the_editor_waits_for_its_end(
+        drive: Drive, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kvchat.ui.key_queue.PATIENCE_S", 0.0)
+    ends, began = asyncio.Event(), asyncio.Event()
+
+    async def edited(text: str, command: str = "") -> str:
+        began.set()
+        await ends.wait()
+        return text + " edited"
+
+    monkeypatch.setattr("kvchat.ui.editor.edited", edited)
+    async with drive() as app:
+        monkeypatch.setattr(app.app, "suspend", nullcontext)
+        typed(app.app, "A", "ctrl+g", "B")
+        await began.wait()
+        await app.rest()
+        assert app.draft == "A"
+        ends.set()
+        await app.until(lambda: app.draft == "A editedB")
 
 
 async def test_escape_closes_a_dialog_whose_price_is_not_known_yet(

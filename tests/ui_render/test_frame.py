@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
-from terminal_model import TerminalModel
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
 from kvchat.ui.render.frame import Frame
+from terminal_model import TerminalModel
 
 WIDTH, HEIGHT = 24, 3
 SIZE = Size(WIDTH, HEIGHT)

@@ -46,14 +46,30 @@ class KeyQueue:
         self._app = app
         self._handle = handle
         self._waiting: deque[Typed] = deque()
-        self._is_held = True
+        self._is_held = False
+        """Whether a key is on its way that is not done with."""
+        self._holds = 1
+        """Until the conversation is open, and what else asked for it."""
         self._coming: list[Coming] = []
         self._arrived = asyncio.Event()
         """Set when one of these is there, or will not come."""
 
     def begin(self) -> None:
         """From now on there is a conversation that keys can go to."""
-        self._app.call_later(self._go_on)
+        self._release()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Have keys wait, however long it takes."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._holds -= 1
+        self._app.call_later(self._pass_on)
 
     async def take(self, typed: Typed) -> None:
         """Pass on what was typed as soon as everything before it is done with."""
@@ -84,7 +100,7 @@ class KeyQueue:
         await self._pass_on()
 
     async def _pass_on(self) -> None:
-        while self._waiting and not self._is_held:
+        while self._waiting and not self._is_held and not self._holds:
             typed = self._waiting.popleft()
             place = self._app.focused or self._app.screen
             if isinstance(typed, events.Key) and not _is_text(typed, place):
@@ -98,20 +114,20 @@ class KeyQueue:
         these widgets, then pass on what came after it."""
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                await _idle(way[:1])
+                await idle(way[:1])
         self._app.call_later(self._handle, key)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE_S):
-                await _idle(way[-1:])
+                await idle(way[-1:])
                 for _ in range(ROUNDS):
-                    await _idle(way)
+                    await idle(way)
                 while any(not one.is_given_up for one in self._coming):
                     self._arrived.clear()
                     await self._arrived.wait()
         front = None
         while front is not self._app.screen:  # a new screen has its focus once it has been through this
             front = self._app.screen
-            await _idle((self._app.focused or front).ancestors_with_self)
+            await idle((self._app.focused or front).ancestors_with_self)
         self._app.call_later(self._go_on)
 
 
@@ -120,7 +136,7 @@ def _is_text(key: events.Key, place: Widget) -> bool:
     return key.is_printable and isinstance(place, Input | TextArea)
 
 
-async def _idle(way: Sequence[MessagePump]) -> None:
+async def idle(way: Sequence[MessagePump]) -> None:
     """Until these, in this order, have dealt with all that was in their queues, or are gone."""
     for pump in way:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -143,7 +143,7 @@ class OptionActs(MessageActs):
         try:
             # Nothing may be raised in here, or Textual would not take the terminal back; and without the batch it
             # would paint the streaming answer over the editor.
-            with self.app.suspend(), self.app.batch_update():
+            with self.app.key_queue.hold(), self.app.suspend(), self.app.batch_update():
                 trouble = await self._edit_outside()
         except SuspendNotSupported:
             trouble = "This terminal cannot be handed to another program, so no editor can run in it."

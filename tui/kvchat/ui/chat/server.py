@@ -150,9 +150,11 @@ class ServerActs(OptionActs):
             engine = find_spec("xllamacpp") is not None
             panel = WelcomePanel(self.service.usual_places().split(", "), models=models, engine=engine,
                                  folders=self.service.model_folders())
-            await self.query_one("#conversation").mount(panel, before=0)
-            if not self.composer.text:
-                panel.focus()
+            with self.app.key_queue.hold():  # what was typed so far decides who has the next key
+                await self.query_one("#conversation").mount(panel, before=0)
+                await self.composer.written()
+                if not self.composer.text:
+                    self.set_focus(panel)
 
     def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
         if event.way in (1, 2):

@@ -20,6 +20,7 @@ from kvchat.display import one_line
 from kvchat.numbers import size
 from kvchat.ui.screens.models import FoundModel
 from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content
+from kvchat.ui.widgets.transcript import Transcript
 
 Way = Literal[1, 2, 3]
 WAYS: tuple[Way, ...] = (1, 2, 3)
@@ -128,6 +129,12 @@ class WelcomePanel(Widget, can_focus=True):
 
     def on_blur(self) -> None:
         self.refresh()
+
+    def on_key(self, event: events.Key) -> None:
+        """A character that is no command here is meant for the composer."""
+        if event.is_printable and event.character and event.key not in self.screen.active_bindings:
+            event.stop()
+            self.post_message(Transcript.TypeThrough(event.character))
 
     def action_move(self, step: int) -> None:
         self.cursor = min(2, max(0, self.cursor + step))

@@ -19,6 +19,7 @@ from textual.widgets import Static, TextArea
 from kvchat.chat.mentioning import NOTHING, Meant
 from kvchat.display import one_line
 from kvchat.prompt.context import ContextBlock
+from kvchat.ui.key_queue import idle
 from kvchat.ui.widgets import composer_messages as messages
 from kvchat.ui.widgets import slash
 from kvchat.ui.widgets.chips import Draft, blocks_in, chips_of, decoded, expanded
@@ -167,6 +168,10 @@ class Composer(Completing):
     def type(self, text: str) -> None:
         """Insert at the cursor what was typed while another widget had the keys."""
         self._area.type(text)
+
+    async def written(self) -> None:
+        """Wait until every key that was given to the composer is in the text."""
+        await idle([self._area])
 
     def attach(self, block: ContextBlock, instead_of: str = "") -> None:
         """Put an attached file into the text as a chip: in the place of `instead_of` where that stands, else at the
