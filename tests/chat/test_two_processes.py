@@ -150,6 +150,8 @@ class Play:
     running: dict[str, str] = field(default_factory=dict)
     """The question that a window is answered, by its name."""
     waiting: dict[str, tuple[str, asyncio.Future[dict[str, Any]]]] = field(default_factory=dict)
+    overtaken: set[str] = field(default_factory=set)
+    """Windows that were answered themselves while their question waited for the other's reply."""
     forks: list[tuple[Window, str]] = field(default_factory=list)
     ways: list[str] = field(default_factory=list)
     """How the acts ended, for the message of a failure, and to see that all ways were gone."""
@@ -180,6 +182,7 @@ class Play:
             others = [name for name in self.running if name != window.name]
             assert others and not self.trashed, "it waits, and nothing runs elsewhere"
             self.waiting[window.name] = text, answer
+            self.overtaken.discard(window.name)
             self.way(window, "send", "waits")
 
     async def sent(self, window: Window, act: str, text: str, answer: dict[str, Any]) -> None:
@@ -190,10 +193,12 @@ class Play:
             self.title = self.title or title_of(text)
             self.asked.append(text)
             self.running[window.name] = text
+            self.overtaken |= {window.name} & self.waiting.keys()
             await window.until(lambda: self._has_text(window))
             self.way(window, act, "answered")
             return
-        reasons = {RUNNING: window.name in self.running, TRASH: self.trashed, GIVEN_UP: act == "gave up"}
+        still_running = window.name in self.running or (act == "waited" and window.name in self.overtaken)
+        reasons = {RUNNING: still_running, TRASH: self.trashed, GIVEN_UP: act == "gave up"}
         assert any(reason in refused and holds for reason, holds in reasons.items()), (refused, reasons)
         self.way(window, act, refused)
 
