@@ -32,7 +32,7 @@ pytestmark = pytest.mark.engine
 
 TINY, SMOL = "tiny", "SmolLM2"
 SHAPES = {"2 slots": (2, False), "2 slots unified": (2, True), "4 slots": (4, False), "4 slots unified": (4, True)}
-ALL = bool(os.environ.get("KVCHAT_ALL_SHAPES"))
+ALL = bool(os.environ.get("KVCHAT_FULL"))
 LONG = WORDS * 120
 """About 2,000 tokens: one batch."""
 CLOSE = 16
