@@ -59,7 +59,7 @@ class KvchatApp(App[int]):
         self.ending = Ending(self, service, paths)
         self.key_queue = KeyQueue(self, super().on_event)
         self._paths = paths
-        self._has_begun = False
+        self.has_begun = False
         """Whether the service is opened."""
         self._notices = list(notices)
         self._continue = continue_
@@ -118,7 +118,7 @@ class KvchatApp(App[int]):
         screen = self.chat
         try:
             screen.begin()
-            self._has_begun = True
+            self.has_begun = True
             await self._open_first(screen)
         except ChatError as error:  # no store, or not even an empty conversation can be made
             self.ending.fail(str(error))
@@ -168,7 +168,7 @@ class KvchatApp(App[int]):
     async def action_quit(self) -> None:
         """Leave; where something is not saved, the person is asked first."""
         await self.chat.keep_draft()
-        unsaved = await self.service.unsaved.retry() if self._has_begun else []
+        unsaved = await self.service.unsaved.retry() if self.has_begun else []
         if not unsaved:
             self.ending.leave()
             return
@@ -181,7 +181,7 @@ class KvchatApp(App[int]):
         await self.ending.close_service()
 
     async def on_event(self, event: events.Event) -> None:
-        if self._has_begun and isinstance(event, events.Key | events.Paste):
+        if self.has_begun and isinstance(event, events.Key | events.Paste):
             self.service.typed()
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.key_queue.take(event)

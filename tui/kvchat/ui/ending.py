@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.display import one_line
 from kvchat.numbers import counted
-from kvchat.paths import Paths
+from kvchat.paths import PathError, Paths, folder
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -70,6 +70,9 @@ class Ending:
         from kvchat.logs import keep_details
 
         cause = getattr(error, "error", error)  # a worker's error comes wrapped
+        if not self._app.has_begun and not self._service.incognito:
+            with suppress(PathError):
+                folder(self._paths.data)  # before the service is opened nobody has made it
         log = keep_details(cause, None if self._service.incognito else self._paths.log)
         details = f"the details are in {log}" if log else "--log FILE keeps the details"
         self.failure = f"An internal error ({type(cause).__name__}) ended kvchat; {details}."
