@@ -20,16 +20,12 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.mentioning import ALL, NOTHING, Meant, OutsideError
 from kvchat.display import one_line
 from kvchat.prompt.context import STDIN, ContextBlock
-from kvchat.prompt.conversation import OFF
 from kvchat.standard_input import InputError
 
 if TYPE_CHECKING:
     from kvchat.chat.live import OpenConversation
     from kvchat.chat.service import ChatService
 
-CONNECT_S = 20.0
-"""How long the server is waited for before what goes with a question is looked up: it tells how much that may take, and
-which special tokens it has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +56,8 @@ def read_question(given: str, stdin: bool = True) -> Question:
 
 
 async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
-    """The question when all that it needs is there: the server, where something goes with it, and the person's word on
-    files from outside. Raises ChatError."""
+    """The question when all that it needs is there: the person's word on files from outside. Raises ChatError."""
     mentions = question.meant is not NOTHING and "@" in question.text
-    if question.blocks or mentions or conversation.record.searching != OFF:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CONNECT_S):
-                await service.connect(conversation.id)
     if not mentions:
         return question
     found = await service.consult(conversation.id, question.text, search=False)
