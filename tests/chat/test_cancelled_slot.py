@@ -73,6 +73,10 @@ class Desk:
     def requests(self, background: bool) -> list[Recorded]:
         return self.recorder.background if background else self.recorder.chats
 
+    def notes(self) -> list[tuple[str, str]]:
+        """What kvchats have noted of cancelled requests."""
+        return self.service._store.database.rows("SELECT key, value FROM setting WHERE key GLOB 'cancelled slots *'")
+
     @asynccontextmanager
     async def another(self) -> AsyncIterator[ChatService]:
         """Another kvchat on the same store."""
@@ -243,6 +247,7 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
         await service._follow(await service.backend())
         with desk.server.slowed():
             known = await desk.stop_in_its_prefill(id, LONG)
+            await until(lambda: any("slots" in note for _, note in desk.notes()))
             service.refresh()
             await service.send(id, "And then?")
             figures = await answered(service, id)
