@@ -63,8 +63,9 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         self._before = termios.tcgetattr(slave)
+        own_size = {name: value for name, value in env.items() if name not in ("COLUMNS", "LINES")}  # a worker's
         self.process = subprocess.Popen([sys.executable, *arguments], stdin=slave, stdout=slave, stderr=slave,
-                                        env=dict(env), start_new_session=True)
+                                        env=own_size, start_new_session=True)
         os.close(slave)
 
     def __enter__(self) -> Self:
