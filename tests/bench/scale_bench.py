@@ -47,6 +47,8 @@ ANSWERS = 9
 """Pieces that a quick turn streams."""
 LEVELS = 5
 """How often resident memory is looked at over the turns."""
+APP_SHARE = 5
+"""Under the app a turn takes twenty times as long: that many fewer."""
 MARKS = {"first paint": b"essage", "the list": b"New conversation", "the server": b"this machine"}
 COMMANDS = {
     "list": ("list",), "search, 1 hit": ("search", "log7x3"), "search, all answers": ("search", "barometer"),
@@ -276,11 +278,6 @@ def show(versions: list[Version]) -> None:
         line(name, "s", name)
         line(f"{name}, CPU", "s", f"{name}: CPU")
         line(f"{name}, peak memory", "MiB", f"{name}: peak")
-    for name in ("service", "app"):
-        for version in versions:
-            if levels := version.found[f"turns: {name}"]:
-                print(f"memory over turns, {name + ', ' + version.name:16} MiB "
-                      + "".join(f"{level:8.1f}" for level in levels))
 
 
 def main() -> None:
@@ -311,11 +308,12 @@ def main() -> None:
                 for version in versions if run else ():
                     version.command(name)
             print(f"run {run} of {options.runs}", file=sys.stderr, flush=True)
-        for name in ("service", "app") if options.turns else ():
-            for version in versions:
-                levels = version.child("--turns", str(version.folder / name), url, str(options.turns), name)
-                version.found[f"turns: {name}"] = json.loads(levels)
         show(versions)
+        for name, number in (("service", options.turns), ("app", options.turns // APP_SHARE)) if options.turns else ():
+            for version in versions:
+                levels = json.loads(version.child("--turns", str(version.folder / name), url, str(number), name))
+                print(f"memory over {number:5} turns, {name + ', ' + version.name:16} MiB "
+                      + "".join(f"{level:8.1f}" for level in levels), flush=True)
     finally:
         subprocess.run([*git, "remove", "--force", str(work / "source")], check=False)
         shutil.rmtree(work)
