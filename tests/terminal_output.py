@@ -14,6 +14,8 @@ import termios
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Self
 
+import pyte
+
 
 class Piece(NamedTuple):
     """A run of text, or one control."""
@@ -58,6 +60,8 @@ class Terminal:
 
     def __init__(self, arguments: list[str], env: Mapping[str, str], columns: int = 120, rows: int = 40) -> None:
         self.output = b""
+        self._screen = pyte.Screen(columns, rows)
+        self._emulator, self._shown = pyte.ByteStream(self._screen), 0
         self._is_closed = False
         self._heard, self._over = asyncio.Event(), asyncio.Event()
         self._master, slave = pty.openpty()
@@ -148,26 +152,26 @@ class Terminal:
         return "".join(piece.body for piece in pieces(after) if piece.kind in ("text", "c0")).strip()
 
     async def shows(self, words: str, *keys: str) -> None:
-        """Press keys and wait until these words, which stand in one line, are drawn after that; without keys, until
-        they have been drawn at all."""
-        since = len(self.output) if keys else 0
+        """Press keys and wait until these words stand in a line of the screen."""
         await self.press(*keys)
         try:
             async with asyncio.timeout(120):
-                while not (drawn := self._drawn(since)) or words not in drawn:
+                while not any(words in line for line in self._lines()):
                     self._heard.clear()
                     await self._heard.wait()
         except TimeoutError:
-            raise AssertionError(f"{words!r} is not in what was drawn: {self._drawn(since)[-3000:]!r}") from None
+            raise AssertionError("\n".join([f"{words!r} is not on the screen:", *self._lines()])) from None
+
+    def _lines(self) -> list[str]:
+        """What the screen shows, as a terminal has it after all that was written."""
+        self._emulator.feed(self.output[self._shown:])
+        self._shown = len(self.output)
+        return list(self._screen.display)
 
     @property
     def drawn(self) -> str:
         """The text of all complete frames."""
-        return self._drawn(0)
-
-    def _drawn(self, since: int) -> str:
-        """The text of the frames that were begun and completed since this byte."""
-        begin, end = self.output.find(BEGIN, since), self.output.rfind(END)
+        begin, end = self.output.find(BEGIN), self.output.rfind(END)
         frames = self.output[begin:end] if 0 <= begin < end else b""
         return "".join(piece.body for piece in pieces(frames) if piece.kind == "text")
 
