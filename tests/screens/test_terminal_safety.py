@@ -184,7 +184,7 @@ async def walk_through(terminal: Terminal, server: ToyServer) -> None:
     await server.until(lambda: server.posts > posts)
     await terminal.shows("nothing read yet", CTRL_N)
     go_on.set()
-    await terminal.shows("alert(1)")
+    await terminal.shows("failed (500)")
     await terminal.press(*[F9] * 6)
     await terminal.shows("find", CTRL_F)
 
