@@ -706,3 +706,35 @@ async def test_markup_in_a_memory_is_only_text() -> None:
         assert shown.text.count("[/b] [red]red[/]") >= 2
         await shown.press("end", "d", "tab", "tab")
         assert "[/b] [red]red" in shown.text
+
+
+@pytest.mark.parametrize("last", ["#note", "#rows"])
+@pytest.mark.parametrize("closes", ["by a key", "with the app"])
+async def test_what_comes_while_the_screen_is_closed_does_not_end_the_app(closes: str, last: str) -> None:
+    """Whichever of its widgets goes last."""
+    async def disturb(screen: MemoryScreen) -> int:
+        stages = 0
+        while screen.is_attached:
+            screen.show_rows(keep=True)
+            screen.fill()
+            screen.tell("a sentence")
+            stages += 1
+            await asyncio.sleep(0)
+        return stages
+
+    async with memory(service()) as shown:
+        screen = shown.app.screen
+        assert isinstance(screen, MemoryScreen)
+        widget = screen.query_one(last)
+        close = widget._close_messages
+
+        async def slowly(wait: bool = True) -> None:
+            for _ in range(50):
+                await asyncio.sleep(0)
+            await close(wait)
+
+        widget._close_messages = slowly  # type: ignore[method-assign]
+        disturbing = asyncio.create_task(disturb(screen))
+        if closes == "by a key":
+            await shown.press("escape")
+    assert await disturbing > 50

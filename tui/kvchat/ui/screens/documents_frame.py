@@ -91,7 +91,7 @@ class DocumentsFrame(Trying, ListModal[str]):
     @property
     def _stands(self) -> bool:
         """Whether there is something to draw on: what was waited for may come when the screen is being closed."""
-        return bool(self.query("#note"))
+        return self.is_running and bool(self.query("#note"))
 
     def fill(self) -> None:
         """All that depends on what goes on, and on the width."""

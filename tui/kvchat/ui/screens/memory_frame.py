@@ -130,7 +130,7 @@ class MemoryFrame(Trying, ListModal[Jump]):
     @property
     def _stands(self) -> bool:
         """Whether there is something to draw on: what was waited for may come when the screen is being closed."""
-        return bool(self.query("#note"))
+        return self.is_running and bool(self.query("#note"))
 
     def fill(self) -> None:
         """All that depends on the width."""

@@ -93,7 +93,7 @@ class SourceScreen(ListModal[None]):
     @property
     def _stands(self) -> bool:
         """Whether there is something to draw on: what was waited for may come when the screen is being closed."""
-        return bool(self.query("#note"))
+        return self.is_running and bool(self.query("#note"))
 
     @work(exclusive=True, group="look", exit_on_error=False)
     async def look(self) -> None:
