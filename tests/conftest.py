@@ -60,9 +60,9 @@ def names_files(config: pytest.Config) -> bool:
 
 
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """A few files are done before two more interpreters have begun."""
+    """One more than processors: some tests wait. A few files are done before more interpreters have begun."""
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return 0 if names_files(config) else processors
+    return 0 if names_files(config) else processors + 1
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -14,6 +14,7 @@ from kvchat.memory.entry import Kind
 from toyserver import ToyServer, tokens
 
 
+@pytest.mark.slow
 async def test_the_end_of_the_app_does_not_wait_for_another_kvchat_that_hangs_in_a_sync(tmp_path):
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Yes."))

@@ -6,9 +6,8 @@ import json
 from collections.abc import Mapping
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
+from corpus import corpus
 from kvchat.backends.dialect import ServerState, SlotCount
 from kvchat.cache.causes.evidence import Foreign
 from kvchat.cache.llamacpp.candidates import Candidates, guesses
@@ -145,12 +144,13 @@ def test_a_request_on_its_way_is_noted() -> None:
 NOTE = json.loads(Run().note())
 
 
-@settings(deadline=None)
-@given(st.text() | st.tuples(
-    st.sampled_from(list(NOTE)), st.sampled_from([None, "x", -1, 1e300, [], {}, [1], [[1]], [{}], {"x": [1]}])).map(
-        lambda change: json.dumps({**NOTE, change[0]: change[1]})))
-@example("[" * 100_000)
-@example('[{"slot": 0, "conversation": "c", "path": ["a"], "tokens": 9, "sure": 9, "at": 1.0}]')
+ODD = (None, "x", -1, 1e300, [], {}, [1], [[1]], [{}], {"x": [1]})
+
+
+@corpus("text", [
+    "", "null", "x", "[" * 100_000,
+    '[{"slot": 0, "conversation": "c", "path": ["a"], "tokens": 9, "sure": 9, "at": 1.0}]',
+    *(json.dumps({**NOTE, key: odd}) for key in NOTE for odd in ODD)])
 def test_a_damaged_or_old_note_is_none_or_harmless(text: str) -> None:
     if note_in(text) is not None:
         run = Run(text)

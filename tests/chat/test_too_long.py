@@ -230,6 +230,7 @@ async def test_what_is_far_below_the_window_is_not_counted(service, server, word
     assert not any(b"counted?" in visit.body for visit in before)
 
 
+@pytest.mark.slow
 async def test_a_server_that_keeps_the_count_waiting_is_not_waited_for(service, server, monkeypatch):
     monkeypatch.setattr("kvchat.chat.prompt_size.COUNT_S", 0.05)
     server.on("/apply-template", hang())

@@ -60,6 +60,7 @@ def test_most_questions_find_their_answer_among_five_passages(library):
     assert len(found) >= 0.6 * len(QUESTIONS), missed
 
 
+@pytest.mark.slow
 def test_few_answers_are_lost_where_nobody_asked_for_the_documents_by_name(library):
     def answers(question: str, *, named: bool) -> set[tuple[str, str]]:
         best = chosen(library, question, [one.scope for one in library.collections()], (), most=6, tokens=8000,

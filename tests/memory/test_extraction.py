@@ -372,6 +372,7 @@ def test_no_message_breaks_it(said, found):
     instruction(conversation), apart(conversation), schema(conversation)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("said", ["“", "「", "```", "\n", "> ", "i, ", "please ", "1,000", "a", "summarise ",
                                   "<context ", "if ", "x@", "sk-", "key is ", "not ", "我"])
 def test_a_long_message_takes_no_long_time(said):

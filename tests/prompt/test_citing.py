@@ -259,6 +259,7 @@ def test_any_answer_gives_few_and_small_numbers(text: str) -> None:
         assert text[start] == "[" and text[end - 1] == "]" and numbers
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "numbers"), [
     ("[1]" * 100_000, [1]), ("[" + "1," * 100_000, []), ("x" + "`" * 200_000 + "[1]", [1]),
     ("".join("`" * at + " " for at in range(600)) + "[1]", [1]), ("` " * 100_001 + "[1] [2]", [1, 2]),

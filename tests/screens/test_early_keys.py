@@ -129,6 +129,7 @@ def ways(app: Driven, id: str) -> dict[str, list[str]]:
     return found | ({f"/{action.slash}": [*f"/{action.slash} ", "enter"]} if action.slash else {})
 
 
+@pytest.mark.slow
 async def test_escape_in_the_same_read_closes_the_screen_that_a_key_opens(drive: Drive, server: ToyServer) -> None:
     async with scene(drive, server) as app:
         await app.streaming()

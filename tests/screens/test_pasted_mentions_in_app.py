@@ -69,6 +69,7 @@ async def test_a_typed_mention_of_a_file_in_the_working_folder_attaches_it(drive
         assert attached(app) == [NOTES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [["x", "backspace"], ["ctrl+c", "ctrl+z"], ["space", "ctrl+z", "ctrl+y"], ["comma"],
                                    ["left", "left", "full_stop"], ["home", "a", "space"]])
 async def test_edits_around_a_pasted_mention_do_not_make_one_of_it(drive: Drive, after: list[str]) -> None:

@@ -42,6 +42,7 @@ async def test_nothing_changed_answers_nothing() -> None:
         assert shown.answers == [None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value", "sentence"), [
     ("temperature", "hot", "A number from 0 to 5."),
     ("temperature", "nan", "A number from 0 to 5."),
@@ -112,6 +113,7 @@ async def test_further_fields_are_one_line_of_toml_or_json(text: str, value: obj
         assert shown.answers == [Parameters(seed=1, extra=value)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("text", "sentence"), [
     ("mirostat", 'Fields are written as name = value, or as JSON: {"name": value}.'),
     ("mirostat = 2, mirostat = 3", "Fields are written as name = value"),

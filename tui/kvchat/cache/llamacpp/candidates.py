@@ -209,7 +209,9 @@ class Candidates:
         return [(guess.wrong, guess.mistakes) for guess in self._all]
 
     def recall_records(self, records: Sequence[tuple[float, int]]) -> None:
-        """Go on with the records of guesses of the same shapes."""
+        """Go on with the records of guesses of the same shapes; with none where they are not as many."""
+        if len(records) != len(self._all):
+            return
         for guess, (wrong, mistakes) in zip(self._all, records, strict=True):
             guess.wrong, guess.mistakes = wrong, mistakes
         self._drop()
