@@ -60,7 +60,7 @@ def said_last(data: Path) -> list[str]:
 
 @pytest.mark.parametrize("moment", ["before anything is drawn", "at the first byte", "at the first frame"])
 async def test_what_is_typed_while_it_starts_is_sent_and_written(data: Path, moment: str) -> None:
-    async with ToyServer() as server:
+    async with ToyServer(context_size=32_768) as server:  # the prompt fits, whenever the server is known
         server.on_chat(tokens("Well heard."))
         with Terminal(["-m", "kvchat.cli", "--continue", "--base-url", server.url], environment()) as terminal:
             if moment == "at the first byte":
@@ -79,7 +79,7 @@ async def test_escape_in_one_read_with_the_key_of_a_dialog_closes_it(data: Path)
     """A letter after each pair is written where the keys belong then: nothing is open, and the answer runs on."""
     letters = "abcdefghij"
     keys = ["\x1bOP", "\x1bOQ", "\x1b[24~", "\x1bOS", "\x0f", "\x13", "\x12", "\x0c", "\x1b[15~", "\x1b[17~"]
-    async with ToyServer() as server:
+    async with ToyServer(context_size=32_768) as server:  # the prompt fits, whenever the server is known
         server.on_chat(tokens("It runs", " on", hang_after=1))
         with Terminal(["-m", "kvchat.cli", "--continue", "--base-url", server.url], environment()) as terminal:
             await terminal.shows("It runs", "\r")
