@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_fixture import running_server
+from kvchat.chat.errors import TooLongError
 from kvchat.chat.events import AnswerEnded, QuestionRefused
-from kvchat.chat.prompt_size import TooLongError
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.branching import before_refused

@@ -12,10 +12,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Literal
 
-from kvchat.chat.errors import ChatError, GivenUp
+from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.prompt_size import TooLongError
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.prompt.citing import name_of, sources

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from kvchat.numbers import count
+
 
 class ChatError(Exception):
     """An act that cannot be done now; the sentence says why and what to do."""
@@ -9,3 +11,18 @@ class ChatError(Exception):
 
 class GivenUp(ChatError):  # noqa: N818
     """The person no longer waits for the reply of another window: the act was not done."""
+
+
+class TooLongError(ChatError):
+    """A prompt that does not fit in the server's window; nothing was stored or sent."""
+
+    def __init__(self, tokens: int, window: int, *, counted: bool) -> None:
+        about = "" if counted else "about "
+        super().__init__(f"Too long: the prompt has {about}{count(tokens)} tokens, the server's window holds "
+                         f"{count(window)}. Shorten the question, begin a new conversation, or give the server a "
+                         "larger window.")
+        self.tokens = tokens
+        """Of the whole prompt."""
+        self.window = window
+        self.counted = counted
+        """Whether the server counted them; else it is an estimate."""

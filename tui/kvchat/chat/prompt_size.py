@@ -11,32 +11,16 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, ServerInfo
 from kvchat.cache.token_estimate import TokenEstimate, learnt
-from kvchat.chat.errors import ChatError
+from kvchat.chat.errors import TooLongError
 from kvchat.chat.following import Following
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
-from kvchat.numbers import count
 from kvchat.prompt.message import Node
 
 COUNTED_FROM = 0.6
 """The share of the window from which an estimate is not enough."""
 COUNT_S = 1.0
 """How long the server's own count is waited for."""
-
-
-class TooLongError(ChatError):
-    """A prompt that does not fit in the server's window; nothing was stored or sent."""
-
-    def __init__(self, tokens: int, window: int, *, counted: bool) -> None:
-        about = "" if counted else "about "
-        super().__init__(f"Too long: the prompt has {about}{count(tokens)} tokens, the server's window holds "
-                         f"{count(window)}. Shorten the question, begin a new conversation, or give the server a "
-                         "larger window.")
-        self.tokens = tokens
-        """Of the whole prompt."""
-        self.window = window
-        self.counted = counted
-        """Whether the server counted them; else it is an estimate."""
 
 
 class PromptSizes:

@@ -15,7 +15,7 @@ from typing import Any
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
 from kvchat.chat.answering import Answering
-from kvchat.chat.errors import ChatError
+from kvchat.chat.errors import ChatError, TooLongError
 from kvchat.chat.events import (
     AnswerEnded,
     AnswerProgressed,
@@ -28,7 +28,7 @@ from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.mentioning import Meant
-from kvchat.chat.prompt_size import PromptSizes, TooLongError
+from kvchat.chat.prompt_size import PromptSizes
 from kvchat.chat.reading import Reading
 from kvchat.chat.shared import IN_TRASH, Head
 from kvchat.display import one_line

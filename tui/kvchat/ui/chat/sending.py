@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 
 from textual import on, work
 
-from kvchat.chat.errors import ChatError
+from kvchat.chat.errors import ChatError, TooLongError
 from kvchat.chat.mentioning import Meant, OutsideError, counted_in
-from kvchat.chat.prompt_size import TooLongError
 from kvchat.numbers import counted
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role

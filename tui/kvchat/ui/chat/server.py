@@ -10,8 +10,6 @@ from textual import work
 
 from kvchat.cache.price import Price
 from kvchat.cache_words import cost_words
-from kvchat.chat.events import FallbackChosen
-from kvchat.chat.live import LiveAnswer
 from kvchat.numbers import counted, short_count
 from kvchat.server_words import fallback_words, place_words
 from kvchat.ui.chat.options import OptionActs
@@ -19,7 +17,9 @@ from kvchat.ui.render.progress import offline_row
 from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.header_text import HeaderState
 
-if TYPE_CHECKING:  # a screen of the first run only: imported when it is shown
+if TYPE_CHECKING:
+    from kvchat.chat.events import FallbackChosen
+    from kvchat.chat.live import LiveAnswer
     from kvchat.ui.screens.welcome import WelcomePanel
 
 HOSTS: dict[str, str] = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from kvchat.chat.compaction import CompactionPrice
-from kvchat.chat.prompt_size import TooLongError
+from kvchat.chat.errors import TooLongError
 from kvchat.numbers import count, counted, short_count
 
 if TYPE_CHECKING:
+    from kvchat.chat.compaction import CompactionPrice
     from kvchat.ui.screens.confirm import Choice
 
 Way = Literal["compact", "edit", "send"]
