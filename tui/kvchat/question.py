@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
 
 
-
 @dataclass(frozen=True, slots=True)
 class Question:
     """What is asked."""

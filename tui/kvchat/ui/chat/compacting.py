@@ -22,11 +22,11 @@ from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.statusline import live_of
 
-STOPS = "Esc stops · nothing changes"
-
 if TYPE_CHECKING:
     from kvchat.chat.compaction import CompactionPrice, RunningCompaction
     from kvchat.chat.live import LiveAnswer
+
+STOPS = "Esc stops · nothing changes"
 
 
 class CompactingActs(ChatBase):
