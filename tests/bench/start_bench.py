@@ -28,6 +28,8 @@ from kvchat.prompt.branching import asked
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import State, new_id, node, settled, system_message
 from kvchat.store import Store
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 from whole_rows import add_nodes
 
 RUNS = int(sys.argv[1]) if len(sys.argv) > 1 else 7
