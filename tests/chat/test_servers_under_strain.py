@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from kvchat.prompt.message import Role, State
 from standins.jan import JanStandIn
 from standins.ollama import OllamaStandIn
 from standins.ollama_engine import StandInModel
-from toyserver import ToyServer, Visit, error, hang, reply, tokens
+from toyserver import Answer, ToyServer, Visit, error, hang, reply, tokens
 
 Maker = Callable[..., ChatService]
 AWAY = "https://ollama.com:443"
@@ -345,17 +344,53 @@ async def hung(visit: Visit) -> None:
     await visit.gone.wait()
 
 
-async def test_quitting_does_not_wait_for_one_server_after_another(make: Maker) -> None:
-    took = []
-    for _ in range(3):  # a busy machine may hold the second one up
-        took.append((await quitting(make, 1), await quitting(make, 4)))
-        if took[-1][1] < 2 * took[-1][0]:
-            return
-    raise AssertionError(took)
+async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("service.QUIT_SECONDS", "reading.QUIT_S"):
+        monkeypatch.setattr(f"kvchat.chat.{place}", 120.0)
+    service, servers, _ = await streaming_from(make, 4)
+    waits: set[ToyServer] = set()
+    all_wait = asyncio.Event()
+
+    def answers_when_all_are_asked(server: ToyServer) -> Answer:
+        async def answer(visit: Visit) -> None:
+            waits.add(server)
+            if len(waits) == len(servers):
+                all_wait.set()
+            ends = [asyncio.create_task(event.wait()) for event in (all_wait, visit.gone)]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if not all_wait.is_set():
+                waits.discard(server)
+            await error(503, "ending")(visit)
+        return answer
+
+    for server in servers:
+        for path in ASKED:
+            server.on(path, answers_when_all_are_asked(server))
+    await service.aclose()
+    assert all_wait.is_set(), f"only {len(waits)} of {len(servers)} servers were asked"
+    for server in servers:
+        await server.stop()
 
 
-async def quitting(make: Maker, count: int) -> float:
-    """How long it takes to quit while so many servers hang in the middle of an answer."""
+async def test_an_answer_is_kept_though_its_server_hangs_while_kvchat_ends(
+        make: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    for place in ("service.QUIT_SECONDS", "reading.QUIT_S"):
+        monkeypatch.setattr(f"kvchat.chat.{place}", 0.1)
+    service, [server], [id] = await streaming_from(make, 1)
+    for path in ASKED:
+        server.on(path, hung)
+    await service.aclose()
+    assert service.get(id).path()[-1].state is State.CANCELLED  # type: ignore[union-attr]
+    assert service.get(id).path()[-1].text == "ab"  # type: ignore[union-attr]
+    assert not caplog.records
+    await server.stop()
+
+
+ASKED = ("/slots", "/tokenize", "/apply-template", "/props", "/health")
+
+
+async def streaming_from(make: Maker, count: int) -> tuple[ChatService, list[ToyServer], list[str]]:
+    """So many servers, each in the middle of an answer."""
     servers = [ToyServer(model=str(number)) for number in range(count)]
     service = make("")
     ids = []
@@ -370,16 +405,8 @@ async def quitting(make: Maker, count: int) -> float:
         server.on_chat(tokens("a", "b", "c", hang_after=2))
         await service.send(id, "Two")
     for id in ids:
-        await until(lambda id=id: service.get(id).live and service.get(id).live.text)  # type: ignore[misc]
-    for server in servers:
-        for path in ("/slots", "/tokenize", "/apply-template", "/props", "/health"):
-            server.on(path, hung)
-    began = time.monotonic()
-    await service.aclose()
-    took = time.monotonic() - began
-    for server in servers:
-        await server.stop()
-    return took
+        await until(lambda id=id: service.get(id).live and service.get(id).live.text == "ab")  # type: ignore[misc]
+    return service, servers, ids
 
 
 async def test_no_task_is_left_after_the_end(make: Maker, server: ToyServer) -> None:

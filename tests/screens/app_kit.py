@@ -295,5 +295,8 @@ async def driving(
         if connect and server is not None:
             await service.connect()
         await driven.rest()
-        yield driven
+        try:
+            yield driven
+        finally:
+            app.workers.cancel_all()  # a kvchat that is run ends them before its widgets too
 

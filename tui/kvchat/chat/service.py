@@ -21,7 +21,7 @@ from kvchat.store import StoreError
 
 log = logging.getLogger(__name__)
 
-QUIT_SECONDS = 2.0
+QUIT_SECONDS = 1.5
 TRASH_DAYS = 30
 
 
@@ -109,7 +109,10 @@ class ChatService(Serving):
         if self.compacting is not None:
             await self.stop(self.compacting.conversation)
         if tasks := {task for _, task in self._answering.values()}:
-            await asyncio.wait(tasks, timeout=QUIT_SECONDS)
+            _, late = await asyncio.wait(tasks, timeout=QUIT_SECONDS)
+            if late:
+                self._explain_no_more()
+                await asyncio.wait(late, timeout=QUIT_SECONDS)
 
     async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is

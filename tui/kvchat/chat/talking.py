@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
+from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
 from kvchat.chat.errors import ChatError, TooLongError
 from kvchat.chat.events import (
@@ -64,6 +65,7 @@ class Talking(Reading):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._followed: dict[str, FollowedTurn] = {}
+        self._explanations: set[asyncio.Task[TurnFigures | None]] = set()
         self.sizes = PromptSizes(self._link, self._turn_after, self._follow, self._agreed_to)
 
     async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
@@ -271,10 +273,7 @@ class Talking(Reading):
         followed = self._followed.pop(conversation.id, None)
         if followed is not None and answering.live.progress is not None:
             followed.processed = answering.live.progress.processed
-        try:
-            answer = replace(answer, figures=await self._explained(followed, answer.figures))
-        except Exception:  # the answer is worth more than what can be told about it
-            log.exception("a turn could not be explained")
+        answer = replace(answer, figures=await self._explained_if_possible(followed, answer.figures))
         used, now = answer.figures.context_used if answer.figures else None, self._clock().timestamp()
         unread = self._looked_at != conversation.id
         refusal = answering.error if answering.error is not None and answering.error.is_too_long else None
@@ -303,6 +302,25 @@ class Talking(Reading):
             self._tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
                                        refusal.context_size))
         self._tell(ConversationChanged(conversation.id))
+
+    async def _explained_if_possible(self, followed: FollowedTurn | None, figures: TurnFigures | None,
+                                     ) -> TurnFigures | None:
+        """The answer is worth more than what can be told about it."""
+        explanation = asyncio.create_task(self._explained(followed, figures))
+        self._explanations.add(explanation)
+        await asyncio.wait({explanation})
+        self._explanations.discard(explanation)
+        if explanation.cancelled():
+            return figures
+        if error := explanation.exception():
+            log.error("a turn could not be explained", exc_info=error)
+            return figures
+        return explanation.result()
+
+    def _explain_no_more(self) -> None:
+        """Keep the answers that have ended without an explanation."""
+        for explanation in self._explanations:
+            explanation.cancel()
 
     async def stop(self, id: str) -> None:
         """End the running answer and keep what came; return when it is settled. A question that waits for the reply of
