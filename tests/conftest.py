@@ -5,7 +5,7 @@ left out of it and run by name, as `.ci/run` does:
 
     uv run pytest -m engine     starts the real llama-server
     uv run pytest -m process    starts kvchat, forks, kills, or sits at a terminal
-    uv run pytest -m slow       long walks, and corpora at full size
+    uv run pytest -m slow       long walks, corpora at full size, and single features all through the app
 
 Whoever names files or tests gets all that is in them, of every tier, in this one process. A test that starts a server
 or a kvchat without the mark for it fails and names the mark.

@@ -22,6 +22,8 @@ from textual.pilot import Pilot
 QUIET = 8
 """So many rounds of the event loop, in which no message waits, are rest: a message may be on its way in between."""
 
+PAUSE_S = 0.001
+
 
 async def still(app: App[Any]) -> None:
     """Until every widget has dealt with what was in its queue, and with what that put into the others'."""
@@ -46,10 +48,13 @@ async def until(app: App[Any], condition: Callable[[], object], told: Callable[[
 
 
 async def _queues_empty(app: App[Any]) -> None:
-    quiet = 0
+    quiet, pause = 0, 0.0
     while quiet < QUIET:
-        await asyncio.sleep(0)
-        quiet = 0 if any(pump.message_queue_size for pump in _pumps(app)) else quiet + 1
+        await asyncio.sleep(pause)
+        if any(pump.message_queue_size for pump in _pumps(app)):
+            quiet, pause = 0, PAUSE_S  # whoever deals with it may wait for a thread, which needs the processor
+        else:
+            quiet, pause = quiet + 1, 0.0
 
 
 def _pumps(app: App[Any]) -> list[Any]:

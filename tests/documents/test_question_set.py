@@ -74,6 +74,7 @@ def test_few_answers_are_lost_where_nobody_asked_for_the_documents_by_name(libra
     assert count(named=False) >= 0.85 * count(named=True)
 
 
+@pytest.mark.slow
 def test_what_is_found_says_where_it_stands(library):
     best = library.search("rmtree: recursively delete a directory tree", 5)
     one = next(one for one in best if "def rmtree(" in one.text)

@@ -10,6 +10,8 @@ from app_kit import Drive, Driven, messages
 
 from toyserver import ToyServer, tokens
 
+pytestmark = pytest.mark.slow
+
 
 @asynccontextmanager
 async def talk(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
 from app_kit import Drive, Driven
 
 from kvchat.prompt.message import State
 from toyserver import ToyServer, error, tokens
 
+pytestmark = pytest.mark.slow
 SUMMARY = tokens("They ", "counted ", "nights.", prompt=1860, cached=1800)
 
 

@@ -20,6 +20,8 @@ from kvchat.ui.chat.consulting import changed_words
 from kvchat.ui.widgets.context_line import ContextLine
 from kvchat.ui.widgets.mentions import MentionList
 
+pytestmark = pytest.mark.slow
+
 HANDBOOK = {
     "lamp.md": "# The lamp\n\nThe lamp turns once in twelve seconds. A brass clockwork drives it.\n",
     "tower/paint.md": "# Paint\n\nThe tower is painted white each fifth summer.\n",

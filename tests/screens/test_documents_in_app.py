@@ -14,6 +14,8 @@ from kvchat.prompt.context import PASSAGE
 from kvchat.ui.screens.source import SourceScreen
 from toyserver import ToyServer, tokens
 
+pytestmark = pytest.mark.slow
+
 HANDBOOK = {
     "lamp.md": "# The lamp\n\nThe lamp turns once in twelve seconds. A brass clockwork drives it.\n",
     "tower/paint.md": "# Paint\n\nThe tower is painted white each fifth summer.\n\n# Lamp room\n\nThe lamp room has a "

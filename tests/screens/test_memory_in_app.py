@@ -19,6 +19,8 @@ from kvchat.memory.entry import PROFILE, Entry, Status
 from kvchat.ui.screens.memory import MemoryScreen
 from toyserver import Answer, ToyServer, Visit, tokens
 
+pytestmark = pytest.mark.slow
+
 SAID = "I keep a lighthouse on Hvar and I prefer metric units."
 FACTS = ({"turns": [1], "text": "I prefer metric units.", "kind": "preference", "topic": "", "confidence": 0.9},
          {"turns": [1], "text": "I keep a lighthouse on Hvar.", "kind": "identity", "topic": "", "confidence": 0.9})

@@ -10,6 +10,8 @@ from app_kit import Drive, Driven
 from kvchat.prompt.context import FILE
 from kvchat.prompt.message import Role
 
+pytestmark = pytest.mark.slow
+
 KEY = "-----BEGIN KEY-----\nabcd\n"
 NOTES = "the lamp turns once in twelve seconds\n"
 

@@ -12,6 +12,8 @@ from kvchat.chat import connection
 from kvchat.config import ServerSettings, Settings
 from toyserver import ToyServer, hang, tokens
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:

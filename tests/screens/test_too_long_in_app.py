@@ -12,6 +12,8 @@ from app_kit import Drive, Driven, messages
 from kvchat.prompt.message import State
 from toyserver import Answer, ToyServer, Visit, error, tokens
 
+pytestmark = pytest.mark.slow
+
 LONG = "1234567890" * 380
 """About 3,800 tokens: with what stands there it is too long for 4,096."""
 REFUSED = error(400, "the request exceeds the available context size", "exceed_context_size_error",

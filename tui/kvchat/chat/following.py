@@ -281,6 +281,15 @@ class Following(Looking):
             self.twin.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
             self.journal.used(followed.kind, owner, self.server.base_url, new[0], {}, followed.number)
 
+    def refused(self) -> None:
+        """The server refused the request that is being played and evaluated nothing of it: the next one need not wait
+        for what it left."""
+        followed, self._current = self._current, None
+        if followed is not None:
+            followed.closed.set()
+            if followed.prediction is not None:
+                self.twin.never_began()
+
     def _end_unknown(self, followed: FollowedTurn) -> None:
         """What a request left stays unknown: the next one does not wait for it."""
         followed.closed.set()

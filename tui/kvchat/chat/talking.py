@@ -214,6 +214,8 @@ class Talking(Reading):
         if refused and not conversation.record.system_in_user:
             await self._update(conversation, system_in_user=True)
             self._tell(Noticed(SYSTEM_MOVED))
+            if following is not None:
+                following.refused()
             ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
         for warning in ended.warnings:
             self._tell(Noticed(warning, "warning"))
