@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import Role
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event
@@ -64,14 +65,14 @@ async def until(service: ChatService, holds: Callable[[], bool]) -> None:
 
 
 async def say(service: ChatService, id: str, text: str) -> None:
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
 
 
 async def streaming(service: ChatService, server: ToyServer, id: str, text: str, slow: Slow) -> None:
     """Ask, and return when the reply has begun and what came of it is stored."""
     server.on_chat(slow)
-    await service.send(id, text)
+    await service.send(id, Question(text))
     conversation = service.get(id)
     assert conversation is not None
     await until(service, lambda: conversation.live is not None and conversation.live.text == slow.first)

@@ -17,6 +17,7 @@ from typing import Any
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, AnswerProgressed, AnswerStarted, HeadAwaited, ServiceEvent
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.store import Store
@@ -58,7 +59,7 @@ class WindowProcess:
         await self.service.open(id)
 
     async def do_send(self, id: str, text: str) -> None:
-        await self.service.send(id, text)
+        await self.service.send(id, Question(text))
 
     async def do_edit(self, id: str, node: str, text: str) -> None:
         await self.service.edit(id, node, text)

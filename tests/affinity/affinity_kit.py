@@ -13,6 +13,7 @@ from passthrough import Passthrough
 from routers import Router, routing
 
 from kvchat.backends.options import SESSION_HEADERS
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.request import Parameters
@@ -136,5 +137,5 @@ async def alternate(service: ChatService, ids: Sequence[str], rounds: int) -> No
         for id in ids if number % 2 else reversed(ids):
             chance = random.Random(f"{id in ids[:1]} {number}")
             words = " ".join(chance.choice(WORDS) for _ in range(chance.choice((20, 30, 40))))
-            await service.send(id, f"Question {number}: {words}?")
+            await service.send(id, Question(f"Question {number}: {words}?"))
             await service.wait(id)

@@ -19,6 +19,7 @@ if __name__ == "__main__":
 from service_play import Play, playing, serving, shape_of, text
 
 from kvchat.backends.engine.models import default_model
+from kvchat.chat.question import Question
 from tiny_models import tiny_models
 
 ACTS = {"append": 50, "edit": 12, "regenerate": 12, "fork": 8, "switch": 15, "new": 6}
@@ -51,7 +52,7 @@ async def acts(play: Play, count: int, seed: int) -> tuple[int, list[str]]:
         elif act == "regenerate":
             await service.regenerate(now, service.get(now).path()[-1].id)  # type: ignore[union-attr]
         else:
-            await service.send(now, said)
+            await service.send(now, Question(said))
         figures = await play.answered(now)
         if figures.predicted_cached == figures.cached_tokens:
             exact += 1

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.documents.library import Library
@@ -64,6 +65,6 @@ async def indexed(service: ChatService, folder: Path, name: str = "handbook") ->
 
 async def asked(service: ChatService, id: str, text: str) -> Node:
     """The question as it was sent, once it is answered."""
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
     return [node for node in service.get(id).path() if node.role is Role.USER][-1]

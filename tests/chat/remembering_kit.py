@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import patch
 
 from kvchat.chat import background
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
 from kvchat.memory.book import Memories
@@ -86,7 +87,7 @@ def pending(service: ChatService, id: str) -> int:
 
 
 async def said(service: ChatService, id: str, text: str) -> None:
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
 
 

@@ -15,6 +15,7 @@ from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.following import Following
 from kvchat.chat.looking import Look
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Role
@@ -122,7 +123,7 @@ class Play:
         following.look = looked  # type: ignore[method-assign]
 
     async def say(self, id: str, text: str) -> TurnFigures:
-        await self.service.send(id, text)
+        await self.service.send(id, Question(text))
         return await self.answered(id)
 
     async def answered(self, id: str) -> TurnFigures:

@@ -23,6 +23,7 @@ from engine_fixture import small_model
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat import following
 from kvchat.chat.events import AnswerProgressed
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from recorder import Recorded, Recorder, recording
 from tiny_models import tiny_models
@@ -52,12 +53,12 @@ class Desk:
 
     async def ask(self, id: str, question: str) -> TurnFigures:
         """Ask and wait for the answer."""
-        await self.service.send(id, question)
+        await self.service.send(id, Question(question))
         return await answered(self.service, id)
 
     async def stop_in_its_prefill(self, id: str, question: str) -> int:
         """Ask, and stop while the server computes the prompt's one batch. Tokens of the prompt."""
-        await self.service.send(id, question)
+        await self.service.send(id, Question(question))
         live = self.service.get(id).live
         await until(lambda: live.progress)
         await self.service.stop(id)
@@ -171,7 +172,7 @@ async def test_esc_twice_then_a_question(desk: Desk) -> None:
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
         sent = len(desk.recorder.chats)
-        await desk.service.send(id, "And then?")
+        await desk.service.send(id, Question("And then?"))
         await until(lambda: "cancelled" in desk.waited)
         await desk.service.stop(id)
         assert len(desk.recorder.chats) == sent
@@ -235,7 +236,7 @@ async def test_a_kvchat_that_starts_anew_waits_for_what_the_last_one_cancelled(d
         known = await desk.stop_in_its_prefill(id, LONG)
         await desk.service.aclose()
         async with desk.another() as service:
-            await service.send(id, "And then?")
+            await service.send(id, Question("And then?"))
             figures = await answered(service, id)
     assert beyond(figures, known) <= CLOSE, figures
 
@@ -249,7 +250,7 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
             known = await desk.stop_in_its_prefill(id, LONG)
             await until(lambda: any("slots" in note for _, note in desk.notes()))
             service.refresh()
-            await service.send(id, "And then?")
+            await service.send(id, Question("And then?"))
             figures = await answered(service, id)
     assert beyond(figures, known) <= CLOSE, figures
 

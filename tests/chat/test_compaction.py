@@ -11,6 +11,7 @@ from engine_fixture import running_server
 from kvchat.chat.compaction import dropped_text
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Role, State
@@ -40,7 +41,7 @@ async def talked(service, server, turns=5):
     server.on_chat(*(tokens(f"answer {n}", prompt=60 + TURN * n, cached=max(0, TURN * n - 241)) for n in range(turns)))
     conversation = await service.create()
     for number in range(turns):
-        await service.send(conversation.id, f"question {number}")
+        await service.send(conversation.id, Question(f"question {number}"))
         await service.wait(conversation.id)
     server.on_chat(tokens(*SUMMARY.split(), prompt=60 + TURN * turns, cached=TURN * turns))
     return conversation
@@ -93,7 +94,7 @@ async def test_the_new_branch_has_the_same_system_bytes_a_summary_and_the_last_t
         "The earlier branch stays (b shows branches).")
 
     server.on_chat(tokens("on"))
-    await service.send(conversation.id, "go on")
+    await service.send(conversation.id, Question("go on"))
     await service.wait(conversation.id)
     sent = server.chats[-1].json["messages"]
     assert [message["role"] for message in sent] == ["system", *["user", "assistant"] * 2, "user"]
@@ -142,7 +143,7 @@ async def test_there_must_be_two_turns(service, server, turns):
 async def test_an_answer_must_have_ended(service, server):
     conversation = await talked(service, server, 2)
     server.on_chat(tokens("slow", hang_after=1))
-    await service.send(conversation.id, "on")
+    await service.send(conversation.id, Question("on"))
     with pytest.raises(ChatError, match="still running"):
         await service.compact(conversation.id)
     await service.stop(conversation.id)
@@ -168,7 +169,7 @@ async def test_an_unusable_summary_changes_nothing_and_says_why(service, server,
     assert "nothing was changed" in str(raised.value)
     assert (conversation.record, len(conversation.tree), service.compacting) == (record, nodes, None)
     server.on_chat(tokens("fine"))
-    await service.send(conversation.id, "still here?")
+    await service.send(conversation.id, Question("still here?"))
     await service.wait(conversation.id)
     assert conversation.path()[-1].text == "fine"
 
@@ -210,11 +211,12 @@ async def test_stopping_it_changes_nothing_and_closes_the_connection(service, se
 async def test_while_it_runs_the_conversation_is_busy_and_the_lane_taken(service, server):
     conversation = await talked(service, server)
     work = await begun(service, server, conversation)
-    for act in (service.send(conversation.id, "hey"), service.compact(conversation.id), service.undo(conversation.id)):
+    asked = service.send(conversation.id, Question("hey"))
+    for act in (asked, service.compact(conversation.id), service.undo(conversation.id)):
         with pytest.raises(ChatError, match="being compacted"):
             await act
     other = await service.create(reuse=False)
-    await service.send(other.id, "elsewhere")
+    await service.send(other.id, Question("elsewhere"))
     assert other.live is not None
     asked = server.posts
     with pytest.raises(ChatError, match="still running"):
@@ -262,7 +264,7 @@ async def test_when_it_is_due(make):
         server.on_chat(tokens("a", prompt=1200), tokens("a", prompt=1280))
         due = []
         for text in ("one", "two"):
-            await service.send(conversation.id, text)
+            await service.send(conversation.id, Question(text))
             await service.wait(conversation.id)
             due.append(service.compaction_due(conversation))
         assert due == [False, True]
@@ -283,7 +285,7 @@ async def test_a_prompt_that_the_server_cut_raises_a_red_notice(service, server,
     server.on_chat(tokens("a", prompt=3900), tokens("b", prompt=2048), tokens("c", prompt=2200))
     conversation = await service.create()
     for text in ("one", "two", "three"):
-        await service.send(conversation.id, text)
+        await service.send(conversation.id, Question(text))
         await service.wait(conversation.id)
     assert [(n.severity, "2,048 tokens" in n.text) for n in notices] == [("error", True)]
     assert "The server dropped old text of this conversation" in notices[0].text
@@ -293,7 +295,7 @@ async def test_another_model_may_count_other_tokens(service, server, notices):
     server.on_chat(tokens("a", prompt=3900), tokens("b", prompt=2048, model="other"))
     conversation = await service.create()
     for text in ("one", "two"):
-        await service.send(conversation.id, text)
+        await service.send(conversation.id, Question(text))
         await service.wait(conversation.id)
     assert not notices
 
@@ -303,7 +305,7 @@ async def test_reasoning_that_a_template_leaves_out_raises_no_alarm(service, ser
     server.on_chat(tokens("a", prompt=400, reasoning=thought), tokens("b", prompt=420))
     conversation = await service.create()
     for text in ("one", "two"):
-        await service.send(conversation.id, text)
+        await service.send(conversation.id, Question(text))
         await service.wait(conversation.id)
     assert not notices
     assert dropped_text(conversation.path(), hidden_reasoning=False) is None
@@ -318,7 +320,7 @@ async def test_on_a_real_server_it_costs_one_miss_and_then_every_turn_is_reused(
         await service.set_parameters(conversation.id, Parameters(temperature=0.0, max_tokens=12))
 
         async def say(text):
-            await service.send(conversation.id, text)
+            await service.send(conversation.id, Question(text))
             await service.wait(conversation.id)
             answer = conversation.path()[-1]
             assert answer.state in (State.DONE, State.LENGTH), answer.note

@@ -9,6 +9,7 @@ import pytest
 from consulting_kit import asked, consulting, indexed, written
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.citing import number_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE
@@ -54,7 +55,7 @@ async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_tak
     found = await service.consult(id, LAMP)
     assert found.passages and not found.taken
     assert PASSAGE not in kinds(await asked(service, id, LAMP))
-    await service.send(id, LAMP, passages=found.passages[:1])
+    await service.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
     await service.wait(id)
     question = service.get(id).path()[-2]
     assert [block.text for block in question.message.blocks if block.kind == PASSAGE] == [found.passages[0].text]
@@ -111,7 +112,7 @@ async def test_a_sign_that_means_no_document_is_only_text(service, text):
 async def test_a_mention_that_cannot_be_followed_stops_the_question_with_a_sentence(service, tmp_path):
     id = id_of(service)
     with pytest.raises(ChatError, match="folder"):
-        await service.send(id, f"@{tmp_path}/handbook What is in it?")
+        await service.send(id, Question(f"@{tmp_path}/handbook What is in it?"))
     assert len(service.get(id).path()) == 1
 
 
@@ -126,7 +127,7 @@ async def test_a_removed_collection_is_found_no_more_and_its_files_stay(service,
 @pytest.mark.parametrize("text", ["@hanbook What is in it?", "@handbok/lamp.md What is in it?"])
 async def test_a_mistyped_collection_is_not_passed_over(service, text):
     with pytest.raises(ChatError, match="there is @handbook"):
-        await service.send(id_of(service), text)
+        await service.send(id_of(service), Question(text))
 
 
 async def test_nothing_quoted_is_shown_to_a_server_before_the_person_agreed(service, monkeypatch):
@@ -140,7 +141,8 @@ async def test_nothing_quoted_is_shown_to_a_server_before_the_person_agreed(serv
     await asked(service, id_of(service), f"@handbook {LAMP}")
     assert any("twelve seconds" in text for text in asked_about)
     asked_about.clear()
-    monkeypatch.setattr(service, "_agreed_to", lambda *_: False)
-    await service.send(id_of(service), "@handbook/tower/ When is it painted?")
+    service.asks_before_leaving = True
+    monkeypatch.setattr(service, "may_send_to", lambda *_: False)
+    await service.send(id_of(service), Question("@handbook/tower/ When is it painted?"))
     await service.wait(id_of(service))
     assert asked_about == []

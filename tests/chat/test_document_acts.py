@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.question import Question
 from kvchat.documents.indexing import index_collection
 from kvchat.documents.library import Library
 from kvchat.documents.options import Options
@@ -137,7 +138,7 @@ class Walk:
         return self.chance.choice(questions)
 
     async def _send(self, text: str, *blocks: ContextBlock) -> None:
-        await self.service.send(self.id, text, blocks)
+        await self.service.send(self.id, Question(text, tuple(blocks)))
         await self.service.wait(self.id)
 
     async def _ask(self) -> None:
@@ -168,7 +169,7 @@ class Walk:
         self.service.prepare(self.id, [block])
         conversation = self.service.get(self.id)
         assert conversation is not None
-        ahead = await self.service._question_begun(conversation)
+        ahead = await self.service.questions.begun(conversation)
         self.now += timedelta(minutes=self.chance.choice([0, 3]))
         await self._send(self.chance.choice(["@handbook ", ""]) + self._question(), block)
         assert json.loads(self.path[-2].wire)["content"].startswith(ahead)
@@ -176,7 +177,7 @@ class Walk:
     async def _take_some(self) -> None:
         text = f"@handbook {self._question()}"
         shown = (await self.service.consult(self.id, text)).passages[:self.chance.randint(0, 3)]
-        await self.service.send(self.id, text, passages=shown)
+        await self.service.send(self.id, Question(text, passages=tuple(one.block for one in shown)))
         assert [block.text for block in self.path[-2].message.blocks if block.kind == PASSAGE] == [
             passage.text for passage in shown]
 

@@ -11,6 +11,7 @@ pytest.importorskip("xllamacpp")
 from consulting_kit import asked, consulting, indexed, written
 
 from engine_fixture import running_server
+from kvchat.chat.question import Question
 from kvchat.prompt.context import PASSAGE
 from recorder import Recorder, recording
 
@@ -56,7 +57,7 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
     async with consulting(recorder.base_url, tmp_path / "data") as service:
         await service.open(id)
         before = service.get(id).path()
-        await service.send(id, "@handbook How many stairs has the tower?")
+        await service.send(id, Question("@handbook How many stairs has the tower?"))
         await service.wait(id)
         kept = recorder.chats[-1].body
     for name in ("index.db", "index.db-journal", "index.db.lock"):
@@ -68,6 +69,6 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
             node.wire for node in path]
         await service.index_documents()
         await service._indexers["handbook"]
-        await service.send(id, "@handbook How many stairs has the tower?")
+        await service.send(id, Question("@handbook How many stairs has the tower?"))
         await service.wait(id)
     assert recorder.chats[-1].body["messages"] == kept["messages"]

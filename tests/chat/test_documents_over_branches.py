@@ -9,6 +9,7 @@ import pytest
 from consulting_kit import asked, consulting, indexed, written
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.citing import cited, sources
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
@@ -51,7 +52,7 @@ def of(kind: str, question: Node) -> list[ContextBlock]:
 
 
 async def sent(service: ChatService, id: str, text: str, *blocks: ContextBlock) -> Node:
-    await service.send(id, text, blocks)
+    await service.send(id, Question(text, tuple(blocks)))
     await service.wait(id)
     return last(service, id)
 
@@ -100,7 +101,7 @@ async def test_a_change_whose_file_is_gone_from_the_branch_and_was_changed_again
     change = await _changed_and_gone(service, id, notes)
     notes.write_text("Nothing of it is left.\n")
     with pytest.raises(ChatError, match="attach it"):
-        await service.send(id, "See it", [change])
+        await service.send(id, Question("See it", (change,)))
     assert last(service, id).text == "Hello."
 
 
@@ -119,7 +120,7 @@ async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
     await service.set_searching(id, "ask", ["handbook"])
     found = await service.consult(id, LAMP)
     assert found.passages and not found.taken
-    await service.send(id, LAMP, passages=found.passages[:1])
+    await service.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
     await service.wait(id)
     question = await edited(service, id, LAMP.replace("lmap", "lamp"))
     assert [block.text for block in of(PASSAGE, question)] == [found.passages[0].text]
@@ -169,7 +170,7 @@ async def test_a_fork_at_a_question_has_its_file_and_its_paste_in_the_draft(serv
 async def test_what_is_read_ahead_begins_what_is_sent_whatever_follows_it(service, server, id, notes, text):
     block = await service.attach(id, str(notes))
     service.prepare(id, [block])
-    ahead = await service._question_begun(service.get(id))
+    ahead = await service.questions.begun(service.get(id))
     await sent(service, id, text, block)
     assert "line 59" in ahead
     assert server.chats[-1].json["messages"][-1]["content"].startswith(ahead)

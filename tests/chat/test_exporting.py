@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kvchat.chat.question import Question
 from kvchat.transfer import TransferError
 from toyserver import tokens
 
@@ -16,7 +17,7 @@ async def test_an_export_of_all_leaves_no_conversation_in_memory(make, server, t
     ids = []
     for number in range(5):
         ids.append((await before.create(reuse=False)).id)
-        await before.send(ids[-1], f"question {number}")
+        await before.send(ids[-1], Question(f"question {number}"))
         await before.wait(ids[-1])
     service = make(server.url)
     await service.open(ids[1])

@@ -14,6 +14,7 @@ from kvchat.chat import connection, fallback
 from kvchat.chat.connection import Connector
 from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.events import FallbackChosen
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings
 from kvchat.prompt.message import State
@@ -48,7 +49,7 @@ def told(service: ChatService) -> list[FallbackChosen]:
 
 
 async def said(service: ChatService, id: str, text: str) -> State:
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
     conversation = service.get(id)
     assert conversation is not None
@@ -144,7 +145,7 @@ async def test_where_nothing_is_there_it_waits_for_its_server(begin: Maker) -> N
         id = (await service.create()).id
         await settled(service)
         assert service.connection.phase == "failed" and service.connection.is_awaited and not events
-        await service.send(id, "Hi")
+        await service.send(id, Question("Hi"))
         await server.start()
         await service.wait(id)
         assert service.get(id).path()[-1].state is State.DONE  # type: ignore[union-attr]
@@ -173,7 +174,7 @@ async def test_a_server_that_ends_while_one_works_is_replaced_for_what_is_begun_
         id = (await service.create()).id
         assert await said(service, id, "Hi") is State.DONE
         await server.stop()
-        await service.send(id, "And?")
+        await service.send(id, Question("And?"))
         await until(lambda: service.connection.phase == "lost")
         new = (await service.create()).id
         await settled(service)

@@ -10,6 +10,7 @@ from consulting_kit import consulting, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.mentioning import NOTHING, Meant, OutsideError, counted_in, outside
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Role
@@ -42,7 +43,7 @@ def id_of(service: ChatService) -> str:
 async def asked(service: ChatService, text: str, meant: Meant) -> list[str]:
     """The texts of the files that went with a question."""
     id = id_of(service)
-    await service.send(id, text, meant=meant)
+    await service.send(id, Question(text, meant=meant))
     await service.wait(id)
     question = [node for node in service.get(id).path() if node.role is Role.USER][-1]
     return [block.text for block in question.message.blocks if block.kind == FILE]
@@ -87,7 +88,7 @@ async def test_files_that_were_shown_need_the_yes_too(service: ChatService) -> N
     shown = await service.consult(id, "see @~/.ssh/key")
     assert [file.ref for file in shown.outside] == [shown.files[0].ref]
     with pytest.raises(OutsideError):
-        await service.send(id, "see @~/.ssh/key", passages=(), files=shown.files)
+        await service.send(id, Question("see @~/.ssh/key", passages=(), files=shown.files))
 
 
 async def test_a_file_that_the_conversation_was_given_needs_no_second_yes(service: ChatService, tmp_path: Path) -> None:

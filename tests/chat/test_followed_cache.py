@@ -13,6 +13,7 @@ import pytest
 import chat_templates
 from engine_fixture import small_model
 from kvchat.cache.warmth import Heat
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.request import Parameters
@@ -58,7 +59,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Maker]:
 
 
 async def say(service: ChatService, id: str, text: str):
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
     await service._link().following.settled()  # type: ignore[union-attr]
     conversation = service.get(id)
@@ -211,7 +212,7 @@ async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_o
     both = [await service.create(f"Be brief, {name}. " + WORDS * 5, reuse=False) for name in ("one", "two")]
     for turn in range(4):
         for conversation in both:
-            await service.send(conversation.id, f"Question {turn}: {WORDS}")
+            await service.send(conversation.id, Question(f"Question {turn}: {WORDS}"))
         for conversation in both:
             await service.wait(conversation.id)
     for conversation in both:
@@ -232,6 +233,6 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
     await service.create(WORDS * 2, reuse=False)
     await service.exact_price(one.id, "edit", one.path()[1].id, "A secret")
     await service._warm(one.id)
-    await service.send(one.id, "Another secret")
+    await service.send(one.id, Question("Another secret"))
     await service.wait(one.id)
     assert asked == [] and one.path()[-1].state.value == "error"

@@ -11,6 +11,7 @@ from remembering_kit import until
 
 from kvchat.chat import background
 from kvchat.chat.consolidating import CONSOLIDATION
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
 from kvchat.memory.book import Memories
@@ -65,7 +66,7 @@ async def test_a_long_answer_starts_none_and_rest_starts_exactly_one(resting):
     put(service)
     server.on_chat(tokens("long", hang_after=1))
     service.begin_background()
-    await service.send(id, "Tell me at length.")
+    await service.send(id, Question("Tell me at length."))
     await server.until(lambda: server.posts == 1)
     await asyncio.sleep(IDLE * 1.5)
     assert service.runs == [], "it ran beside an answer"
@@ -103,7 +104,7 @@ async def test_an_error_is_tried_again_and_the_app_lives(resting, monkeypatch):
     service.begin_background()
     await until(service, lambda: len(service.runs) == 3 and not waits(service))
     server.on_chat(tokens("still", " here"))
-    await service.send(id, "Are you there?")
+    await service.send(id, Question("Are you there?"))
     await service.wait(id)
     assert service.get(id).path()[-1].text == "still here"
 

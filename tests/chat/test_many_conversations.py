@@ -11,6 +11,7 @@ from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.warmth import Heat
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.opened import KEPT
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.sharing import SharedPrefixes
 from kvchat.config import Settings, changed
@@ -32,7 +33,7 @@ async def test_conversations_that_nobody_looks_at_any_more_are_let_go(service, s
     first = (await service.create()).id
     for number in range(3 * KEPT):
         id = first if number == 0 else (await service.create()).id
-        await service.send(id, f"question {number}")
+        await service.send(id, Question(f"question {number}"))
         await service.wait(id)
     assert alive(OpenConversation) - conversations <= KEPT + 1
     assert alive(Node) - messages <= 3 * (KEPT + 1)
@@ -42,7 +43,7 @@ async def test_conversations_that_nobody_looks_at_any_more_are_let_go(service, s
 async def test_one_that_somebody_holds_stays_the_same_for_all(service, server):
     server.on_chat(tokens("Yes."))
     held = await service.create()
-    await service.send(held.id, "still here?")
+    await service.send(held.id, Question("still here?"))
     await service.wait(held.id)
     for _ in range(2 * KEPT):
         await service.create(reuse=False)
@@ -91,7 +92,7 @@ async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_la
             await service.connect()
             made = [await service.create(reuse=False) for _ in range(4)]
             for conversation in (*made, made[2]):
-                await service.send(conversation.id, "Hello?", parameters=Parameters(max_tokens=2))
+                await service.send(conversation.id, Question("Hello?"), parameters=Parameters(max_tokens=2))
                 await service.wait(conversation.id)
                 following = service._link().following
                 await following.settled()

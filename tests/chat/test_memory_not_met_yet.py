@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from remembering_kit import QUICK
 
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
 from kvchat.memory.book import Memories
@@ -27,7 +28,7 @@ async def test_a_first_question_has_its_memories(tmp_path, host):
         try:
             await service.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
             id = (await service.create("Be brief.")).id
-            await service.send(id, "Where do I keep my bees?")
+            await service.send(id, Question("Where do I keep my bees?"))
             await service.wait(id)
             assert b"Bergen" in service.get(id).path()[1].wire, "it was taken for a service on the internet"
         finally:

@@ -17,6 +17,7 @@ from consulting_kit import asked, consulting, indexed, written
 from kvchat.asking import ask
 from kvchat.chat import consulting as module
 from kvchat.chat.errors import ChatError
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.worker import Worker
 from kvchat.documents import consultation as looking
@@ -105,9 +106,9 @@ async def test_a_sign_in_front_of_what_names_no_file_is_only_text(service, text)
 
 async def test_a_file_that_is_not_there_is_told(service, tmp_path):
     with pytest.raises(ChatError, match=r"There is no file .*lamb\.md"):
-        await service.send(id_of(service), f"@{tmp_path}/handbook/lamb.md How often?")
+        await service.send(id_of(service), Question(f"@{tmp_path}/handbook/lamb.md How often?"))
     with pytest.raises(ChatError, match=r"There is no handbook/lamb\.md"):
-        await service.send(id_of(service), "@handbook/lamb.md How often?")
+        await service.send(id_of(service), Question("@handbook/lamb.md How often?"))
     assert len(service.get(id_of(service)).path()) == 1
 
 
@@ -129,7 +130,7 @@ async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret
     id, text = id_of(service), f"@{secret} What is it?"
     shown = await service.consult(id, text)
     secret.write_text("the key is 5678\n")
-    await service.send(id, text, passages=shown.passages, files=shown.files)
+    await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
     await service.wait(id)
     assert [block.text for block in files(service.get(id).path()[1])] == ["the key is 1234\n"]
 
@@ -139,8 +140,8 @@ async def test_a_file_that_is_gone_is_told_unless_it_was_captured_before(service
     shown = await service.consult(id, text)
     secret.unlink()
     with pytest.raises(ChatError, match="There is no file"):
-        await service.send(id, text, passages=shown.passages)
-    await service.send(id, text, passages=shown.passages, files=shown.files)
+        await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages)))
+    await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
     await service.wait(id)
     assert [block.text for block in files(service.get(id).path()[1])] == ["the key is 1234\n"]
 
@@ -154,7 +155,7 @@ async def test_one_file_under_two_paths_is_sent_once(service, tmp_path):
 async def test_a_mail_address_does_not_wait_for_the_documents(service, held):
     id = id_of(service)
     async with occupied(service, held):
-        await service.send(id, MAIL)
+        await service.send(id, Question(MAIL))
         assert not held.is_set() and service.get(id).path()[1].text == MAIL
     await service.wait(id)
 
@@ -164,7 +165,7 @@ async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(ser
     id = id_of(service)
     await service.set_searching(id, "always", ["handbook"])
     async with occupied(service, held):
-        await service.send(id, LAMP)
+        await service.send(id, Question(LAMP))
         assert not held.is_set()
     await service.wait(id)
     assert PASSAGE not in [block.kind for block in service.get(id).path()[1].message.blocks]
@@ -177,7 +178,7 @@ async def test_a_place_that_is_not_indexed_yet_is_told_and_its_small_files_go(se
     service._known_names = frozenset()
     for text in ("@notes What colour has the ship?", "@notes/more/ What is Alpha?"):
         with pytest.raises(ChatError, match="search index"):
-            await service.send(id, text)
+            await service.send(id, Question(text))
     assert "green" in files(await asked(service, id, "@notes/ship.md What colour?"))[0].text
 
 
@@ -197,7 +198,7 @@ async def test_a_question_about_a_locked_index_is_not_sent_without_its_documents
     other.execute("BEGIN EXCLUSIVE")
     try:
         with pytest.raises(ChatError, match="mention"):
-            await service.send(id_of(service), f"@handbook {LAMP}")
+            await service.send(id_of(service), Question(f"@handbook {LAMP}"))
     finally:
         other.execute("ROLLBACK")
         other.close()
@@ -252,7 +253,7 @@ async def test_an_edit_has_a_mentioned_file_once(service, tmp_path):
     id, notes = id_of(service), tmp_path / "notes.txt"
     notes.write_text("".join(f"line {number} of the log\n" for number in range(60)))
     block = await service.attach(id, str(notes))
-    await service.send(id, "See [notes.txt: 60 lines]", [block])
+    await service.send(id, Question("See [notes.txt: 60 lines]", (block,)))
     await service.wait(id)
     question = [node for node in service.get(id).path() if node.role is Role.USER][-1]
     await service.edit(id, question.id, f"See [notes.txt: 60 lines] and @{notes}")

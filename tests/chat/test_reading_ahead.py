@@ -27,6 +27,7 @@ from kvchat.cache.llamacpp.shape import Shape
 from kvchat.chat import reading
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.power import on_battery
+from kvchat.chat.question import Question
 from kvchat.config import changed
 from kvchat.prompt.context import ContextBlock
 from tiny_models import tiny_models
@@ -209,7 +210,7 @@ async def test_an_attachment_is_read_ahead_while_the_question_is_typed(start: St
         play.service.prepare(conversation.id, [block])
         await rested(play)
         assert play.ahead[-1].evaluated > 400
-        await play.service.send(conversation.id, "What is in it?", [block])
+        await play.service.send(conversation.id, Question("What is in it?", (block,)))
         assert (await play.answered(conversation.id)).evaluated_tokens < 30  # type: ignore[operator]
 
 
@@ -219,7 +220,7 @@ async def test_the_conversation_that_is_looked_at_is_read_ahead_when_another_one
         other = await play.service.create("Be brief, too.", reuse=False)
         await rested(play)
         play.ahead.clear()
-        await play.service.send(other.id, "One?", parameters=long_answer(play))
+        await play.service.send(other.id, Question("One?"), parameters=long_answer(play))
         await play.service.open(id)
         await rested(play)
         assert play.ahead == []
@@ -241,7 +242,7 @@ async def test_nothing_is_read_ahead_while_another_conversation_streams(start: S
         other = await play.service.create("Be brief, too.", reuse=False)
         await rested(play)
         play.ahead.clear()
-        await play.service.send(other.id, "One?", parameters=long_answer(play))
+        await play.service.send(other.id, Question("One?"), parameters=long_answer(play))
         for _ in range(5):
             await play.service.open(id)
             await rested(play)
@@ -395,7 +396,7 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
             sent: list[FollowedTurn] = []
             before = play.following.before
             play.following.before = noted(before, sent)  # type: ignore[method-assign]
-            await service.send(talk.id, text(chance, [1, 20]), blocks)
+            await service.send(talk.id, Question(text(chance, [1, 20]), tuple(blocks)))
             await play.answered(talk.id)
             play.following.before = before  # type: ignore[method-assign]
             whole = [made for made in play.ahead if made.done]

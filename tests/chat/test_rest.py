@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kvchat.chat import keeper
+from kvchat.chat.question import Question
 from kvchat.store import Store, StoreUnavailable
 from toyserver import tokens
 
@@ -29,7 +30,7 @@ async def test_when_nothing_is_written_the_log_goes_into_the_database(service, s
 
     monkeypatch.setattr(service._keeper, "_at_rest", lambda: tidy(service._store))
     conversation = await service.create()
-    await service.send(conversation.id, "hello")
+    await service.send(conversation.id, Question("hello"))
     await service.wait(conversation.id)
     async with asyncio.timeout(60):
         while log_of(folder):
@@ -69,7 +70,7 @@ async def test_a_message_does_not_wait_for_the_backup(service, server, monkeypat
     tidying = asyncio.create_task(service.housekeeping())
     await asyncio.to_thread(begun.wait, 60)
     async with asyncio.timeout(60):
-        await service.send(conversation.id, "hello")
+        await service.send(conversation.id, Question("hello"))
         await service.wait(conversation.id)
     assert not tidying.done()
     go.set()

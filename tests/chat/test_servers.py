@@ -13,6 +13,7 @@ import pytest
 from kvchat.backends.dialect import HostClass
 from kvchat.chat import connection
 from kvchat.chat.events import Noticed
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import State
@@ -22,7 +23,7 @@ Maker = Callable[..., ChatService]
 
 
 async def say(service: ChatService, id: str, text: str) -> Any:
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
     return service.get(id).path()[-1]  # type: ignore[union-attr]
 
@@ -77,7 +78,7 @@ async def test_an_answer_on_one_server_does_not_wait_for_one_on_another(make: Ma
     server.on_chat(hang())
     async with ToyServer() as other:
         one, two = await begun(service), await begun(service, other.url)
-        await service.send(one, "Hi")
+        await service.send(one, Question("Hi"))
         await server.until(lambda: server.posts == 1)
         assert (await say(service, two, "Hi")).state is State.DONE
         assert service.streaming() == {one}
@@ -118,7 +119,7 @@ async def test_a_server_that_is_gone_is_waited_for_and_the_question_goes_out_onc
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, "Two")
+    await service.send(id, Question("Two"))
     await until(lambda: service.connection.phase == "lost")
     live = service.get(id).live  # type: ignore[union-attr]
     assert live is not None and live.waiting is not None
@@ -140,7 +141,7 @@ async def test_waiting_for_a_server_can_be_stopped(make: Maker, server: ToyServe
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, "Two")
+    await service.send(id, Question("Two"))
     await until(lambda: service.connection.phase == "lost")
     await service.stop(id)
     assert service.get(id).path()[-1].state is State.CANCELLED  # type: ignore[union-attr]
@@ -154,7 +155,7 @@ async def test_a_server_that_starts_after_kvchat_is_found(make: Maker) -> None:
         service = make(server.url)
         service.waits_for_servers = True
         id = await begun(service)
-        await service.send(id, "Hi")
+        await service.send(id, Question("Hi"))
         await until(lambda: service.connection.phase == "failed")
         await server.start()
         await service.wait(id)

@@ -16,6 +16,7 @@ from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.chat import connection
 from kvchat.chat.errors import ChatError
 from kvchat.chat.evidence import Journal
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ServerSettings, Settings
@@ -30,7 +31,7 @@ AWAY = "https://ollama.com:443"
 
 
 async def say(service: ChatService, id: str, text: str) -> Any:
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
     return service.get(id).path()[-1]  # type: ignore[union-attr]
 
@@ -160,9 +161,9 @@ async def test_one_server_under_two_names_has_one_lane(make: Maker, server: ToyS
     server.on_chat(hang())
     one, two = await begun(service), await begun(service)
     await service.use_server(two, name.format(server.url, server.port))
-    await service.send(two, "Hi")
+    await service.send(two, Question("Hi"))
     await server.until(lambda: server.posts == 1)
-    await service.send(one, "Hi")
+    await service.send(one, Question("Hi"))
     await asyncio.sleep(0.7)
     posts = server.posts
     await service.stop(one)
@@ -186,9 +187,9 @@ async def test_a_server_that_discovery_finds_too_has_one_lane(
     two = await begun(service)
     await service.use_server(two, "")
     server.on_chat(hang())
-    await service.send(one, "Hi")
+    await service.send(one, Question("Hi"))
     await server.until(lambda: server.posts == 2)
-    await service.send(two, "Hi")
+    await service.send(two, Question("Hi"))
     await asyncio.sleep(0.7)
     posts = server.posts
     await service.stop(one)
@@ -240,7 +241,7 @@ async def test_figures_are_of_the_server_that_answered(make: Maker, server: ToyS
     service = make(server.url)
     id = await begun(service)
     server.on_chat(tokens("a", "b", delay=0.3, prompt=50))
-    await service.send(id, "Hi")
+    await service.send(id, Question("Hi"))
     await server.until(lambda: server.posts == 1)
     async with ToyServer(model="other", context_size=111) as other:
         await service.use_server(id, other.url)
@@ -277,7 +278,7 @@ async def test_a_server_that_comes_back_at_another_address_of_its_name_is_talked
         await server.stop()
         where[0] = "127.0.0.2"
         server._server = await asyncio.start_server(server._handle, where[0], server.port)
-        await service.send(id, "Two")
+        await service.send(id, Question("Two"))
         assert await settles(service, id)
 
 
@@ -289,7 +290,7 @@ async def test_what_waiting_cannot_help_is_an_error_at_once(make: Maker, setting
     service = settled_on(make, **settings)
     service.waits_for_servers = True
     id = await begun(service)
-    await service.send(id, "Hi")
+    await service.send(id, Question("Hi"))
     assert await settles(service, id)
 
 
@@ -302,7 +303,7 @@ async def test_a_server_that_comes_back_and_wants_a_key_is_not_waited_for_any_lo
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, "Two")
+    await service.send(id, Question("Two"))
     await until(lambda: service.connection.phase == "lost")
     for path in ("/props", "/v1/models", "/running", "/health"):
         server.on(path, error(401, "Invalid API Key"))
@@ -318,7 +319,7 @@ async def test_a_question_that_waits_goes_where_the_conversation_goes_now(make: 
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, "Two")
+    await service.send(id, Question("Two"))
     await until(lambda: service.connection.phase == "lost")
     async with ToyServer(model="other") as other:
         await service.use_server(id, other.url)
@@ -403,7 +404,7 @@ async def streaming_from(make: Maker, count: int) -> tuple[ChatService, list[Toy
         await say(service, id, "Hi")
         await service._link(id).following.settled()  # type: ignore[union-attr]
         server.on_chat(tokens("a", "b", "c", hang_after=2))
-        await service.send(id, "Two")
+        await service.send(id, Question("Two"))
     for id in ids:
         await until(lambda id=id: service.get(id).live and service.get(id).live.text == "ab")  # type: ignore[misc]
     return service, servers, ids
@@ -472,7 +473,7 @@ async def test_choosing_a_model_file_here_does_not_cut_an_answer_there(make: Mak
     one = await begun(service, files[0])
     await say(service, one, "Hi")
     FakeEngine.alive[0].toy.on_chat(tokens("a", "b", "c", hang_after=2))  # type: ignore[union-attr]
-    await service.send(one, "Two")
+    await service.send(one, Question("Two"))
     await until(lambda: service.get(one).live.text)  # type: ignore[union-attr]
     choosing = asyncio.create_task(begun(service, files[1]))
     await asyncio.sleep(0.5)

@@ -10,6 +10,7 @@ import pytest
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, AnswerStarted
+from kvchat.chat.question import Question
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
@@ -23,8 +24,8 @@ def messages(visit) -> bytes:
     return visit.body[start:end]
 
 
-async def say(service, id, text, **options):
-    await service.send(id, text, **options)
+async def say(service, id, text, blocks=(), **options):
+    await service.send(id, Question(text, blocks), **options)
     await service.wait(id)
     return service.get(id).path()[-1]
 
@@ -94,7 +95,7 @@ async def test_two_conversations_have_two_session_ids_and_equal_system_bytes(ser
 async def test_stopping_keeps_what_came_and_closes_the_connection(service, server):
     server.on_chat(tokens("kept", " text", hang_after=2))
     conversation = await service.create()
-    await service.send(conversation.id, "go on")
+    await service.send(conversation.id, Question("go on"))
     await server.until(lambda: bool(server.chats))
     while not (conversation.live and conversation.live.text == "kept text"):
         await _event(service)
@@ -120,16 +121,16 @@ async def _event(service):
 async def test_a_second_question_waits_for_the_first_answer(service, server):
     server.on_chat(tokens("slow", hang_after=1))
     conversation = await service.create()
-    await service.send(conversation.id, "one")
+    await service.send(conversation.id, Question("one"))
     with pytest.raises(ChatError, match="still running"):
-        await service.send(conversation.id, "two")
+        await service.send(conversation.id, Question("two"))
     await service.stop(conversation.id)
 
 
 async def test_the_answer_belongs_to_its_conversation_and_marks_it_unread(service, server):
     server.on_chat(tokens("a", "b", "c"))
     first = await service.create()
-    await service.send(first.id, "one")
+    await service.send(first.id, Question("one"))
     second = await service.create(reuse=False)
     await service.wait(first.id)
     assert first.path()[-1].text == "abc"
@@ -152,7 +153,7 @@ async def test_chats_on_one_server_run_one_after_the_other(service, server):
     server.on_chat(watch)
     for text in ("one", "two", "three"):
         conversation = await service.create(reuse=False)
-        await service.send(conversation.id, text)
+        await service.send(conversation.id, Question(text))
     for known in service.conversations():
         await service.wait(known.id)
     assert (most, server.posts) == (1, 3)
@@ -252,7 +253,7 @@ async def test_parameters_never_touch_the_messages(service, server):
 async def test_context_is_sent_once_and_stays(service, server):
     conversation = await service.create()
     block = ContextBlock("paste", "pasted 1 (3 lines)", "a\nb\n</context>c")
-    await say(service, conversation.id, "what is it?", blocks=[block])
+    await say(service, conversation.id, "what is it?", blocks=(block,))
     await say(service, conversation.id, "and then?")
     contents = [m["content"] for m in server.chats[-1].json["messages"]]
     assert contents[1].count("<context source=") == contents[1].count("</context>") == 1

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine_fixture import running_server
 from kvchat.chat.errors import TooLongError
 from kvchat.chat.events import AnswerEnded, QuestionRefused
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.branching import before_refused
@@ -40,7 +41,7 @@ def wires(visit):
 
 
 async def asked(service, id, text, **options):
-    await service.send(id, text, **options)
+    await service.send(id, Question(text), **options)
     await service.wait(id)
 
 
@@ -197,7 +198,7 @@ async def test_a_question_that_is_estimated_over_the_window_is_not_sent_before_t
     await service.connect()
     nodes, record = len(conversation.tree), conversation.record
     with pytest.raises(TooLongError) as raised:
-        await service.send(conversation.id, "1234567890" * 450)
+        await service.send(conversation.id, Question("1234567890" * 450))
     assert (raised.value.window, raised.value.counted) == (4096, False)
     assert 4096 < raised.value.tokens < 5500
     assert str(raised.value).startswith(f"Too long: the prompt has about {raised.value.tokens:,} tokens, the server's "
@@ -267,7 +268,7 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
             assert following.heads[conversation.id] == tuple(n.digest.hex() for n in conversation.path())
 
             with pytest.raises(TooLongError) as raised:
-                await service.send(conversation.id, MIXED * 2)
+                await service.send(conversation.id, Question(MIXED * 2))
             assert raised.value.counted and abs(raised.value.tokens - real) <= 1
             path = [*conversation.path(), question]
             estimated = service.sizes.estimated(conversation, path)

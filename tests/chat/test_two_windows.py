@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import SUMMARY
@@ -70,7 +71,7 @@ async def test_a_deletion_holds_and_is_told(windows, server):
     assert told == [DeletedElsewhere(id)]
     assert kept(one, id)[-1] == "half and whole", "what came is kept all the same"
     with pytest.raises(ChatError, match="trash"):
-        await one.send(id, "third")
+        await one.send(id, Question("third"))
     assert kept(one, id)[-1] == "half and whole"
     await one.restore(id)
     server.on_chat(tokens("Yes."))
@@ -169,7 +170,7 @@ async def test_a_question_waits_for_the_reply_of_another_window(windows, server)
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     waits = heard(other, HeadAwaited)
-    question = asyncio.create_task(other.send(id, "third"))
+    question = asyncio.create_task(other.send(id, Question("third")))
     await until(other, lambda: bool(waits))
     assert other.awaits_reply(id) and not question.done()
     assert len(slow.began) == 1
@@ -204,7 +205,7 @@ async def test_giving_up_the_wait_sends_and_stores_nothing(windows, server):
     one, other, id = windows
     slow = Slow()
     await streaming(one, server, id, "second", slow)
-    question = asyncio.create_task(other.send(id, "third"))
+    question = asyncio.create_task(other.send(id, Question("third")))
     await until(other, lambda: other.awaits_reply(id))
     await other.stop(id)
     with pytest.raises(ChatError, match="not sent"):
@@ -220,7 +221,7 @@ async def test_when_the_other_kvchat_dies_its_reply_is_settled_and_the_question_
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     await until(one, lambda: bool(one._store._db.row("SELECT 1 FROM delta")))
-    question = asyncio.create_task(other.send(id, "third"))
+    question = asyncio.create_task(other.send(id, Question("third")))
     await until(other, lambda: other.awaits_reply(id))
     server.on_chat(tokens("Yes."))
     owner.release(one._store.database.owner)  # as if its process had ended
@@ -252,7 +253,7 @@ async def test_a_fork_of_a_running_reply_waits_for_it(windows, server):
     await streaming(one, server, id, "second", slow)
     other.refresh()
     fork = await other.fork(id, other.get(id).path()[-1].id)
-    question = asyncio.create_task(other.send(fork.id, "elsewhere"))
+    question = asyncio.create_task(other.send(fork.id, Question("elsewhere")))
     await until(other, lambda: other.awaits_reply(fork.id))
     slow.go.set()
     await question
@@ -265,7 +266,7 @@ async def test_a_fork_of_ones_own_running_reply_waits_for_it_too(windows, server
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     fork = await one.fork(id, one.get(id).path()[-1].id)
-    question = asyncio.create_task(one.send(fork.id, "elsewhere"))
+    question = asyncio.create_task(one.send(fork.id, Question("elsewhere")))
     await until(one, lambda: one.awaits_reply(fork.id))
     slow.go.set()
     await question

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.chat.keeper import Keeper
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
@@ -37,7 +38,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
 
 
 async def say(service: ChatService, id: str, text: str) -> None:
-    await service.send(id, text)
+    await service.send(id, Question(text))
     await service.wait(id)
 
 
@@ -151,7 +152,7 @@ async def test_the_end_writes_them_to_the_first_folder_that_takes_them(
     refuse()
     arrived = asyncio.Event()
     service.subscribe(lambda _: arrived.set() if conversation.live and conversation.live.text else None)
-    await service.send(conversation.id, "one")
+    await service.send(conversation.id, Question("one"))
     async with asyncio.timeout(20):
         await arrived.wait()
     if gone:

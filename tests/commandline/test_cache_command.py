@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.store import Store
@@ -33,7 +34,7 @@ async def talk(own_folders: Path) -> str:
             for text, prompt, cached in questions:
                 server.on_chat(
                     tokens("Twenty", "-six", prompt=prompt, cached=cached, prompt_ms=3.0 * (prompt - cached)))
-                await service.send(conversation.id, text)
+                await service.send(conversation.id, Question(text))
                 await service.wait(conversation.id)
         await service.aclose()
     return ids[-1]

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from kvchat import paths
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.cli import KINDS, STATUSES, main
 from kvchat.config import Settings, changed
@@ -100,7 +101,7 @@ async def talked(places: Paths, *questions: str) -> tuple[str, list[str]]:
         service = ChatService(Store.open(places.data), changed(Settings(), "server.base_url", server.url))
         conversation = await service.create(reuse=False)
         for question in questions:
-            await service.send(conversation.id, question)
+            await service.send(conversation.id, Question(question))
             await service.wait(conversation.id)
         nodes = [node.id for node in conversation.path()[1:]]
         await service.aclose()

@@ -15,6 +15,7 @@ from textual.pilot import Pilot
 
 from kvchat.chat.events import ServiceEvent
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.documents.library import Library
@@ -182,7 +183,7 @@ class Driven:
     async def grow(self, *texts: str) -> None:
         """Have the service ask these questions in the open conversation, without a key."""
         for text in texts:
-            await self.service.send(self.conversation.id, text)
+            await self.service.send(self.conversation.id, Question(text))
             await self.service.wait(self.conversation.id)
         await self.rest()
 
@@ -201,7 +202,7 @@ class Driven:
         """Ask something whose answer stops after `text` and never ends."""
         assert self.server is not None
         self.server.on_chat(tokens(text, hang_after=1))
-        await self.service.send(self.conversation.id, "go on")
+        await self.service.send(self.conversation.id, Question("go on"))
         await self.until(lambda: self.conversation.live is not None and self.conversation.live.text == text)
         self.server.on_chat(tokens("Hello"))
 

@@ -14,6 +14,7 @@ from app_kit import Drive, driving
 import chat_templates
 from kvchat.backends.dialect import HostClass, TemplateFacts
 from kvchat.cache.price import Price
+from kvchat.chat.question import Question
 from kvchat.config import Settings, changed, load
 from kvchat.paths import find
 from kvchat.prompt.message import State
@@ -114,7 +115,7 @@ async def test_a_failure_in_another_conversation_is_told(drive: Drive, server: T
     server.on_chat(failing)
     async with drive() as app:
         first = await app.begin()
-        await app.service.send(first, "doomed")
+        await app.service.send(first, Question("doomed"))
         await app.press("ctrl+n")
         go_on.set()
         await app.until(lambda: app.noticed("out of memory"))

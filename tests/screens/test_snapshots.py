@@ -29,6 +29,7 @@ from kvchat.cache.price import Alternative, Price
 from kvchat.cache.report import CacheReport
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.events import WarmthChanged
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.paths import find
@@ -105,7 +106,7 @@ class Studio:
             for number, question in enumerate(questions):
                 self.server.on_chat(tokens(*words(ANSWERS[number]), prompt=prompt, cached=cached,
                                            prompt_ms=3.1 * (prompt - cached), model=MODEL))
-                await service.send(made.id, question)
+                await service.send(made.id, Question(question))
                 await service.wait(made.id)
                 cached, prompt = prompt + 4, prompt + 96 + 31 * number
         await service.save_prompt(SavedPrompt("Keeper", KEEPER))

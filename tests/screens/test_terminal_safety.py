@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from app_kit import Clock, Drive, Driven
 
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.display import clean, one_line
@@ -92,11 +93,11 @@ async def fill(data: Path, server: ToyServer) -> set[str]:
         await service.save_prompt(SavedPrompt(line[:50], line))
     plain = tokens("short", model="toy")
     main = await service.create(TEXT, reuse=False)
-    await service.send(main.id, TEXT, [ContextBlock("file", line, TEXT) for line in LINES[:3]])
+    await service.send(main.id, Question(TEXT, tuple([ContextBlock("file", line, TEXT) for line in LINES[:3]])))
     await service.wait(main.id)
     server.on_chat(error(500, LONG_LINE), plain)
     for text in (LONG_LINE, MARKUP):
-        await service.send(main.id, text)
+        await service.send(main.id, Question(text))
         await service.wait(main.id)
     await service.rename(main.id, LONG_LINE)
     await service.set_draft(main.id, LONG_LINE)

@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from kvchat.cache.warmth import UNKNOWN, Warmth
+from kvchat.chat.question import Question
 from kvchat.ui.themes import variable_defaults
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
@@ -44,6 +45,11 @@ class Host(App[None]):
 
     def heard(self, kind: type[M]) -> list[M]:
         return [message for message in self.said if isinstance(message, kind)]
+
+    @property
+    def asked(self) -> list[Question]:
+        """What was sent."""
+        return [message.question for message in self.heard(Composer.Submitted)]
 
 
 Hosting = Callable[..., Host]

@@ -31,11 +31,11 @@ async def test_an_attached_file_is_a_chip_that_goes_with_the_message(writing: Wr
         composer.insert("see")
         composer.attach(SETUP)
         await pilot.press("o", "k", "enter")
-        sent = host.heard(Composer.Submitted)[0]
+        sent = host.asked[0]
         assert (sent.text, sent.blocks) == (f"see {LABEL} ok", (SETUP,))
         composer.set_history([sent.text])
         await pilot.press("up", "enter")
-        assert host.heard(Composer.Submitted)[1].blocks == (SETUP,), "recalled with its text"
+        assert host.asked[1].blocks == (SETUP,), "recalled with its text"
 
 
 @pytest.mark.parametrize("keys", [["backspace", "backspace"], ["left", "left", "delete"]])

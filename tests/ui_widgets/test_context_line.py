@@ -9,6 +9,7 @@ import pytest
 from rich.cells import cell_len
 from textual.geometry import Region
 
+from kvchat.chat.question import Question
 from kvchat.documents.collection import Passage
 from kvchat.memory.entry import Entry, Kind
 from kvchat.prompt.context import FILE, ContextBlock
@@ -162,8 +163,8 @@ async def test_a_click_leaves_one_out_and_it_stays_out_until_the_message_is_sent
         composer.set_memories([DOG, UNITS])
         assert composer.memories == (DOG,)
         await pilot.press("enter")
-        sent = host.heard(Composer.Submitted)[0]
-        assert (sent.dropped, sent.memories) == (frozenset({"m1"}), True)
+        sent = host.asked[0]
+        assert (sent.without, sent.recalls) == (frozenset({"m1"}), True)
         assert composer.memories == ()
         await rested(host, composer, pilot, "my kiln")
         composer.set_memories([UNITS])
@@ -184,7 +185,7 @@ async def test_the_key_pressed_twice_leaves_all_out_also_those_found_later(memor
         composer.set_memories([DOG])
         assert composer.memories == ()
         await pilot.press("enter")
-        assert host.heard(Composer.Submitted)[0].memories is False
+        assert host.asked[0].recalls is False
 
 
 async def test_without_memories_the_key_is_nothing(memories: Writing) -> None:
@@ -208,7 +209,7 @@ async def test_keys_choose_one_and_leave_it_out(memories: Writing) -> None:
         await pilot.press("escape", "y")
         assert composer.text == "my kilny"
         await pilot.press("enter")
-        assert host.heard(Composer.Submitted)[0].dropped == {"m2"}
+        assert host.asked[0].without == {"m2"}
 
 
 async def test_typing_while_choosing_goes_into_the_text_in_its_order(memories: Writing) -> None:
@@ -260,7 +261,7 @@ async def test_what_was_left_out_stays_so_when_a_message_could_not_be_sent(memor
         composer.set_memories([UNITS, KILN])
         assert composer.memories == ()
         await pilot.press("enter")
-        assert host.heard(Composer.Submitted)[0].memories is False
+        assert host.asked[0].recalls is False
 
 
 async def test_another_conversation_begins_without_memories(memories: Writing) -> None:
@@ -308,8 +309,8 @@ async def found(host: Any, composer: Composer, pilot: Any, text: str = "the lamp
     await pilot.pause()
 
 
-def sent(host: Any) -> Composer.Submitted:
-    return host.heard(Composer.Submitted)[-1]  # type: ignore[no-any-return]
+def sent(host: Any) -> Question:
+    return host.asked[-1]  # type: ignore[no-any-return]
 
 
 async def test_passages_are_named_by_file_and_lines_with_their_tokens(memories: Writing) -> None:
@@ -329,7 +330,7 @@ async def test_what_goes_is_what_is_shown_for_exactly_this_text(memories: Writin
     async with host.run_test() as pilot:
         await found(host, composer, pilot)
         await pilot.press("enter")
-        assert sent(host).passages == (SETUP, LAMP) and composer.passages == ()
+        assert sent(host).passages == (SETUP.block, LAMP.block) and composer.passages == ()
         await found(host, composer, pilot)
         await pilot.press("s", "enter")
         assert sent(host).text == "the lamps" and sent(host).passages is None, "they were found for another text"
@@ -350,7 +351,7 @@ async def test_a_passage_that_is_left_out_does_not_go_and_stays_out(memories: Wr
         assert composer.passages == (LAMP,)
         await pilot.press("x", "enter")
         assert sent(host).passages is None
-        assert sent(host).picked.of([SETUP, LAMP], True) == (LAMP,), "also where they are looked for once more"
+        assert host.heard(Composer.Submitted)[-1].picked.of([SETUP, LAMP], True) == (LAMP,), "also where they are looked for once more"
 
 
 async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories: Writing) -> None:
@@ -367,7 +368,7 @@ async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories:
         await pilot.pause()
         assert "▤ 2 passages ~" in drawn(host, composer) and composer.passages == (SETUP, LAMP)
         await pilot.press("enter")
-        assert sent(host).passages == (SETUP, LAMP), "the keys belong to the text all the time"
+        assert sent(host).passages == (SETUP.block, LAMP.block), "the keys belong to the text all the time"
 
 
 async def test_one_offered_passage_is_taken_by_a_click_and_what_is_found_later_is_only_offered(
@@ -382,7 +383,7 @@ async def test_one_offered_passage_is_taken_by_a_click_and_what_is_found_later_i
         composer.set_passages([passage("oil.md"), LAMP], composer.text, taken=False)
         assert composer.passages == (LAMP,)
         await pilot.press("x", "enter")
-        assert sent(host).picked.of([SETUP, LAMP], False) == (LAMP,)
+        assert host.heard(Composer.Submitted)[-1].picked.of([SETUP, LAMP], False) == (LAMP,)
 
 
 async def test_the_second_press_leaves_out_memories_and_passages_until_the_message_is_sent(memories: Writing) -> None:
@@ -394,7 +395,7 @@ async def test_the_second_press_leaves_out_memories_and_passages_until_the_messa
         await pilot.pause()
         assert "◇ no memories · ▢ no passages" in drawn(host, composer)
         await pilot.press("x", "enter")
-        assert sent(host).passages == () and sent(host).memories is False
+        assert sent(host).passages == () and sent(host).recalls is False
         await found(host, composer, pilot)
         assert composer.passages == (SETUP, LAMP)
 
@@ -454,8 +455,8 @@ async def test_what_was_decided_holds_when_a_message_could_not_be_sent(memories:
         await found(host, composer, pilot)
         composer.leave_out({SETUP.ref}, {LAMP.ref})
         await pilot.press("enter")
-        one = sent(host)
-        composer.restore(one.text, one.blocks, one.dropped, one.memories, one.taken)
+        one, taken = sent(host), host.heard(Composer.Submitted)[-1].taken
+        composer.restore(one.text, one.blocks, one.without, one.recalls, taken)
         await rest(composer)
         composer.set_passages([SETUP, LAMP], composer.text)
         assert composer.passages == (LAMP,)

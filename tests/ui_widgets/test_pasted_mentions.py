@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from textual import events
 
+from kvchat.chat.question import Question
 from kvchat.documents.mentions import Kind, Mention
 from kvchat.prompt.drafts import Draft, decoded
 from kvchat.ui.widgets.composer import Composer
@@ -19,8 +20,8 @@ from kvchat.ui.widgets.mentions import MentionList
 Writing = Callable[..., Any]
 
 
-def sent(host: Any) -> Composer.Submitted:
-    return host.heard(Composer.Submitted)[-1]  # type: ignore[no-any-return]
+def sent(host: Any) -> Question:
+    return host.asked[-1]  # type: ignore[no-any-return]
 
 
 async def test_typed_signs_count_and_pasted_ones_do_not(writing: Writing) -> None:

@@ -15,12 +15,13 @@ from typing import Literal
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.display import one_line
 from kvchat.prompt.citing import name_of, sources
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
-from kvchat.question import Question, prepared
+from kvchat.question import prepared
 from kvchat.server_words import fallback_words
 from kvchat.terminal import Printer
 
@@ -118,8 +119,7 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
     stop = asyncio.create_task(interrupted.wait())
-    send = partial(service.send, conversation.id, question.text, question.blocks, parameters=parameters,
-                   meant=question.meant)
+    send = partial(service.send, conversation.id, question, parameters=parameters)
     try:
         await _sent(service, conversation.id, stop, send())
     except TooLongError as error:

@@ -20,10 +20,10 @@ from kvchat.paths import Paths
 
 if TYPE_CHECKING:
     from kvchat.backends_command import UsedServer
+    from kvchat.chat.question import Question
     from kvchat.chat.service import ChatService
     from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
-    from kvchat.question import Question
     from kvchat.store import Store
 
 T = TypeVar("T")

@@ -11,13 +11,14 @@ import asyncio
 import os
 import sys
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from threading import Thread
 from typing import TYPE_CHECKING
 
 from kvchat import standard_input
 from kvchat.chat.errors import ChatError
-from kvchat.chat.mentioning import ALL, NOTHING, Meant, OutsideError
+from kvchat.chat.mentioning import NOTHING, OutsideError
+from kvchat.chat.question import Question
 from kvchat.display import one_line
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.standard_input import InputError
@@ -25,17 +26,6 @@ from kvchat.standard_input import InputError
 if TYPE_CHECKING:
     from kvchat.chat.live import OpenConversation
     from kvchat.chat.service import ChatService
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What is asked."""
-
-    text: str
-    blocks: tuple[ContextBlock, ...] = ()
-    """What was piped in."""
-    meant: Meant = ALL
-    """What its mentions mean."""
 
 
 def read_question(given: str, stdin: bool = True) -> Question:

@@ -16,6 +16,7 @@ import httpx
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Cause
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import Parameters
@@ -68,7 +69,7 @@ class Chat:
             await asyncio.wait({rest})
 
     async def say(self, id: str, text: str = "And then? ") -> TurnFigures:
-        await self.service.send(id, text)
+        await self.service.send(id, Question(text))
         return await self.answered(id)
 
     async def answered(self, id: str) -> TurnFigures:

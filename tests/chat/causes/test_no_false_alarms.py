@@ -19,6 +19,7 @@ from causes_kit import (
 
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.chat import reading
+from kvchat.chat.question import Question
 from kvchat.prompt.message import State
 
 pytestmark = pytest.mark.engine
@@ -60,7 +61,7 @@ async def test_fifty_ordinary_turns_have_nothing_to_explain(
 async def stopped(chat: Chat, id: str) -> TurnFigures:
     """An answer that the person stops after some words."""
     await chat.service.set_parameters(id, replace(STEADY, max_tokens=2000))
-    await chat.service.send(id, f"Stop soon. {WORDS}")
+    await chat.service.send(id, Question(f"Stop soon. {WORDS}"))
     await until(lambda: (live := chat.conversation(id).live) is not None and len(live.text) > 40)
     await chat.service.stop(id)
     assert chat.branch(id)[-1].state is State.CANCELLED

@@ -12,16 +12,15 @@ from dataclasses import replace
 from kvchat.cache.accounting import measured_speed
 from kvchat.cache.price import Act, Price, Span, alternatives, price, reread
 from kvchat.cache.warmth import Heat
-from kvchat.chat.events import (
-    ConversationChanged,
-)
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ConversationChanged
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.mentioning import ALL, Meant, counted_in
+from kvchat.chat.question import Question
 from kvchat.chat.shared import Head, on_newest
 from kvchat.chat.talking import Talking
 from kvchat.prompt.branching import Branch, awaited, under_system, without_turn
-from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
-from kvchat.prompt.drafts import PASTE, chips_of, draft_of
+from kvchat.prompt.drafts import draft_of
 from kvchat.prompt.message import Node, Role, State, new_id, system_message, tag_of
 
 PRICE_S = 1.0
@@ -40,10 +39,8 @@ class Branches(Talking):
         mentions needs the person's yes."""
         conversation = await self._free(id)
         question, _ = conversation.tree.turn_of(node_id)
-        before = conversation.tree.path(question.parent)
-        blocks = await self._defused(
-            conversation, await self._with_memories(conversation, before, text, _kept(question, text), meant))
-        branch = await self._fitting(conversation, question.parent, text, blocks, anyway)
+        branch = await self._fitting(conversation, question.parent or "", Question(text, meant=meant, again=question),
+                                     anyway)
         self._did(conversation, "edit", question.id)
         self._remember(conversation)
         await self._grow(conversation, branch)
@@ -172,7 +169,7 @@ class Branches(Talking):
         """As `price`, counted on the server's own tokens where it gives them. `text`: the new question of an edit, or
         the new instructions; `options`: the new options of the template."""
         estimate, link, conversation = self.price(id, act, node_id, text), self._link(id), self._open[id]
-        path, following = self._path_after(conversation, act, node_id, text), link.following
+        path, following = await self._path_after(conversation, act, node_id, text), link.following
         if following is None or path is None or following.server is not link.info:
             return estimate
         if not self._agreed_to(following.server):
@@ -197,8 +194,8 @@ class Branches(Talking):
         speed = self.speed_fit(id)
         return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
 
-    def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
-                    text: str) -> list[Node] | None:
+    async def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
+                          text: str) -> list[Node] | None:
         """The branch that the server would read after an act; None where it cannot be told before."""
         tree, head = conversation.tree, conversation.record.head or ""
         if act in ("open", "template"):
@@ -214,9 +211,10 @@ class Branches(Talking):
         if act == "regenerate":
             return tree.path(question.id)
         if act == "edit" and text:
-            stamped = conversation.stamped
-            branch = self._asked(conversation, question.parent, text, _kept(question, text))
-            conversation.stamped = stamped  # nothing was asked yet
+            try:
+                branch = await self.questions.built(conversation, question.parent or "", Question(text, again=question))
+            except ChatError:  # what it mentions cannot be had; that is said when it is sent
+                return None
             return [*tree.path(question.parent), branch.nodes[0]]
         if act == "delete":
             branch = without_turn(tree, head, node_id)
@@ -247,20 +245,6 @@ class Branches(Talking):
         branch = under_system(conversation.tree, conversation.record.head or "", message, self._clock().timestamp())
         self._did(conversation, "system", conversation.path()[0].id)
         await self._move(conversation, branch)
-
-
-def _kept(question: Node, text: str) -> list[ContextBlock]:
-    """The blocks of a question that stay when its text becomes `text`: pastes and files whose labels stay, and passages
-    unless a mention is gone, which may have brought them."""
-    labelled = [block for label, block in chips_of(text, question.message.blocks).items() if label in text]
-    passages = _mentions(question.text) <= _mentions(text)
-    return [block for block in question.message.blocks
-            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE) or block in labelled)
-            and (block.kind != PASSAGE or passages)]
-
-
-def _mentions(text: str) -> set[str]:
-    return {word for word in text.split() if "@" in word}
 
 
 def _said_nothing(answer: Node) -> bool:

@@ -11,20 +11,22 @@ import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from kvchat.chat.branch_files import files_of, path_of, unsaid, with_files
+from kvchat.chat.branch_files import files_of, path_of, unsaid
+from kvchat.chat.defusing import SpecialTokens
 from kvchat.chat.embedding import Embedding
 from kvchat.chat.errors import ChatError
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.mentioning import ALL, Meant, OutsideError, OutsideFile, outside
-from kvchat.chat.shared import Head, on_newest
-from kvchat.prompt.citing import name_of, numbered
-from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.chat.question import Question
+from kvchat.chat.question_builder import QuestionBuilder
+from kvchat.chat.sources import AttachmentSource, Memories, PassageSource, ProfileSource, RecallSource
+from kvchat.prompt.citing import name_of
+from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
-from kvchat.prompt.drafts import chips_of, label_of
+from kvchat.prompt.drafts import PASTE, chips_of, label_of
 from kvchat.prompt.message import Node
-from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
@@ -63,6 +65,13 @@ class Consulted:
 
 class Consulting(Embedding):
     """Passages and files for questions."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        memories = Memories(self.recall, self.profile)
+        sources = ProfileSource(memories), AttachmentSource(), PassageSource(), RecallSource(memories)
+        tokens = SpecialTokens(self._link, self._agreed_to)
+        self.questions = QuestionBuilder(self.resolved, sources, tokens.plain, self.settings, self._clock)
 
     async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
@@ -244,31 +253,43 @@ class Consulting(Embedding):
 
     # -- with a question
 
-    @on_newest(Head.AWAITED)
-    async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
-                   parameters: Parameters | None = None, anyway: bool = False, without: frozenset[str] = frozenset(),
-                   recalls: bool = True, passages: Sequence[Passage] | None = None,
-                   files: Sequence[ContextBlock] | None = None, meant: Meant = ALL) -> None:
-        """Store the question with what goes in front of it, then let the answer stream in its own task. `passages`,
-        `files` (those that it mentions): exactly these, as they were shown; None: what is found for the text. Raises
-        ChatError, also where a mention that is looked up here cannot be followed, and OutsideError. A reply that
-        another kvchat streams at the branch's end is waited for."""
-        conversation = await self._free(id)
-        found = Consulted()
+    async def resolved(self, conversation: OpenConversation, path: Sequence[Node], question: Question) -> Question:
+        """The question with its passages and files: those that it has, else what is found for it. Raises ChatError,
+        also where a mention that is looked up here cannot be followed, and OutsideError."""
+        if question.again is not None:
+            return await self._resolved_anew(conversation, path, question, question.again)
+        passages, files, found = question.passages, question.files, Consulted()
         if passages is None or files is None:
-            found = await self.consult(id, text, search=passages is None, meant=meant)
+            found = await self.consult(conversation.id, question.text, path, search=passages is None,
+                                       meant=question.meant)
         if found.problems:
             raise ChatError(found.problems[0])
-        _agreed_to(found.outside if files is None else await self._from_outside(conversation, files), meant)
+        _agreed_to(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
         if passages is None:
-            passages = found.passages if found.taken else ()
-        text, blocks = await self._with_bases(conversation, text, blocks)
+            passages = tuple(passage.block for passage in found.passages) if found.taken else ()
+        text, blocks = await self._with_bases(conversation, question.text, question.blocks)
         if files is not None:
-            _, files = await self._with_bases(conversation, "", files)
-        sent = await with_files(blocks, found.files if files is None else files)
-        await super().send(id, text, await self._as_sent(conversation, conversation.path(), (
-            *sent, *(passage.block for passage in passages))), parameters=parameters, anyway=anyway, without=without,
-            recalls=recalls)
+            files = tuple((await self._with_bases(conversation, "", files))[1])
+        return replace(question, text=text, blocks=tuple(blocks), passages=passages,
+                       files=found.files if files is None else files)
+
+    async def _resolved_anew(self, conversation: OpenConversation, path: Sequence[Node], question: Question,
+                             before: Node) -> Question:
+        """A question that asks `before` differently, with what is found for it now, and of what went with that one
+        what its text keeps."""
+        found = await self.consult(conversation.id, question.text, path, meant=question.meant)
+        if found.problems:
+            raise ChatError(found.problems[0])
+        _agreed_to(found.outside, question.meant)
+        kept = [replace(block, source=name_of(block)) if block.kind != PASSAGE else block
+                for block in _kept(before, question.text)]
+        passages = [one.block for one in found.passages] if found.taken else []
+        if conversation.record.searching == ASK and not passages:  # those it has are the person's choice
+            now = {one.ref: one.block for one in found.passages}
+            passages = [now.get(block.ref, replace(block, source=name_of(block)))
+                        for block in kept if block.kind == PASSAGE]
+        return replace(question, blocks=tuple(block for block in kept if block.kind != PASSAGE),
+                       passages=tuple(passages), files=found.files)
 
     async def _from_outside(self, conversation: OpenConversation, files: Sequence[ContextBlock]) -> tuple[
             OutsideFile, ...]:
@@ -299,24 +320,19 @@ class Consulting(Embedding):
             sent.append(block)
         return text, sent
 
-    async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
-                             blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:
-        found = await self.consult(conversation.id, text, path, meant=meant)
-        if found.problems:
-            raise ChatError(found.problems[0])
-        _agreed_to(found.outside, meant)
-        kept = [replace(block, source=name_of(block)) for block in blocks if block.kind != PASSAGE]
-        passages = [one.block for one in found.passages] if found.taken else []
-        if conversation.record.searching == ASK and not passages:  # those it has are the person's choice
-            now = {one.ref: one.block for one in found.passages}
-            passages = [now.get(block.ref, replace(block, source=name_of(block)))
-                        for block in blocks if block.kind == PASSAGE]
-        sent = await self._as_sent(conversation, path, (*await with_files(kept, found.files), *passages))
-        return await super()._with_memories(conversation, path, text, sent, meant)
 
-    async def _as_sent(self, conversation: OpenConversation, path: Sequence[Node],
-                       blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
-        return numbered(await super()._as_sent(conversation, path, blocks), path)
+def _kept(question: Node, text: str) -> list[ContextBlock]:
+    """The blocks of a question that stay when its text becomes `text`: pastes and files whose labels stay, and passages
+    unless a mention is gone, which may have brought them."""
+    labelled = [block for label, block in chips_of(text, question.message.blocks).items() if label in text]
+    passages = _mentions(question.text) <= _mentions(text)
+    return [block for block in question.message.blocks
+            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE) or block in labelled)
+            and (block.kind != PASSAGE or passages)]
+
+
+def _mentions(text: str) -> set[str]:
+    return {word for word in text.split() if "@" in word}
 
 
 def _given(conversation: OpenConversation) -> list[ContextBlock]:

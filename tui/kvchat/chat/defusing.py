@@ -6,28 +6,33 @@ holds up nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from kvchat.backends.dialect import BackendError
+from kvchat.backends.dialect import BackendError, ServerInfo
+from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.restoring import Restoring
 from kvchat.prompt.context import TIME, ContextBlock, defused, foreign
 
 
-class Defusing(Restoring):
-    """Quoted text as the server will read it: as text."""
+class SpecialTokens:
+    """What the servers of conversations would read as special tokens. `link`: the server of a conversation. `agreed`:
+    whether a conversation may go to a server."""
 
-    async def _defused(self, conversation: OpenConversation, blocks: Sequence[ContextBlock]) -> list[ContextBlock]:
+    def __init__(self, link: Callable[[str], Link], agreed: Callable[[ServerInfo, str], bool]) -> None:
+        self._link = link
+        self._agreed = agreed
+
+    async def plain(self, conversation: OpenConversation, blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
         """The blocks without what the conversation's server, where it is connected and may have them, would read as
         special tokens."""
         connector = self._link(conversation.id).connector
         info = connector.info if connector.connection.phase == "ready" else None
-        if info is None or all(block.kind == TIME for block in blocks) or not self._agreed_to(info, conversation.id):
-            return list(blocks)
+        if info is None or all(block.kind == TIME for block in blocks) or not self._agreed(info, conversation.id):
+            return blocks
         from kvchat.backends.special_tokens import special_texts
 
         try:
             backend = await connector.ready()
         except BackendError:
-            return list(blocks)
+            return blocks
         return defused(blocks, await special_texts(backend, foreign(blocks)))

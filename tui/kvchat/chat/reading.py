@@ -11,7 +11,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, WarmUp
 from kvchat.cache.accounting import PromptProgress
@@ -20,16 +19,16 @@ from kvchat.cache.llamacpp.planner import WORTH
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat, Warmth
-from kvchat.chat.defusing import Defusing
 from kvchat.chat.events import WarmthChanged
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.power import on_battery
 from kvchat.chat.probing import probe, unused
-from kvchat.prompt.context import ContextBlock, rendered
+from kvchat.chat.question_builder import QuestionBuilder
+from kvchat.chat.restoring import Restoring
+from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, State
-from kvchat.prompt.stamp import last_stamp, stamp_due, time_block
 
 REST_S = 1.0
 """How long a conversation is looked at before it is read ahead."""
@@ -42,7 +41,7 @@ TOLD_S = 0.25
 log = logging.getLogger(__name__)
 
 
-class Reading(Defusing):
+class Reading(Restoring):
     """Reading ahead of the person."""
 
     reads_ahead = False
@@ -51,7 +50,7 @@ class Reading(Defusing):
     """The conversation that is being read ahead; empty: none."""
     warmup_progress: PromptProgress | None = None
     _rest: asyncio.Task[None] | None = None
-    _blocks_ahead: dict[str, tuple[ContextBlock, ...]] | None = None
+    questions: QuestionBuilder
     _probed: tuple[Following, ...] = ()
     """The servers whose cache was probed, or refused to be."""
     _told_at = 0.0
@@ -84,9 +83,7 @@ class Reading(Defusing):
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
         """These blocks will stand in front of the next question: they are read ahead while it is typed."""
-        ahead = {id: tuple(blocks)} if blocks else None
-        if ahead != self._blocks_ahead:
-            self._blocks_ahead = ahead
+        if self.questions.prepare(id, blocks):
             self._warm_soon(id)
 
     def _warm_soon(self, id: str, rest: float | None = None) -> None:
@@ -140,7 +137,7 @@ class Reading(Defusing):
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
-        prefix = await following.prefix(self._turn_after(conversation, path), await self._question_begun(conversation))
+        prefix = await following.prefix(self._turn_after(conversation, path), await self.questions.begun(conversation))
         self._tell(WarmthChanged())
         if not prefix:
             return
@@ -190,31 +187,6 @@ class Reading(Defusing):
         except BackendError as error:
             log.info("the server's cache was not probed: %s", error.sentence)
         await self._learn(link, following)
-
-    async def _stands_first(self, conversation: OpenConversation) -> tuple[ContextBlock, ...]:
-        """What stands in front of everything else in the next question."""
-        return ()
-
-    async def _question_begun(self, conversation: OpenConversation) -> str:
-        """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
-        the last: how many there are depends on what follows."""
-        first = await self._defused(conversation, await self._stands_first(conversation))
-        blocks = (self._blocks_ahead or {}).get(conversation.id)
-        if not blocks:
-            return rendered(first, "").rstrip("\n")
-        path, now, stamped = conversation.path(), self._clock(), conversation.stamped
-        every = timedelta(minutes=self.settings.time_stamp_minutes)
-        if stamped is not None and timedelta(0) <= now - stamped < every:
-            now = stamped  # it may have been read ahead already
-        if self.settings.time_stamp and stamp_due(now, last_stamp(path), every):
-            conversation.stamped = now
-            first = [*first, time_block(now)]
-        return rendered((*first, *await self._as_sent(conversation, path, blocks)), "").rstrip("\n")
-
-    async def _as_sent(self, conversation: OpenConversation, path: Sequence[Node],
-                       blocks: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
-        """The blocks of a question after `path` as they are sent."""
-        return await self._defused(conversation, blocks)
 
     async def _read_ahead(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
                           chosen: Option) -> None:
@@ -327,7 +299,6 @@ class Reading(Defusing):
             self._journal.answered(followed, answer)
         if (following is None or not following.works) and link.shared is not None:
             link.shared.answered(answer, self._clock().timestamp())
-        if conversation.id in (self._blocks_ahead or {}):
-            self._blocks_ahead = None
+        self.questions.forget(conversation.id)
         if self._looked_at:
             self._warm_soon(self._looked_at)

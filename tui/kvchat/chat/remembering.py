@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import HostClass
@@ -18,11 +17,8 @@ from kvchat.chat.background import Background
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.mentioning import Meant
 from kvchat.chat.worker import Worker
-from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, new_id
-from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
@@ -144,10 +140,11 @@ class Remembering(Background):
         """The vector of a question; None where there is no source of vectors."""
         return None
 
-    async def _stands_first(self, conversation: OpenConversation) -> tuple[ContextBlock, ...]:
+    async def profile(self, conversation: OpenConversation) -> Recalled | None:
+        """What stands first in a conversation's next question, whatever that will be; None: nothing does."""
         path, tokens = conversation.path(), self.settings.memory.profile_tokens
         if len(path) > 1 or not self.settings.memory.recall or not self.memory_on(conversation.id):
-            return ()
+            return None
 
         def find(memories: Memories) -> Recalled | None:
             from kvchat.memory.recalling.recall import profile_of
@@ -155,24 +152,9 @@ class Remembering(Background):
             return profile_of(memories, path, tokens)
 
         try:
-            found = await self.with_memories(find)
+            return await self.with_memories(find)
         except ChatError:
-            return ()
-        return (found.block,) if found is not None else ()
-
-    async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
-                   parameters: Parameters | None = None, anyway: bool = False, without: frozenset[str] = frozenset(),
-                   recalls: bool = True) -> None:
-        """Store the question with what is remembered in front of it, then let the answer stream in its own task.
-        `without`: ids of entries that are not to be put there; `recalls` False: none is. Raises ChatError."""
-        await self._free(id)
-        if recalls:
-            blocks = _joined(blocks, [_left_over(recalled, without) for recalled in await self.recall(id, text)])
-        await super().send(id, text, blocks, parameters=parameters, anyway=anyway)
-
-    async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
-                             blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:
-        return _joined(blocks, [recalled.block for recalled in await self.recall(conversation.id, text, path)])
+            return None
 
     # -- by the person
 
@@ -197,21 +179,3 @@ def _synced(memories: Memories) -> bool:
     """Whether the memories, or what is wrong with their files, have changed."""
     before = memories.problems
     return memories.sync() or memories.problems != before
-
-
-def _joined(blocks: Sequence[ContextBlock], memories: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
-    """The blocks of a question with its memories: the profile first, and what only the whole question brings up last,
-    behind what is read ahead."""
-    from kvchat.memory.recalling.recall import PROFILE_SOURCE
-
-    first = [block for block in memories if block.text and block.source == PROFILE_SOURCE]
-    return (*first, *blocks, *(block for block in memories if block.text and block.source != PROFILE_SOURCE))
-
-
-def _left_over(recalled: Recalled, without: frozenset[str]) -> ContextBlock:
-    """The block without the lines of some entries."""
-    if not any(entry.id in without for entry in recalled.entries):
-        return recalled.block
-    lines = recalled.block.text.splitlines()
-    kept = [line for line, entry in zip(lines, recalled.entries, strict=True) if entry.id not in without]
-    return replace(recalled.block, text="\n".join(kept))

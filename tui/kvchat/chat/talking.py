@@ -10,13 +10,12 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
 from typing import Any
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
-from kvchat.chat.errors import ChatError, TooLongError
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     AnswerEnded,
     AnswerProgressed,
@@ -28,13 +27,12 @@ from kvchat.chat.events import (
 from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.mentioning import Meant
 from kvchat.chat.prompt_size import PromptSizes
+from kvchat.chat.question import Question
 from kvchat.chat.reading import Reading
-from kvchat.chat.shared import IN_TRASH, Head
+from kvchat.chat.shared import IN_TRASH, Head, on_newest
 from kvchat.display import one_line
-from kvchat.prompt.branching import Branch, asked, before_refused
-from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.branching import Branch, before_refused
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters, body_sha256, wires_of
@@ -68,43 +66,24 @@ class Talking(Reading):
         self._explanations: set[asyncio.Task[TurnFigures | None]] = set()
         self.sizes = PromptSizes(self._link, self._turn_after, self._follow, self._agreed_to)
 
-    async def send(self, id: str, text: str, blocks: Sequence[ContextBlock] = (), *,
-                   parameters: Parameters | None = None, anyway: bool = False) -> None:
-        """Store the question, then let the answer stream in its own task. `parameters` replace the conversation's
-        for this turn. `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and
-        HeadMoved where another kvchat was faster."""
+    @on_newest(Head.AWAITED)
+    async def send(self, id: str, question: Question, *, parameters: Parameters | None = None,
+                   anyway: bool = False) -> None:
+        """Store the question with what goes in front of it, then let the answer stream in its own task. A reply that
+        another kvchat streams at the branch's end is waited for. `parameters` replace the conversation's for this turn.
+        `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError
+        where a file that it mentions needs the person's yes."""
         conversation = await self._free(id)
-        blocks = await self._defused(conversation, blocks)
-        branch = await self._fitting(conversation, conversation.record.head, text, blocks, anyway)
+        branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
         await self._grow(conversation, branch, parameters, whole=True)
 
-    async def _fitting(self, conversation: OpenConversation, head: str | None, text: str,
-                       blocks: Sequence[ContextBlock], anyway: bool) -> Branch:
+    async def _fitting(self, conversation: OpenConversation, head: str, question: Question, anyway: bool) -> Branch:
         """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
         `anyway`."""
-        stamped = conversation.stamped
-        branch = self._asked(conversation, head, text, blocks)
+        branch = await self.questions.built(conversation, head, question)
         if not anyway:
-            try:
-                await self.sizes.must_fit(conversation, [*conversation.tree.path(head), branch.nodes[0]])
-            except TooLongError:
-                conversation.stamped = stamped  # nothing was asked yet
-                raise
+            await self.sizes.must_fit(conversation, [*conversation.tree.path(head), branch.nodes[0]])
         return branch
-
-    async def _with_memories(self, conversation: OpenConversation, path: Sequence[Node], text: str,
-                             blocks: Sequence[ContextBlock], meant: Meant) -> Sequence[ContextBlock]:
-        """The blocks of a question after `path`, with what is remembered that belongs to it."""
-        return blocks
-
-    def _asked(self, conversation: OpenConversation, head: str | None, text: str,
-               blocks: Sequence[ContextBlock]) -> Branch:
-        every = timedelta(minutes=self.settings.time_stamp_minutes) if self.settings.time_stamp else None
-        now, stamped = self._clock(), conversation.stamped
-        conversation.stamped = None
-        if blocks and every is not None and stamped is not None and now - stamped < every:
-            now = stamped  # these very bytes were read ahead
-        return asked(conversation.tree, head or "", text, blocks, now, every)
 
     async def _free(self, id: str) -> OpenConversation:
         if id in self._answering:
@@ -141,6 +120,8 @@ class Talking(Reading):
             return replace(row, head=branch.head, updated=branch.nodes[-1].created)
 
         await self._shared.add(conversation, branch.nodes, grown, whole=whole)
+        if question is not None:
+            conversation.stamped = None
         self._list_changed()
         self._start(conversation, branch.nodes[-1], parameters, before)
 

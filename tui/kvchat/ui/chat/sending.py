@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from textual import on, work
 
 from kvchat.chat.errors import ChatError, TooLongError
-from kvchat.chat.mentioning import Meant, OutsideError, counted_in
+from kvchat.chat.mentioning import NOTHING, Meant, OutsideError, counted_in
+from kvchat.chat.question import Question
 from kvchat.numbers import counted
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
@@ -85,7 +86,8 @@ class SendingActs(ConsultingActs):
     def _is_unchanged(self, editing: str, event: Composer.Submitted) -> bool:
         """Whether an edit says what the question says, and mentions what that mentioned."""
         question = self.conversation.tree[editing]
-        return question.text == event.text and event.meant.typed == counted_in(event.text, question.message.blocks)
+        asked = event.question
+        return question.text == asked.text and asked.meant.typed == counted_in(asked.text, question.message.blocks)
 
     @work(group="send")
     async def _send(self, sending: Sending) -> None:
@@ -107,12 +109,12 @@ class SendingActs(ConsultingActs):
     async def _sent(self, sending: Sending) -> None:
         """Send it with what was shown with it; what had not been found for it by then is found now. The person is asked
         about files from outside, and what to do where it is too long. Raises ChatError."""
-        found, meant, anyway = await self._looked_up(sending), sending.event.meant, False
+        question, anyway = await self._looked_up(sending), False
         while True:
             try:
-                return await self._sent_with(sending, found, meant, anyway)
+                return await self._sent_with(sending, question, anyway)
             except OutsideError as error:
-                meant = await self._with_agreed(sending, meant, error.paths)
+                question = replace(question, meant=await self._with_agreed(sending, question.meant, error.paths))
             except TooLongError as error:
                 if sending.is_stopped or not self._is_here(sending):
                     raise
@@ -152,25 +154,20 @@ class SendingActs(ConsultingActs):
             price = None
         return await self.ask(ConfirmScreen(TITLE, question_lines(error, used), choices(error, used, price)))
 
-    async def _sent_with(self, sending: Sending, found: Consulted, meant: Meant, anyway: bool) -> None:
-        id, event = sending.id, sending.event
+    async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
         if sending.editing is not None:
-            await self.service.edit(id, sending.editing, event.text, anyway=anyway, meant=meant)
-            return
-        passages, files = event.passages, event.files
-        if passages is None:
-            passages = event.picked.of(found.passages, found.taken)
-        await self.service.send(id, event.text, event.blocks, anyway=anyway, without=event.dropped,
-                                recalls=event.memories, passages=passages,
-                                files=found.files if files is None else files, meant=meant)
-
-    async def _looked_up(self, sending: Sending) -> Consulted:
-        """What goes with a message. This alone can be stopped. Raises ChatError."""
-        event = sending.event
-        if sending.editing is not None:
-            look_up = self._consulted(sending.id, event.text, event.meant, sending.editing)
+            await self.service.edit(sending.id, sending.editing, question.text, anyway=anyway, meant=question.meant)
         else:
-            look_up = self.service.consult(sending.id, event.text, search=event.passages is None, meant=event.meant)
+            await self.service.send(sending.id, question, anyway=anyway)
+
+    async def _looked_up(self, sending: Sending) -> Question:
+        """The question with what goes with it. Looking that up is all that can be stopped. Raises ChatError."""
+        question = sending.event.question
+        if sending.editing is not None:
+            look_up = self._consulted(sending.id, question.text, question.meant, sending.editing)
+        else:
+            look_up = self.service.consult(sending.id, question.text, search=question.passages is None,
+                                           meant=question.meant)
         sending.looking = asyncio.create_task(look_up)
         try:
             found = await sending.looking
@@ -182,7 +179,10 @@ class SendingActs(ConsultingActs):
             sending.looking = None
         if found.problems:
             raise ChatError(found.problems[0])
-        return found
+        if question.passages is None:
+            passages = sending.event.picked.of(found.passages, found.taken)
+            question = replace(question, passages=tuple(one.block for one in passages))
+        return question if question.files is not None else replace(question, files=found.files)
 
     async def _was_sent(self, sending: Sending) -> None:
         if sending.is_stopped:
@@ -203,7 +203,9 @@ class SendingActs(ConsultingActs):
             await self._keep(sending.id, sending.event.before(sending.later))
 
     def _restore(self, event: Composer.Submitted) -> None:
-        self.composer.restore(event.text, event.blocks, event.dropped, event.memories, event.taken, event.meant)
+        question = event.question
+        self.composer.restore(question.text, question.blocks, question.without, question.recalls, event.taken,
+                              question.meant)
 
     def _is_here(self, sending: Sending) -> bool:
         """Whether the composer still is where the message was written."""
@@ -228,7 +230,7 @@ class SendingActs(ConsultingActs):
                 self.begin_edit(edited.id, question.text)
         else:
             draft = decoded(draft_of(question.text, question.message.blocks))
-            submitted = Composer.Submitted(draft.text, tuple(draft.chips.values()), conversation.id)
+            submitted = Composer.Submitted(Question(draft.text, tuple(draft.chips.values()), NOTHING), conversation.id)
             if is_here:
                 self._restore(submitted)
             else:

@@ -17,6 +17,7 @@ from textual.timer import Timer
 from textual.widgets import Static, TextArea
 
 from kvchat.chat.mentioning import NOTHING, Meant
+from kvchat.chat.question import Question
 from kvchat.display import one_line
 from kvchat.prompt.context import ContextBlock
 from kvchat.ui.key_queue import idle
@@ -299,8 +300,10 @@ class Composer(Completing):
         if not text.strip():
             return
         picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
-        self.post_message(self.Submitted(rest, self.blocks, self._key, picked.dropped, MEMORY not in self.context.none,
-                                         self._passages_for(rest), picked.taken, self._files_for(rest), meant))
+        found = self._passages_for(rest)
+        question = Question(rest, self.blocks, meant, None if found is None else tuple(one.block for one in found),
+                            self._files_for(rest), without=picked.dropped, recalls=MEMORY not in self.context.none)
+        self.post_message(self.Submitted(question, self._key, picked.taken))
         self._empty(keep_chips=True)
 
     def _run(self, name: str, argument: str) -> None:

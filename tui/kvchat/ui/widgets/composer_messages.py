@@ -5,48 +5,33 @@ The rule: these are known as `Composer.Submitted` and so on; nobody else sends t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.message import Message
 
-from kvchat.chat.mentioning import NOTHING, Meant
-from kvchat.prompt.context import ContextBlock
+from kvchat.chat.question import Question
 from kvchat.ui.widgets.chips import Draft, chips_of, decoded
 from kvchat.ui.widgets.context_items import Picked
 
-if TYPE_CHECKING:
-    from kvchat.documents.collection import Passage
-
 
 class Submitted(Message, namespace="composer"):
-    """A message to send. `key` is the one given with `load`. `dropped`: the ids of the memories and passages that the
-    person left out; `memories` False: none may go with it. `passages`, `files`: exactly these go with it; None: they
-    have not been found for this text yet, and `taken` are the passages that the person took of what was found for an
-    earlier one. `meant`: which mentions count, and which files from outside may go."""
+    """A message to send. `key` is the one given with `load`. Where its passages have not been found for this text yet,
+    `taken` are those that the person took of what was found for an earlier one, and `question.without` names those that
+    they left out."""
 
-    def __init__(self, text: str, blocks: tuple[ContextBlock, ...], key: str,
-                 dropped: frozenset[str] = frozenset(), memories: bool = True,
-                 passages: tuple[Passage, ...] | None = None, taken: frozenset[str] = frozenset(),
-                 files: tuple[ContextBlock, ...] | None = None, meant: Meant = NOTHING) -> None:
+    def __init__(self, question: Question, key: str, taken: frozenset[str] = frozenset()) -> None:
         super().__init__()
-        self.text = text
-        self.blocks = blocks
+        self.question = question
         self.key = key
-        self.dropped = dropped
-        self.memories = memories
-        self.passages = passages
         self.taken = taken
-        self.files = files
-        self.meant = meant
 
     @property
     def picked(self) -> Picked:
         """What the person decided about what goes with it."""
-        return Picked(self.dropped, self.taken)
+        return Picked(self.question.without, self.taken)
 
     def before(self, draft: str) -> str:
         """A draft, as the store has it, with this message in front."""
-        own = Draft(self.text, chips_of(self.text, self.blocks), self.meant.typed or frozenset())
+        text, blocks, meant = self.question.text, self.question.blocks, self.question.meant
+        own = Draft(text, chips_of(text, blocks), meant.typed or frozenset())
         return own.before(decoded(draft)).encoded()
 
 

@@ -1,0 +1,105 @@
+"""Building a question: what the person asks becomes the frozen user message.
+
+The rule: the same question after the same branch becomes the same bytes, whether it is sent, asked anew, read ahead or
+only priced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
+from kvchat.config import Settings
+from kvchat.prompt.branching import Branch, asked
+from kvchat.prompt.citing import numbered
+from kvchat.prompt.context import ContextBlock, rendered
+from kvchat.prompt.message import Node
+from kvchat.prompt.stamp import last_stamp, stamp_due
+
+
+class ContextSource(Protocol):
+    """Where blocks in front of questions come from."""
+
+    async def blocks(self, conversation: OpenConversation, path: Sequence[Node],
+                     question: Question) -> Sequence[ContextBlock]:
+        """What goes in front of this question after `path`, as it was captured. Raises ChatError."""
+        ...
+
+
+Resolve = Callable[[OpenConversation, Sequence[Node], Question], Awaitable[Question]]
+Plain = Callable[[OpenConversation, Sequence[ContextBlock]], Awaitable[Sequence[ContextBlock]]]
+
+
+class QuestionBuilder:
+    """Builds the questions of all conversations."""
+
+    def __init__(self, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain, settings: Settings,
+                 now: Callable[[], datetime]) -> None:
+        """`resolve`: looks up what a question mentions or searches, and raises ChatError where that cannot be had.
+        `sources`: in the order in which their blocks stand. `plain`: takes out of blocks what the conversation's server
+        would read as special tokens."""
+        self._resolve = resolve
+        self._sources = sources
+        self._plain = plain
+        self._settings = settings
+        self._clock = now
+        self._ahead: tuple[str, tuple[ContextBlock, ...]] = ("", ())
+        """A conversation, and what is attached to the question that is written in it."""
+
+    async def built(self, conversation: OpenConversation, head: str, question: Question) -> Branch:
+        """The question after the message `head`, and the empty answer that will stream into it. Nothing is stored, and
+        the conversation stays as it is. Raises ChatError."""
+        path = conversation.tree.path(head)
+        question = await self._resolve(conversation, path, question)
+        blocks = await self._in_front(conversation, path, question)
+        now, stamped = self._clock(), conversation.stamped
+        if blocks and self._every is not None and stamped is not None and now - stamped < self._every:
+            now = stamped  # these very bytes were read ahead
+        return asked(conversation.tree, head, question.text, blocks, now, self._every)
+
+    async def begun(self, conversation: OpenConversation) -> str:
+        """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
+        the last: how many there are depends on what follows."""
+        path, attached = conversation.path(), self._ahead[1] if self._ahead[0] == conversation.id else ()
+        question = Question("", attached, passages=(), files=(), is_ahead=True)
+        if not attached:
+            return rendered(await self._in_front(conversation, path, question), "").rstrip("\n")
+        try:
+            question = await self._resolve(conversation, path, question)
+        except ChatError:  # it is said when it is sent
+            question = replace(question, blocks=())
+        blocks, now, every = await self._in_front(conversation, path, question), self._clock(), self._every
+        if every is not None:
+            stamped = conversation.stamped
+            if stamped is not None and timedelta(0) <= now - stamped < every:
+                now = stamped  # it may have been read ahead already
+            if stamp_due(now, last_stamp(path), every):
+                conversation.stamped = now
+        begun = asked(conversation.tree, path[-1].id, "", blocks, now, every).nodes[0]
+        return rendered(begun.message.blocks, "").rstrip("\n")
+
+    def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> bool:
+        """These blocks are attached to the question that is written in a conversation; whether that is new."""
+        before, self._ahead = self._ahead, (id, tuple(blocks)) if blocks else ("", ())
+        return self._ahead != before
+
+    def forget(self, id: str) -> None:
+        """Nothing is attached any more to a question in this conversation: it was sent."""
+        if self._ahead[0] == id:
+            self._ahead = "", ()
+
+    @property
+    def _every(self) -> timedelta | None:
+        """How often a question is stamped with the time; None: never."""
+        return timedelta(minutes=self._settings.time_stamp_minutes) if self._settings.time_stamp else None
+
+    async def _in_front(self, conversation: OpenConversation, path: Sequence[Node],
+                        question: Question) -> list[ContextBlock]:
+        """The blocks of a question as they are sent, but for the time stamp."""
+        found = [block for source in self._sources for block in await source.blocks(conversation, path, question)]
+        return numbered(await self._plain(conversation, found), path)
