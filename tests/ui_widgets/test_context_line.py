@@ -351,7 +351,8 @@ async def test_a_passage_that_is_left_out_does_not_go_and_stays_out(memories: Wr
         assert composer.passages == (LAMP,)
         await pilot.press("x", "enter")
         assert sent(host).passages is None
-        assert host.heard(Composer.Submitted)[-1].picked.of([SETUP, LAMP], True) == (LAMP,), "also where they are looked for once more"
+        picked = host.heard(Composer.Submitted)[-1].picked
+        assert picked.of([SETUP, LAMP], True) == (LAMP,), "also where they are looked for once more"
 
 
 async def test_offered_passages_go_only_when_they_are_taken_by_one_key(memories: Writing) -> None:

@@ -19,7 +19,7 @@ from typing import ClassVar, Protocol
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.decoder import Decoder, NotAnAnswerError, Payload, StreamDone
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Posted, ServerInfo, Trouble, Waiting
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.kinds import OPENAI
 from kvchat.backends.options import PLAIN, SESSION_HEADERS, ServerOptions
@@ -31,7 +31,7 @@ from kvchat.backends.tasks import Clock, unskippable
 from kvchat.backends.transport import ASK_TRIES, Exchange, Head, ask
 from kvchat.backends.watchdog import MOST_FAILURES, Watchdog
 from kvchat.prompt.message import State
-from kvchat.prompt.request import chat_body, system_in_user
+from kvchat.prompt.request import body_sha256, chat_body, system_in_user
 
 CHAT_PATH = "/v1/chat/completions"
 MODELS_PATH = "/v1/models"
@@ -202,6 +202,7 @@ class HttpBackend:
 
     async def _chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         body = self._sendable(turn)
+        emit(Posted(body_sha256(body)))
         started = self._clock.now()
         loading, refused = loading_delays(), iter(REFUSED_DELAYS_S)
         while True:
@@ -213,6 +214,7 @@ class HttpBackend:
                 before, body = body, self._sendable(turn)
                 if body == before:
                     raise
+                emit(Posted(body_sha256(body)))
             except errors.StillLoadingError:
                 await self._until_loaded(emit, started, loading, self.session_headers(turn.session_id))
             except errors.NotConnectedError as error:

@@ -256,7 +256,15 @@ class Ended:
     model anew, let another model answer. Sentences."""
 
 
-StreamEvent = Waiting | Progressed | TextDelta | ReasoningDelta | Reported
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """The request goes out with this body; once more where a field of the one before was refused."""
+
+    body_sha256: str
+    """In hex."""
+
+
+StreamEvent = Posted | Waiting | Progressed | TextDelta | ReasoningDelta | Reported
 Emit = Callable[[StreamEvent], None]
 
 
@@ -302,9 +310,6 @@ class Backend(Protocol):
 
     async def identify(self) -> ServerInfo:
         """Ask the server what it is. Raises BackendError."""
-
-    def body(self, turn: ChatTurn) -> bytes:
-        """The request body that `chat` sends for `turn`, byte for byte."""
 
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         """Send one chat request and report by `emit`. Never raises but CancelledError; never sends a second

@@ -10,9 +10,21 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from kvchat.backends.dialect import Backend, BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, Waiting
+from kvchat.backends.dialect import (
+    Backend,
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    Posted,
+    ServerInfo,
+    StreamEvent,
+    Trouble,
+    Waiting,
+)
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
 from kvchat.chat.errors import ChatError
@@ -35,7 +47,7 @@ from kvchat.display import one_line
 from kvchat.prompt.branching import Branch, before_refused
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import Node, Role, State
-from kvchat.prompt.request import Parameters, body_sha256, wires_of
+from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store import StoreError
 
 log = logging.getLogger(__name__)
@@ -214,17 +226,24 @@ class Talking(Reading):
             self._asked_of(backend, turn, path))
         if following:
             turn = replace(turn, slot=await self._planned(backend, following, followed))
-        sha = body_sha256(backend.body(turn))
         answer = conversation.live.node if conversation.live else ""
         if conversation.live:
             conversation.live.context_size = info.window(turn.model)
-        await self._keeper.write(lambda: self._store.record_request(
-            answer, body_sha256=sha, server=info.place, kind=info.kind, build=info.build, model=turn.model))
         if following:
             following.sent(followed, turn.slot)
         elif link.shared:
             link.shared.sent(path, record.id, self._clock().timestamp())
-        return await backend.chat(turn, self._watched(followed, emit))
+        watched = self._watched(followed, emit)
+
+        def noting(event: StreamEvent) -> None:
+            if isinstance(event, Posted):
+                self._in_background(self._keeper.write(partial(
+                    self._store.record_request, answer, body_sha256=event.body_sha256, server=info.place,
+                    kind=info.kind, build=info.build, model=turn.model)))
+            else:
+                watched(event)
+
+        return await backend.chat(turn, noting)
 
     def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
