@@ -138,8 +138,17 @@ class Walk:
         return self.chance.choice(questions)
 
     async def _send(self, text: str, *blocks: ContextBlock) -> None:
-        await self.service.send(self.id, Question(text, tuple(blocks)))
+        question = Question(text, tuple(blocks))
+        told = await self._built(self.path[-1].id, question)
+        await self.service.send(self.id, question)
         await self.service.wait(self.id)
+        assert self.path[-2].wire == told, "the same bytes, whoever asks for them"
+
+    async def _built(self, head: str, question: Question) -> bytes:
+        """What a question would be, told without asking it."""
+        conversation = self.service.get(self.id)
+        assert conversation is not None
+        return (await self.service.questions.built(conversation, head, question)).nodes[0].wire
 
     async def _ask(self) -> None:
         await self._send(self._question())
@@ -195,7 +204,11 @@ class Walk:
 
     async def _edit(self) -> None:
         question = self._asked()
-        await self.service.edit(self.id, question.id, f"{question.text} {self._question()}")
+        text = f"{question.text} {self._question()}"
+        told = await self._built(question.parent or "", Question(text, again=question))
+        await self.service.edit(self.id, question.id, text)
+        await self.service.wait(self.id)
+        assert self.path[-2].wire == told, "the same bytes, whoever asks for them"
 
     async def _regenerate(self) -> None:
         await self.service.regenerate(self.id, self._asked().id)
