@@ -47,8 +47,8 @@ def texts(service: ChatService, id: str) -> list[str]:
 
 def kept(service: ChatService, id: str) -> list[str]:
     """The branch in use, as it is stored."""
-    record = service._store.conversation(id)
-    return [node.text for node in service._store.tree(id).path(record.head) if node.role is not Role.SYSTEM]
+    record = service.store.conversation(id)
+    return [node.text for node in service.store.tree(id).path(record.head) if node.role is not Role.SYSTEM]
 
 
 async def until(service: ChatService, holds: Callable[[], bool]) -> None:

@@ -28,7 +28,7 @@ async def test_reading_ahead_reaches_the_replica_of_the_conversation_and_nothing
                 await alternate(service, [id], 1)
         info = service.server
         assert info is not None and info.replicas == (info.kind == "llama.cpp")
-        assert service._link().following is None
+        assert service.link().following is None
         for number, (mark, id) in enumerate(zip(marks, ids, strict=True)):
             turns = here.turns(mark)
             assert len({turn.replica for turn in turns}) == 1
@@ -44,18 +44,18 @@ async def test_one_server_behind_a_router_is_followed(servers: list[str], tmp_pa
         settings = changed(Settings(), "server.base_url", router.url)
         async with service_on(settings, tmp_path / "data") as service:
             assert service.server is not None and not service.server.replicas
-            backend = await service._link().connector.ready()
-            assert await service._follow(backend) is not None
+            backend = await service.link().connector.ready()
+            assert await service.follow(backend) is not None
 
 
 async def test_a_replica_that_comes_later_ends_the_following(servers: list[str], tmp_path: Path) -> None:
     async with SessionRouter(servers[0]) as router:
         settings = changed(Settings(), "server.base_url", router.url)
         async with service_on(settings, tmp_path / "data") as service:
-            backend = await service._link().connector.ready()
-            assert await service._follow(backend) is not None
+            backend = await service.link().connector.ready()
+            assert await service.follow(backend) is not None
             router.add(servers[1])
             for _ in range(16):  # a look meets the old one as often as the new one
-                if await service._follow(backend) is None:
+                if await service.follow(backend) is None:
                     break
-            assert backend.info.replicas and service._link().following is None
+            assert backend.info.replicas and service.link().following is None

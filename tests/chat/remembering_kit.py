@@ -83,7 +83,7 @@ async def passed_over(service: ChatService) -> None:
 
 
 def pending(service: ChatService, id: str) -> int:
-    return len(Ledger(service._store.database).pending(service.get(id).path()))
+    return len(Ledger(service.store.database).pending(service.get(id).path()))
 
 
 async def said(service: ChatService, id: str, text: str) -> None:

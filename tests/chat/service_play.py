@@ -75,14 +75,14 @@ class Play:
 
     @property
     def following(self) -> Following:
-        assert self.service._link().following is not None
-        return self.service._link().following
+        assert self.service.link().following is not None
+        return self.service.link().following
 
     async def begin(self) -> None:
         """Connect; every answer is then made of the same word, so that conversations are the same in every run."""
         await self.service.connect()
-        backend = await self.service._link().connector.ready()
-        following = await self.service._follow(backend)
+        backend = await self.service.link().connector.ready()
+        following = await self.service.follow(backend)
         assert following is not None
         (word,) = list(await following.access.tokens_of(" the"))
         self.service.settings = replace(self.service.settings, parameters=Parameters(
@@ -144,7 +144,7 @@ class Play:
     @property
     def spent(self) -> int:
         """Tokens read in all: by turns, and ahead of them."""
-        return sum(f.evaluated_tokens or 0 for f in self.turns) + self.service._store.warmups().tokens
+        return sum(f.evaluated_tokens or 0 for f in self.turns) + self.service.store.warmups().tokens
 
 
 @asynccontextmanager
@@ -152,7 +152,7 @@ async def playing(url: str, folder: Path, shape: Shape | None = None, *, ahead: 
     """A service on the server at `url`; where its `shape` is given, it is known as the embedded engine's is."""
     service = ChatService(Store.open(folder), changed(Settings(), "server.base_url", url))
     if shape is not None:
-        service._link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+        service.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
     service.reads_ahead = ahead
     play = Play(service)
     try:

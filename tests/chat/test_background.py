@@ -59,7 +59,7 @@ def working(tmp_path):
 
 def put(service, *subjects, due=0.0):
     for subject in subjects:
-        service._store.jobs.put(KIND, subject, due)
+        service.store.jobs.put(KIND, subject, due)
 
 
 async def test_a_job_that_hangs_holds_up_no_other_server(working):
@@ -76,7 +76,7 @@ async def test_a_job_that_hangs_holds_up_no_other_server(working):
         service.begin_background()
         await until(service, lambda: service.at_work() == {(KIND, "hangs")} and len(service.jobs()) == 1)
         assert sorted(done) == ["also here", "by itself"]
-    with_the_next = Store.open(service._store.database.path.parent)
+    with_the_next = Store.open(service.store.database.path.parent)
     assert [(job.subject, job.state, job.attempts) for job in with_the_next.jobs.all()] == [
         ("hangs", JobState.WAITING, 0)]
     with_the_next.close()
@@ -183,14 +183,14 @@ async def test_a_job_that_another_kvchat_does_is_left_alone_until_it_is_done(wor
         return Outcome(How.DONE)
 
     async with working(act) as one, working(act) as other:
-        claim = other._store.jobs.claim
+        claim = other.store.jobs.claim
 
         def counted(*key):
             nonlocal tried
             tried += 1
             return claim(*key)
 
-        other._store.jobs.claim = counted
+        other.store.jobs.claim = counted
         put(one, "a")
         one.begin_background()
         await until(one, one.at_work)

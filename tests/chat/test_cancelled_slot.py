@@ -76,7 +76,7 @@ class Desk:
 
     def notes(self) -> list[tuple[str, str]]:
         """What kvchats have noted of cancelled requests."""
-        return self.service._store.database.rows("SELECT key, value FROM setting WHERE key GLOB 'cancelled slots *'")
+        return self.service.store.database.rows("SELECT key, value FROM setting WHERE key GLOB 'cancelled slots *'")
 
     @asynccontextmanager
     async def another(self) -> AsyncIterator[ChatService]:
@@ -213,9 +213,9 @@ async def test_the_warm_up_after_esc_waits_too(desk: Desk) -> None:
     desk.service.reads_ahead = True
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service._link().following.cancelled)
+        await until(lambda: not desk.service.link().following.cancelled)
         figures = await desk.ask(id, "And then?")
-        assert desk.service._store.warmups().tokens <= CLOSE
+        assert desk.service.store.warmups().tokens <= CLOSE
     assert beyond(figures, known) <= CLOSE, figures
 
 
@@ -245,7 +245,7 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
     id = await begun(desk)
     async with desk.another() as service:
         await service.open(id)
-        await service._follow(await service.backend())
+        await service.follow(await service.backend())
         with desk.server.slowed():
             known = await desk.stop_in_its_prefill(id, LONG)
             await until(lambda: any("slots" in note for _, note in desk.notes()))
@@ -258,10 +258,10 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
 async def test_nothing_waits_for_another_client(desk: Desk) -> None:
     """Another program writes on and on in the slot that ours was cancelled in."""
     id = await begun(desk)
-    slot = desk.service._link().following.twin.said.slot
+    slot = desk.service.link().following.twin.said.slot
     with desk.server.slowed():
         await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service._link().following.cancelled)
+        await until(lambda: not desk.service.link().following.cancelled)
     async with httpx.AsyncClient(timeout=None) as client:
         body = {"prompt": WORDS, "n_predict": 4000, "id_slot": slot, "ignore_eos": True, "stream": True}
         async with client.stream("POST", f"{desk.server.url}/completion", json=body) as answer:

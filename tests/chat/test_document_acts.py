@@ -66,7 +66,7 @@ class Walk:
 
     async def _start(self) -> None:
         self.service = await self.stack.enter_async_context(consulting(self.server.url, self.folder / "data"))
-        self.service._clock = lambda: self.now
+        self.service.clock = lambda: self.now
         await self._index()
 
     async def _index(self) -> None:

@@ -64,9 +64,9 @@ def begin(make: Maker) -> Maker:
         service = make("")
         service.settings = replace(service.settings, profiles={
             name: ServerSettings(base_url=url) for name, url in profiles.items()})
-        service._links._settings = service.settings
+        service.links._settings = service.settings
         service.connects_ahead = service.waits_for_servers = service.asks_before_leaving = True
-        service._store.set_setting(LAST_SERVER, last)
+        service.store.set_setting(LAST_SERVER, last)
         return service
 
     return begin
@@ -93,7 +93,7 @@ async def test_a_new_conversation_begins_on_another_server_that_was_used_and_say
         await settled(service)
         assert another != id and await said(service, another, "Hi") is State.DONE
         assert len(events) == 1 and other.posts == 3
-        assert service._store.setting(LAST_SERVER) == OFF, "the next run tries it again"
+        assert service.store.setting(LAST_SERVER) == OFF, "the next run tries it again"
 
 
 async def test_a_question_that_was_quicker_goes_out_once_where_the_conversation_begins(begin: Maker) -> None:
@@ -108,7 +108,7 @@ async def test_one_server_by_two_names_is_one(begin: Maker) -> None:
     async with ToyServer() as server, ToyServer() as other:
         await server.stop()
         service = begin(server.url, old=f"{server.url}/v1", box=other.url)
-        service._links.at("old")  # the address leads to this one from now on
+        service.links.at("old")  # the address leads to this one from now on
         first = (await service.create()).id
         await settled(service)
         assert await said(service, first, "Hi") is State.DONE
@@ -196,9 +196,9 @@ async def test_a_server_elsewhere_is_asked_only_where_the_person_agreed_to_it(
 
     monkeypatch.setattr(Connector, "answers", answers)
     service = begin(box="http://192.168.77.7:8080/", cloud="https://api.example.com")
-    service._store.set_setting("allowed cloud https://api.example.com", "yes")
+    service.store.set_setting("allowed cloud https://api.example.com", "yes")
     if agreed:
-        service._store.set_setting("allowed lan http://192.168.77.7:8080", "yes")
+        service.store.set_setting("allowed lan http://192.168.77.7:8080", "yes")
     await service.create()
     await settled(service)
     assert asked == (["http://192.168.77.7:8080/"] if agreed else [])
@@ -243,7 +243,7 @@ async def test_a_model_file_that_was_used_comes_before_the_one_that_came_along(
     service = begin()
     service.connects_ahead = False
     conversation = await service.create(reuse=False)
-    await service._update(conversation, server=str(file))
-    assert await service._fallback.find(service._links.at(OFF)) == str(file)
+    await service.update(conversation, server=str(file))
+    assert await service.fallback.find(service.links.at(OFF)) == str(file)
     file.unlink()
-    assert await service._fallback.find(service._links.at(OFF)) == ""
+    assert await service.fallback.find(service.links.at(OFF)) == ""

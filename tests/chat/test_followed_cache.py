@@ -61,7 +61,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Maker]:
 async def say(service: ChatService, id: str, text: str):
     await service.send(id, Question(text))
     await service.wait(id)
-    await service._link().following.settled()  # type: ignore[union-attr]
+    await service.link().following.settled()  # type: ignore[union-attr]
     conversation = service.get(id)
     assert conversation is not None
     figures = conversation.path()[-1].figures
@@ -114,7 +114,7 @@ async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str)
     price = await service.exact_price(conversation.id, "edit", question.id, WORDS * 3)
     await service.edit(conversation.id, question.id, WORDS * 3)
     await service.wait(conversation.id)
-    await service._link().following.settled()
+    await service.link().following.settled()
     assert conversation.path()[-1].figures.evaluated_tokens == price.tokens
     everything = (await service.exact_price(conversation.id, "system", text=instructions)).tokens
     await service.set_instructions(conversation.id, instructions)
@@ -152,7 +152,7 @@ async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(
     closed.append(first)
     second = make(server)
     await second.open(one.id)
-    await second._follow(await second._link().connector.ready())
+    await second.follow(await second.link().connector.ready())
     await second._rest_now()
     assert second.warmth(one.id).heat is Heat.WARM
     figures = await say(second, one.id, "More?")
@@ -204,7 +204,7 @@ async def test_a_branch_that_is_gone_back_to_is_read_ahead(
         await service.undo(one.id)
         await warm()
         figures = await say(service, one.id, "Back?")
-        assert figures.avoidable_tokens <= 1 and service._store.warmups().tokens > 400
+        assert figures.avoidable_tokens <= 1 and service.store.warmups().tokens > 400
 
 
 async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_other(make: Maker, server: str) -> None:
@@ -227,7 +227,7 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
     one = await service.create(WORDS)
     await say(service, one.id, "Hello")
     asked: list[object] = []
-    monkeypatch.setattr(service._link().following.access, "prompt_text", asked.append)
+    monkeypatch.setattr(service.link().following.access, "prompt_text", asked.append)
     monkeypatch.setattr(service, "may_send_to", lambda server, id="": False)
     service.asks_before_leaving = service.reads_ahead = True
     await service.create(WORDS * 2, reuse=False)

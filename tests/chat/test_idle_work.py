@@ -46,7 +46,7 @@ async def resting(tmp_path, monkeypatch):
         service.works_in_background = service.connects_ahead = True
         id = (await service.create()).id
         await service.connect()
-        service._store.jobs.put("extraction", id, time.time() + 600)  # not what is looked at here
+        service.store.jobs.put("extraction", id, time.time() + 600)  # not what is looked at here
         try:
             yield service, server, id
         finally:
@@ -54,7 +54,7 @@ async def resting(tmp_path, monkeypatch):
 
 
 def put(service):
-    service._store.jobs.put(CONSOLIDATION, "", 0.0)
+    service.store.jobs.put(CONSOLIDATION, "", 0.0)
 
 
 def waits(service):

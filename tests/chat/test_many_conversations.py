@@ -66,7 +66,7 @@ async def test_what_the_disk_refused_is_never_let_go(service, monkeypatch):
     assert not await service.unsaved.retry()
     await service.open(ids[0])
     assert sum(service.get(id) is not None for id in ids) <= KEPT + 1
-    assert [service._store.draft(id) for id in ids] == [f"draft of {id}" for id in ids]
+    assert [service.store.draft(id) for id in ids] == [f"draft of {id}" for id in ids]
 
 
 def test_a_server_that_cannot_be_followed_is_not_thought_to_hold_all_that_was_ever_sent():
@@ -94,7 +94,7 @@ async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_la
             for conversation in (*made, made[2]):
                 await service.send(conversation.id, Question("Hello?"), parameters=Parameters(max_tokens=2))
                 await service.wait(conversation.id)
-                following = service._link().following
+                following = service.link().following
                 await following.settled()
             assert following.heads == {
                 one.id: tuple(node.digest.hex() for node in one.path()) for one in (made[3], made[2])}

@@ -20,7 +20,7 @@ async def test_a_stand_alone_extraction_on_a_server_that_was_not_agreed_to(tmp_p
         away.on_chat(tokens('{"facts":[]}'))
         settings = replace(Settings(), profiles={"small": ServerSettings(base_url=away.url)})
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=True) as service:
-            link = service._links.at("small")
+            link = service.links.at("small")
             await link.connector.ready()
             link.connector._backend._info = replace(link.connector._backend.info, host_class=host_class)
             service.asks_before_leaving = True
@@ -43,7 +43,7 @@ async def test_a_conversation_that_is_not_looked_at_on_its_own_server_that_was_n
             await service.open(id)
             await said(service, id, "I keep bees in Bergen.")
             await service.use_server(id, away.url)
-            link = service._link(id)
+            link = service.link(id)
             link.connector._backend._info = replace(link.connector._backend.info, host_class=HostClass.LAN)
             other = (await service.create("Be.", reuse=False)).id
             await service.open(other)

@@ -12,7 +12,7 @@ from toyserver import ToyServer, tokens
 
 
 def waits(service, id):
-    return [node.text for node in Ledger(service._store.database).pending(service.get(id).path())]
+    return [node.text for node in Ledger(service.store.database).pending(service.get(id).path())]
 
 
 async def test_what_is_said_while_it_is_off_in_a_conversation_is_passed_over(tmp_path):
@@ -38,7 +38,7 @@ async def test_what_was_said_while_it_was_off_in_the_settings_is_passed_over(tmp
             await said(service, id, "I have a secret.")
         async with remembering(server.url, tmp_path, rest_seconds=600) as service:
             await service.open(id)
-            await until(service, lambda: not service._setting(WAS_OFF))
+            await until(service, lambda: not service.setting(WAS_OFF))
             assert pending(service, id) == 0
             await said(service, id, "I keep bees.")
             assert pending(service, id) == 2
@@ -81,12 +81,12 @@ async def test_of_much_that_was_left_only_some_is_in_the_queue_at_a_time(tmp_pat
                 await said(before, (await before.create("Be brief.", reuse=False)).id, f"I keep {number} bees.")
         server.on_chat(tokens(FACT))
         async with remembering(server.url, tmp_path, begin=False, idle_seconds=0) as service:
-            service._store.jobs.put("other", "", 1e12)
+            service.store.jobs.put("other", "", 1e12)
             queued = []
 
             def is_done():
                 queued.append(sum(job.kind == extracting.EXTRACTION for job in service.jobs()))
-                return not Ledger(service._store.database).behind()
+                return not Ledger(service.store.database).behind()
 
             service.begin_background()
             service._typed_at = 0.0

@@ -45,7 +45,7 @@ async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside
                 await asyncio.sleep(chance.choice((0, 0, 0.05, 0.2, 0.6, 1.2)))
         await service.remember_now(id)
         await until(service, lambda: not pending(service, id) and not service.at_work())
-        cells = Ledger(service._store.database).cells(id)
+        cells = Ledger(service.store.database).cells(id)
     called_off = [request for request in recorder.background if not request.is_whole]
     assert len(recorder.chats) == 30 and cells
     assert called_off, "no question came while an extraction ran: the test shows nothing"

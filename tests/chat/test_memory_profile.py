@@ -80,7 +80,7 @@ async def test_nothing_goes_to_a_background_profile_on_the_internet_unless_that_
         away.on_chat(tokens(NONE))
         settings = with_profile(away.url)
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=False) as service:
-            link = service._links.at("small")
+            link = service.links.at("small")
             await link.connector.ready()
             backend = link.connector._backend
             cloud = replace(backend.info, host_class=HostClass.CLOUD)
@@ -103,7 +103,7 @@ async def test_memories_of_all_conversations_are_not_sent_to_where_one_of_them_w
         away.on_chat(tokens('{"pairs":[],"shorter":[]}'))
         async with remembering(server.url, tmp_path, settings=with_profile(away.url), profile="small", on_cloud=False,
                                consolidate=True, idle_seconds=0) as service:
-            link = service._links.at("small")
+            link = service.links.at("small")
             await link.connector.ready()
             cloud = replace(link.connector._backend.info, host_class=HostClass.CLOUD)
             link.connector._backend._info = cloud

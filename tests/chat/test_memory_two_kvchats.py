@@ -133,7 +133,7 @@ async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through
                 before = gone_through(later)
                 await later.remember_now(id)
                 await until(later, lambda before=before: gone_through(later) > before and not later.at_work())
-            assert Ledger(later._store.database).behind() == []
+            assert Ledger(later.store.database).behind() == []
             found = gone_through(later)
     assert found == {"I keep bees in Bergen.", "I keep wasps in Oslo.", "My bees like my heather.",
                      "My wasps like my jam."}
@@ -150,9 +150,9 @@ async def test_what_was_said_in_another_window_while_memory_was_off_is_passed_ov
             await other.set_memory(id, False)
             await said(other, id, "I have a secret.")
             await one.set_memory(id, True)
-            waiting = Ledger(one._store.database).pending(one.get(id).path())
+            waiting = Ledger(one.store.database).pending(one.get(id).path())
             assert [node.text for node in waiting] == ["I keep bees in Bergen.", "Yes."]
-            assert Ledger(one._store.database).behind() == [(id, 2)]
+            assert Ledger(one.store.database).behind() == [(id, 2)]
 
 
 async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp_path):
@@ -179,5 +179,5 @@ async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp
 
 
 def gone_through(service):
-    return {row[0] for row in service._store.database.rows(
+    return {row[0] for row in service.store.database.rows(
         "SELECT text FROM covered JOIN node ON node.id = covered.node WHERE role = 'user'")}

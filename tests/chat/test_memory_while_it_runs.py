@@ -112,7 +112,7 @@ async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_
         for turn in range(3):
             await said(service, id, f"I keep bees in Bergen. ({turn}) " + "So it is. " * 40)
         for job in service.jobs():
-            service._store.jobs.done(job.kind, job.subject)
+            service.store.jobs.done(job.kind, job.subject)
         before = len(server.visits)
         compacting = asyncio.create_task(service.compact(id))
         await server.until(lambda: len(server.visits) > before)
@@ -130,8 +130,8 @@ async def test_an_extraction_that_is_ended_early_has_its_row_in_the_ledger(tmp_p
         server.on_chat(held)
         id = await asked(service, server, held)
         await said(service, id, "And wasps?")
-        await until(service, lambda: held.closed == 1 and service._store.side_requests.all(kind="extraction"))
-        assert [row.outcome for row in service._store.side_requests.all(kind="extraction")][:1] == ["cancelled"]
+        await until(service, lambda: held.closed == 1 and service.store.side_requests.all(kind="extraction"))
+        assert [row.outcome for row in service.store.side_requests.all(kind="extraction")][:1] == ["cancelled"]
 
 
 async def test_an_answer_without_an_end_is_given_up(tmp_path):

@@ -66,8 +66,8 @@ async def test_the_right_shape_is_believed_after_it(
         conversation = await play.service.create("Be brief.")
         await rested(play)
         assert believed(play) == (shape.unified, bool(shape.ram_bytes), shape.rewind)
-        assert len(play.ahead) <= 6 + 1 and play.service._store.warmups(0.0, "").tokens <= 150
-        assert play.service._store.warmups(0.0, "").tokens == sum(made.evaluated for made in play.ahead[:6])
+        assert len(play.ahead) <= 6 + 1 and play.service.store.warmups(0.0, "").tokens <= 150
+        assert play.service.store.warmups(0.0, "").tokens == sum(made.evaluated for made in play.ahead[:6])
         for question in ("One?", "Two?"):
             figures = await play.say(conversation.id, question)
             assert figures.predicted_cached == figures.cached_tokens

@@ -101,12 +101,12 @@ async def test_a_switch_while_reading_ahead_costs_the_other_conversation_nothing
 async def test_its_tokens_stand_in_a_line_of_their_own(start: Start) -> None:
     async with start() as play:
         id = await cold(play)
-        before = play.service._store.warmups()
+        before = play.service.store.warmups()
         await play.service.open(id)
         await rested(play)
         figures = await play.say(id, "Two?")
         await rested(play)
-        ledger = play.service._store.warmups(0.0, id)
+        ledger = play.service.store.warmups(0.0, id)
         assert before.tokens == 0 and ledger.tokens == sum(ahead.evaluated for ahead in play.ahead) > 300
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens < 40
         assert figures.evaluated_tokens + figures.cached_tokens == figures.prompt_tokens  # type: ignore[operator]
@@ -120,7 +120,7 @@ async def test_a_cancelled_one_is_counted_as_far_as_it_came(start: Start) -> Non
         figures = await play.say(id, "Two?")
         (made,) = play.ahead[-1:]
         assert 0 < made.reached < len(made.prompt)
-        assert play.service._store.warmups(0.0, id).tokens == made.evaluated
+        assert play.service.store.warmups(0.0, id).tokens == made.evaluated
         assert figures.cached_tokens == figures.predicted_cached == made.reached
 
 
@@ -149,7 +149,7 @@ async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -
         await until(lambda: play.service.warming == id)
         figures = await play.say(other, "Two?")
         assert figures.cached_tokens == figures.predicted_cached and figures.evaluated_tokens < 40  # type: ignore[operator]
-        assert play.service._store.warmups().tokens == 0
+        assert play.service.store.warmups().tokens == 0
 
 
 # -- when it is done -------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
     chance, checked, with_blocks = random.Random(5), 0, 0
     async with start(shape_of("dense", ram=0)) as play:
         service, clock = play.service, Clock()
-        service._clock = clock
+        service.clock = clock
         talks = [await service.create(text(chance, [60]), reuse=False) for _ in range(3)]
         for number in range(36):
             at = chance.randrange(len(talks))

@@ -21,14 +21,14 @@ def log_of(folder: Path) -> int:
 async def test_when_nothing_is_written_the_log_goes_into_the_database(service, server, monkeypatch):
     monkeypatch.setattr(keeper, "REST_SECONDS", 0.05)
     server.on_chat(tokens("Yes."))
-    folder = service._store.database.path.parent
+    folder = service.store.database.path.parent
     tidied, loop, checkpoint = asyncio.Event(), asyncio.get_running_loop(), Store.checkpoint
 
     def tidy(store: Store) -> None:
         checkpoint(store)
         loop.call_soon_threadsafe(tidied.set)
 
-    monkeypatch.setattr(service._keeper, "_at_rest", lambda: tidy(service._store))
+    monkeypatch.setattr(service.keeper, "_at_rest", lambda: tidy(service.store))
     conversation = await service.create()
     await service.send(conversation.id, Question("hello"))
     await service.wait(conversation.id)
@@ -36,7 +36,7 @@ async def test_when_nothing_is_written_the_log_goes_into_the_database(service, s
         while log_of(folder):
             tidied.clear()
             await tidied.wait()
-    assert [node.text for node in service._store.tree(conversation.id)][1:] == ["hello", "Yes."]
+    assert [node.text for node in service.store.tree(conversation.id)][1:] == ["hello", "Yes."]
 
 
 async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeypatch):
@@ -80,8 +80,8 @@ async def test_a_message_does_not_wait_for_the_backup(service, server, monkeypat
 @pytest.mark.parametrize("hours", [(0, 1, 30), (0, 49)])
 async def test_a_kvchat_that_stays_open_makes_a_backup_each_day(service, monkeypatch, hours):
     now = [1_700_000_000.0]
-    monkeypatch.setattr(service._store, "_clock", lambda: now[0])
-    folder = service._store.database.path.parent / "backups"
+    monkeypatch.setattr(service.store, "_clock", lambda: now[0])
+    folder = service.store.database.path.parent / "backups"
     for hour in hours:
         now[0] = 1_700_000_000.0 + hour * 3600
         await service.housekeeping()

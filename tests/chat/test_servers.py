@@ -100,7 +100,7 @@ async def test_a_profile_brings_its_model_key_and_headers(
     service = make("")
     async with ToyServer() as other:
         profile = ServerSettings(base_url=server.url, model="toy", api_key_env="WORK_KEY", headers={"X-Team": "blue"})
-        service._links._settings = replace(service.settings, profiles={"work": profile})
+        service.links._settings = replace(service.settings, profiles={"work": profile})
         id = await begun(service, "work")
         await say(service, id, "Hi")
         assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in server.visits} == {
@@ -186,12 +186,12 @@ async def test_a_lost_server_is_looked_for_ever_less_often(
     await say(service, id, "One")
     await server.stop()
     await say(service, id, "Two")
-    watching = service._link(id).connector._watching
+    watching = service.link(id).connector._watching
     assert watching is not None
     watching.cancel()
     await asyncio.wait({watching})
     monkeypatch.setattr(connection.asyncio, "sleep", wait)
-    service._link(id).connector._watch_for(server.url)
+    service.link(id).connector._watch_for(server.url)
     await until_waits(waits, 13)
     assert waits[0] <= 1 and waits == sorted(waits) and waits[-1] >= 15
 
@@ -211,10 +211,10 @@ async def test_what_is_known_of_a_cache_outlives_a_short_loss(
     service = make(server.url)
     id = await begun(service)
     await say(service, id, "One")
-    before = service._link(id).info
-    service._link(id).connector.lost("gone")
+    before = service.link(id).info
+    service.link(id).connector.lost("gone")
     await until(lambda: service.connection.phase == "ready")
-    assert service._link(id).info is before
+    assert service.link(id).info is before
 
 
 async def test_a_system_prompt_that_a_template_refuses_goes_into_the_first_question_for_good(
@@ -258,7 +258,7 @@ async def test_settings_name_the_server_of_new_conversations(make: Maker, server
     service = make("")
     service.settings = replace(Settings(), default_profile="home", profiles={
         "home": ServerSettings(base_url=server.url)})
-    service._links._settings = service.settings
+    service.links._settings = service.settings
     await say(service, await begun(service), "Hi")
     assert server.posts == 1
 
@@ -270,7 +270,7 @@ async def test_a_model_that_a_local_server_passes_on_counts_as_the_internet(make
     await service.connect()
     assert service.server is not None
     passing = replace(service.server, listing=(replace(service.server.listing[0], remote="ollama.example"),))
-    service._link(id).connector._backend._info = passing  # type: ignore[union-attr]
+    service.link(id).connector._backend._info = passing  # type: ignore[union-attr]
     assert service.destination(passing, id).host_class is HostClass.CLOUD
     assert not service.may_send_to(passing, id)
     answer = await say(service, id, "A secret")

@@ -62,7 +62,7 @@ async def settles(service: ChatService, id: str, seconds: float = 120) -> bool:
 
 def settled_on(make: Maker, **server: Any) -> ChatService:
     service = make("")
-    service._links._settings = service.settings = replace(Settings(), server=ServerSettings(**server))
+    service.links._settings = service.settings = replace(Settings(), server=ServerSettings(**server))
     return service
 
 
@@ -104,7 +104,7 @@ async def test_nothing_is_read_ahead_on_a_model_that_runs_elsewhere(make: Maker)
         service = make(server.url)
         id = await begun(service)
         await say(service, id, "Hi")
-        service._link(id).shared = None
+        service.link(id).shared = None
         before = len(server.visits)
         await service._warm(id)
         assert "/api/chat" not in [visit.path for visit in server.visits[before:]]
@@ -145,7 +145,7 @@ async def test_compacting_needs_the_word_for_this_very_conversation(make: Maker,
         await say(service, one, text * 400)
     assert service.server is not None
     cloud = replace(service.server, base_url="https://api.example.com", host_class=HostClass.CLOUD)
-    service._link(one).connector._backend._info = cloud  # type: ignore[union-attr]
+    service.link(one).connector._backend._info = cloud  # type: ignore[union-attr]
     await service.allow_sending_to(cloud, two)
     before = server.posts
     with pytest.raises(ChatError, match="agreed"):
@@ -402,7 +402,7 @@ async def streaming_from(make: Maker, count: int) -> tuple[ChatService, list[Toy
         server.on("/apply-template", reply(200, {"prompt": "hello \N{BALLOT BOX}kv\N{BALLOT BOX}"}))
         ids.append(id := await begun(service, server.url))
         await say(service, id, "Hi")
-        await service._link(id).following.settled()  # type: ignore[union-attr]
+        await service.link(id).following.settled()  # type: ignore[union-attr]
         server.on_chat(tokens("a", "b", "c", hang_after=2))
         await service.send(id, Question("Two"))
     for id in ids:
@@ -541,7 +541,7 @@ async def test_an_engine_that_ended_for_another_model_is_not_said_to_hold_anythi
     one = await begun(service, files[0])
     await say(service, one, "Hi")
     await say(service, await begun(service, files[1]), "Hi")
-    assert service._link(one).info is None and service._link(one).following is None
+    assert service.link(one).info is None and service.link(one).following is None
 
 
 async def test_choosing_the_file_that_runs_already_does_not_load_it_again(
@@ -571,13 +571,13 @@ async def test_what_the_doctor_put_into_the_slots_is_not_forgotten_when_it_is_cl
     service = make(server.url)
     id = await begun(service)
     await say(service, id, "Hi")
-    before = service._link(id).following
+    before = service.link(id).following
     server.on_chat(tokens("a", hang_after=1, prompt=50))
     examining = asyncio.create_task(service.examined(lambda words: None, True))
     await server.until(lambda: server.posts == 2)
     examining.cancel()
     await asyncio.wait({examining})
-    assert before is not None and service._link(id).following is not before
+    assert before is not None and service.link(id).following is not before
 
 
 async def test_the_doctor_asks_for_the_model_of_the_conversation(make: Maker) -> None:

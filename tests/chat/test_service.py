@@ -303,9 +303,9 @@ async def test_a_disk_that_refuses_loses_nothing(service, server, monkeypatch):
     assert heard[0].trouble == "The disk is full."
     assert conversation.path()[-1].text == "Hello"
     monkeypatch.setattr(Store, "add", real)
-    await service._keeper.flush()
+    await service.keeper.flush()
     assert heard[-1].trouble == ""
-    stored = service._store.tree(conversation.id)
+    stored = service.store.tree(conversation.id)
     assert [n.text for n in stored.path(conversation.record.head)][1:] == ["one", "Hello"]
 
 
@@ -334,7 +334,7 @@ async def test_the_key_is_shown_to_its_own_server_only(make, server, monkeypatch
 
     monkeypatch.setenv("OWN_KEY", "sekrit")
     service = make(server.url)
-    service._link().connector.server = replace(service.settings.server, api_key_env="OWN_KEY")
+    service.link().connector.server = replace(service.settings.server, api_key_env="OWN_KEY")
     await service.connect()
     id = (await service.create()).id
     await service.open(id)

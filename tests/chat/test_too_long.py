@@ -263,7 +263,7 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
             real = int(conversation.tree.children(question.id)[0].note.partition("has ")[2].split()[0].replace(",", ""))
             assert real > 4096
 
-            following = service._link().following
+            following = service.link().following
             await following.settled()
             assert following.heads[conversation.id] == tuple(n.digest.hex() for n in conversation.path())
 

@@ -53,7 +53,7 @@ async def test_what_is_changed_while_the_other_ones_reply_streams_stays_changed(
     await other.set_parameters(id, Parameters(temperature=0.25))
     slow.go.set()
     await one.wait(id)
-    for record in (one._store.conversation(id), one.get(id).record):
+    for record in (one.store.conversation(id), one.get(id).record):
         assert (record.title, record.memory, record.parameters.temperature) == ("Bees", False, 0.25)
     assert kept(one, id)[-1] == "half and whole"
 
@@ -66,7 +66,7 @@ async def test_a_deletion_holds_and_is_told(windows, server):
     await other.delete(id)
     slow.go.set()
     await one.wait(id)
-    assert one._store.conversation(id).trashed is not None
+    assert one.store.conversation(id).trashed is not None
     assert id not in {record.id for record in one.conversations()}
     assert told == [DeletedElsewhere(id)]
     assert kept(one, id)[-1] == "half and whole", "what came is kept all the same"
@@ -102,14 +102,14 @@ async def test_a_name_given_elsewhere_is_not_replaced_by_the_first_words(make, s
     id = (await one.create("Be brief.")).id
     await other.rename(id, "Bees")
     await say(one, id, "How are they?")
-    assert one._store.conversation(id).title == "Bees"
+    assert one.store.conversation(id).title == "Bees"
 
 
 async def test_a_conversation_given_up_by_documents_elsewhere_keeps_its_other_fields(windows):
     one, other, id = windows
     await other.set_searching(id, "always", ["notes", "mail"])
     await one.set_model(id, "toy")
-    record = one._store.conversation(id)
+    record = one.store.conversation(id)
     assert (record.searching, record.collections, record.model) == ("always", ("notes", "mail"), "toy")
 
 
@@ -144,7 +144,7 @@ def test_every_field_has_the_value_it_was_given_last(tmp_path_factory, steps):
                 service.refresh()
             await FIELDS[name][1](service, id, value)
             expected[name] = value
-        record = one._store.conversation(id)
+        record = one.store.conversation(id)
         for name, value in expected.items():
             found = getattr(record, name)
             assert (found is not None if name == "trashed" else found) == value, name
@@ -158,7 +158,7 @@ async def test_another_server_keeps_what_was_set_elsewhere(windows, server):
     one, other, id = windows
     await other.set_parameters(id, Parameters(temperature=0.25))
     await one.use_server(id, server.url, "toy")
-    record = one._store.conversation(id)
+    record = one.store.conversation(id)
     assert (record.server, record.parameters.temperature) == (server.url, 0.25)
 
 
@@ -187,7 +187,7 @@ async def test_a_question_waits_for_the_reply_of_another_window(windows, server)
 async def test_it_waits_also_where_the_reply_began_after_the_last_look(windows, server):
     """The head is read again inside the write transaction."""
     one, other, id = windows
-    slow, look = Slow(), other._shared.look
+    slow, look = Slow(), other.shared.look
     server.on_chat(slow)
 
     async def late(conversation, **options):
@@ -196,7 +196,7 @@ async def test_it_waits_also_where_the_reply_began_after_the_last_look(windows, 
             await streaming(one, server, id, "second", slow)
             asyncio.get_running_loop().call_later(0.05, slow.go.set)
 
-    other._shared.look = late
+    other.shared.look = late
     await say(other, id, "third")
     assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "third"]
 
@@ -220,11 +220,11 @@ async def test_when_the_other_kvchat_dies_its_reply_is_settled_and_the_question_
     one, other, id = windows
     slow = Slow()
     await streaming(one, server, id, "second", slow)
-    await until(one, lambda: bool(one._store._db.row("SELECT 1 FROM delta")))
+    await until(one, lambda: bool(one.store._db.row("SELECT 1 FROM delta")))
     question = asyncio.create_task(other.send(id, Question("third")))
     await until(other, lambda: other.awaits_reply(id))
     server.on_chat(tokens("Yes."))
-    owner.release(one._store.database.owner)  # as if its process had ended
+    owner.release(one.store.database.owner)  # as if its process had ended
     await question
     await other.wait(id)
     assert history(server.chats[-1]) == ["first", "Hello", "second", "half ", "third"]
@@ -287,7 +287,7 @@ async def test_questions_of_six_windows_at_once_end_in_one_line_of_turns(make, s
     assert all("" not in history(visit) for visit in server.chats)
     sent = [history(visit) for visit in server.chats]
     assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(sent))
-    assert windows[0]._store.conversation(id).turns == 7
+    assert windows[0].store.conversation(id).turns == 7
 
 
 # -- each window stays where it is
@@ -355,7 +355,7 @@ async def test_both_windows_go_on_on_their_own_branches(windows, server):
         await say(other, id, f"other {number}")
     assert texts(one, id) == ["first", "Hello", "one 0", "Hello", "one 1", "Hello"]
     assert texts(other, id) == ["instead", "Hello", "other 0", "Hello", "other 1", "Hello"]
-    assert one._store.conversation(id).turns == 6
+    assert one.store.conversation(id).turns == 6
 
 
 async def test_a_turn_deleted_behind_what_another_window_added_keeps_what_that_added(windows, server):
@@ -425,7 +425,7 @@ async def test_what_is_looked_at_here_is_not_marked_unread_by_the_other_one(wind
     slow.go.set()
     await other.wait(id)
     one.refresh()
-    await until(one, lambda: not one._store.conversation(id).unread)
+    await until(one, lambda: not one.store.conversation(id).unread)
 
 
 async def test_what_could_not_be_written_stays_while_the_other_one_writes(windows, server, monkeypatch):
@@ -433,7 +433,7 @@ async def test_what_could_not_be_written_stays_while_the_other_one_writes(window
     from kvchat.store import StoreUnavailable
 
     one, other, id = windows
-    real, lost = Store.add, one._store
+    real, lost = Store.add, one.store
 
     def add(self, *args, **options):
         if self is lost:
@@ -447,9 +447,9 @@ async def test_what_could_not_be_written_stays_while_the_other_one_writes(window
     one.refresh()
     assert texts(one, id) == ["first", "Hello", "unsaved", "Yes."]
     monkeypatch.setattr(Store, "add", real)
-    await one._keeper.flush()
+    await one.keeper.flush()
     one.refresh()
-    found = one._store.tree(id)
+    found = one.store.tree(id)
     assert {node.text for node in found if node.role is Role.USER} == {"first", "unsaved", "saved"}
-    assert one._store.conversation(id).turns == 3
-    assert replace(one.get(id).record, head=None) == replace(one._store.conversation(id), head=None)
+    assert one.store.conversation(id).turns == 3
+    assert replace(one.get(id).record, head=None) == replace(one.store.conversation(id), head=None)

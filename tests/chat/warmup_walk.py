@@ -70,7 +70,7 @@ async def timings(warm: Play, cold: Play, count: int, seed: int, *, switch: bool
         requests = len(warm.ahead)
         await warm.service.open(here[0])
         began = time.monotonic()
-        warm.service._warm_soon(here[0], 0.0)
+        warm.service.warm_soon(here[0], 0.0)
         if number % 2:
             await begun(warm, requests)
         else:

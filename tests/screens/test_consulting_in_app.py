@@ -38,7 +38,7 @@ async def reading(drive: Drive, tmp_path: Path, searching: str = "", **options: 
         (folder / name).write_text(text)
     async with drive(**options) as app:
         service, data = app.service, tmp_path / "data"
-        service._open_library = lambda: Library.open(service._store, data / "index.db")
+        service._open_library = lambda: Library.open(service.store, data / "index.db")
         await service.add_documents(str(folder), "handbook")
         await service._indexers["handbook"]
         await app.begin()

@@ -515,7 +515,7 @@ async def test_what_a_template_takes_is_what_is_set(
     drive: Drive, facts: TemplateFacts, command: str, words: str, options: dict[str, object],
 ) -> None:
     async with drive() as app:
-        link = app.service._link()
+        link = app.service.link()
         link.template = facts
         await app.command(command)
         await app.until(lambda: app.notices == [words])
@@ -589,7 +589,7 @@ async def test_an_engine_that_dies_is_told_with_its_log_and_the_ways_out(drive: 
     async with drive() as app:
         await app.begin("one")
         for key, front in (("m", "ModelPicker"), ("r", "ChatScreen")):
-            app.service._link().connector._say(Connection("lost", f"The engine ended ({key}).", "ggml: out of memory"))
+            app.service.link().connector._say(Connection("lost", f"The engine ended ({key}).", "ggml: out of memory"))
             await app.opens("EngineTroubleScreen")
             assert "ggml: out of memory" in app.text
             await app.press(key)
@@ -678,7 +678,7 @@ async def test_nothing_leaves_before_the_place_of_the_server_is_known(
     monkeypatch.setattr("kvchat.backends.hosts.classify", lambda _address: HostClass.LAN)
     async with drive(settings=changed(Settings(), "server.base_url", server.url), connect=False) as app:
         await app.write("typed before it was connected")
-        app.service._link().connector._backend = None
+        app.service.link().connector._backend = None
         await app.press("enter")
         await app.until(lambda: app.said or app.front == "ConfirmScreen")
         if app.front == "ConfirmScreen":
@@ -781,7 +781,7 @@ async def test_a_disk_that_refuses_is_told_until_it_works_again(
         assert "The disk is full." in app.prose
         assert "kept in memory and tried again" in app.prose
         monkeypatch.setattr(Store, "add", real)
-        await app.service._keeper.flush()
+        await app.service.keeper.flush()
         await app.until(lambda: "The disk is full." not in app.text)
         id = app.conversation.id
     async with drive(conversation=id) as app:

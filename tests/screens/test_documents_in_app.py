@@ -113,11 +113,11 @@ async def test_what_cannot_be_added_is_said(drive: Drive) -> None:
 async def test_indexing_stands_quietly_in_the_status_line(drive: Drive) -> None:
     async with drive() as app:
         app.service._indexing["handbook"] = Progress("handbook", 43, 100, 43, 100, 900, 9.0)
-        app.service._tell(IndexingProgressed("handbook"))
+        app.service.tell(IndexingProgressed("handbook"))
         await app.rest()
         assert "indexing handbook 43 %" in app.lines[-2]
         app.service._indexing.clear()
-        app.service._tell(IndexingProgressed("handbook"))
+        app.service.tell(IndexingProgressed("handbook"))
         await app.rest()
         assert "indexing" not in app.lines[-2] and app.notices == []
 

@@ -49,7 +49,7 @@ async def scene(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:
     server.on_chat(tokens("Hello"))
     async with drive() as app:
         await app.begin("older")
-        app.service._clock.now = app.service._clock.now.replace(hour=10)  # type: ignore[attr-defined]
+        app.service.clock.now = app.service.clock.now.replace(hour=10)  # type: ignore[attr-defined]
         await app.begin("one", "two")
         yield app
 

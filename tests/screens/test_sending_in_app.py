@@ -26,7 +26,7 @@ async def reading(drive: Drive, tmp_path: Path) -> AsyncIterator[Driven]:
     (folder / "lamp.md").write_text("The lamp turns.\n")
     async with drive() as app:
         service = app.service
-        service._open_library = lambda: Library.open(service._store, tmp_path / "data" / "index.db")
+        service._open_library = lambda: Library.open(service.store, tmp_path / "data" / "index.db")
         await service.add_documents(str(folder), "handbook")
         await service._indexers["handbook"]
         await app.begin()

@@ -172,7 +172,7 @@ async def test_a_server_on_the_internet_is_marked_and_asked_about_for_a_conversa
 ) -> None:
     async with ToyServer("openai", model="big") as cloud, drive() as app:
         profiles = {"cloud": ServerSettings(base_url=cloud.url, locality="cloud")}
-        app.service.settings = app.service._links._settings = replace(app.service.settings, profiles=profiles)
+        app.service.settings = app.service.links._settings = replace(app.service.settings, profiles=profiles)
         await app.say("said at home")
         await app.press("ctrl+l")
         await app.opens("ModelPicker")
@@ -198,7 +198,7 @@ async def test_the_doctor_tells_what_it_found(drive: Drive, server: ToyServer) -
     async with drive() as app:
         await app.command("/doctor")
         await app.opens("DoctorScreen")
-        await app.until(lambda: "llama.cpp" in app.text and app.service._link().lane.is_free)
+        await app.until(lambda: "llama.cpp" in app.text and app.service.link().lane.is_free)
         assert "Doctor" in app.text and "toy" in app.text
         await app.press("escape")
         await app.closes()

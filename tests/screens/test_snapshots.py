@@ -130,7 +130,7 @@ class Studio:
             await driven.until(lambda: app.chat.current is not None)
             if connected:
                 await service.connect()
-                connector = service._link().connector
+                connector = service.link().connector
                 await driven.until(lambda: connector._backend is not None)
                 connector._backend._info = replace(connector._backend.info, base_url=ADDRESS)  # type: ignore[union-attr]
                 app.chat.server_changed()

@@ -83,10 +83,10 @@ async def test_the_reply_of_another_window_that_dies_is_settled_on_the_screen(dr
         id, slow = await app.begin("first"), Slow()
         async with beside(app, tmp_path) as other:
             await streaming(other, server_of(app), id, "second", slow)
-            await app.until(lambda: other._store._db.row("SELECT 1 FROM delta"))
+            await app.until(lambda: other.store._db.row("SELECT 1 FROM delta"))
             await looked(app)
             assert ANSWERS in app.prose
-            owner.release(other._store.database.owner)  # as if its process had ended
+            owner.release(other.store.database.owner)  # as if its process had ended
             await looked(app)
             assert "interrupted" in app.prose and ANSWERS not in app.prose and app.said[-1] == "half "
 

@@ -74,7 +74,7 @@ class Chat:
 
     async def answered(self, id: str) -> TurnFigures:
         await self.service.wait(id)
-        if (following := self.service._link().following) is not None:
+        if (following := self.service.link().following) is not None:
             await following.settled()
         figures = self.branch(id)[-1].figures
         assert figures is not None, self.branch(id)[-1]

@@ -133,7 +133,7 @@ async def test_another_branch_that_took_the_slot(models: dict[str, Path], start:
 
 async def test_our_own_reading_ahead_that_took_the_slot(
         models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.Reading._warm_soon, "__defaults__", (0.0,))
+    monkeypatch.setattr(reading.Reading.warm_soon, "__defaults__", (0.0,))
     with served(models["dense"], cache_ram_mib=0) as url:
         chat = start(url)
         id, other = await chat.begin(), await chat.begin("Another keeper wrote this. " * 60)
@@ -167,7 +167,7 @@ async def test_a_state_that_was_pushed_out_of_the_server_memory(
         chat = start(url)
         if known:
             shape = Shape(ram_bytes=1 << 20, token_bytes=268.0)
-            chat.service._link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+            chat.service.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
         ids = [await chat.begin(f"Keeper {name} wrote this. {WORDS * 60}") for name in "ABCDEF"]
         for id in ids[:2]:
             await chat.turns(id, 1)

@@ -91,12 +91,12 @@ async def test_an_answer_that_reads_back_as_other_tokens_is_settled_while_idle(
         chat.service.reads_ahead = True
         id = await chat.begin()
         await chat.looked_at(id)
-        ahead = chat.service._store.warmups(0.0, id).requests
+        ahead = chat.service.store.warmups(0.0, id).requests
         for turn in range(3):
             figures = await chat.say(id)
             assert chat.branch(id)[-1].state is State.DONE
             await chat.rested()
-            await until(lambda least=ahead + turn + 1: chat.service._store.warmups(0.0, id).requests >= least)
+            await until(lambda least=ahead + turn + 1: chat.service.store.warmups(0.0, id).requests >= least)
             assert figures.first_read or (figures.cause is None and figures.avoidable_tokens == 0), figures
 
 

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.engine
 async def test_fifty_ordinary_turns_have_nothing_to_explain(
         models: dict[str, Path], start: Start, options: dict[str, Any], ahead: bool,
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.Reading._warm_soon, "__defaults__", (0.0,))
+    monkeypatch.setattr(reading.Reading.warm_soon, "__defaults__", (0.0,))
     with served(models["dense"], **options) as url:
         chat = start(url)
         chat.service.reads_ahead = ahead

@@ -75,7 +75,7 @@ async def test_going_back_to_an_old_branch_accuses_the_newer_branch(
         chat = start(url)
         if known:
             shape = Shape(ram_bytes=8192 << 20, token_bytes=268.0)
-            chat.service._link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+            chat.service.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
         id, other = await two(chat)
         await chat.turns(id, 3, words=10)
         await chat.turns(other, 1)

@@ -104,7 +104,7 @@ class Background(Compaction):
 
     def jobs(self) -> list[Job]:
         """The queue, the first due first."""
-        return self._store.jobs.all()
+        return self.store.jobs.all()
 
     def at_work(self) -> frozenset[tuple[str, str]]:
         """Kind and subject of the jobs that this kvchat is doing."""
@@ -113,13 +113,13 @@ class Background(Compaction):
     async def _queued(self, work: Callable[[], T]) -> T:
         """What a look at the queue gives, or a change of it that the person asked for. Raises ChatError."""
         try:
-            return await self._keeper.call(work)
+            return await self.keeper.call(work)
         except StoreError as error:
             raise ChatError(str(error)) from None
 
     async def retry_job(self, kind: str, subject: str) -> None:
         """Try a parked job again. Raises ChatError."""
-        await self._queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
+        await self._queued(lambda: self.store.jobs.retry(kind, subject, time.time()))
         self._jobs_changed()
 
     def refresh(self) -> None:
@@ -154,7 +154,7 @@ class Background(Compaction):
     async def _start_due(self) -> float | None:
         """Start what is due; seconds until the next is. None: nothing is, before something changes."""
         pauses: list[float] = []
-        jobs = await self._keeper.call(self._store.jobs.all)
+        jobs = await self.keeper.call(self.store.jobs.all)
         for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
             key = job.kind, job.subject
             if job.state is JobState.PARKED or key in self._at_work:
@@ -189,14 +189,14 @@ class Background(Compaction):
         self._stir.set()
 
     async def _do(self, job: Job, lane: Lane) -> None:
-        jobs = self._store.jobs
+        jobs = self.store.jobs
         key = job.kind, job.subject
         try:
-            if await self._keeper.call(lambda: jobs.claim(*key)) is None:
+            if await self.keeper.call(lambda: jobs.claim(*key)) is None:
                 self._elsewhere[key] = time.time() + ELSEWHERE_S
                 return
             self._elsewhere.pop(key, None)
-            self._tell(JobsChanged())
+            self.tell(JobsChanged())
             outcome = Outcome(How.CALLED_OFF)
             try:
                 outcome = await self._work_on(job, lane)
@@ -217,20 +217,20 @@ class Background(Compaction):
 
     async def _settle(self, job: Job, outcome: Outcome) -> None:
         """Note how a job ended."""
-        jobs, key, tries = self._store.jobs, (job.kind, job.subject), job.attempts + 1
+        jobs, key, tries = self.store.jobs, (job.kind, job.subject), job.attempts + 1
         pause = min(BACK_OFF_S * 2 ** job.attempts, LONGEST_PAUSE_S)
         match outcome.how:
             case How.DONE:
-                await self._keeper.call(lambda: jobs.done(*key))
+                await self.keeper.call(lambda: jobs.done(*key))
             case How.BUSY:
-                await self._keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
+                await self.keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
             case How.CALLED_OFF:
-                await self._keeper.call(
+                await self.keeper.call(
                     lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts))
             case How.USELESS if tries >= TRIES:
-                await self._keeper.call(lambda: jobs.park(*key, outcome.why))
+                await self.keeper.call(lambda: jobs.park(*key, outcome.why))
             case _:
-                await self._keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
+                await self.keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
 
     async def _in_lane(self, lane: Lane, request: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
         """What a request in the background gives, None if it was not carried out; and whether it began."""
@@ -251,7 +251,7 @@ class Background(Compaction):
         if running is not None:
             running[1].cancel()
             await asyncio.wait({running[1]}, timeout=STOP_S)
-        await self._keeper.call(lambda: self._store.jobs.done(kind, subject))
+        await self.keeper.call(lambda: self.store.jobs.done(kind, subject))
         self._jobs_changed()
 
     async def compact(self, id: str) -> Compacted | None:
@@ -262,12 +262,12 @@ class Background(Compaction):
 
     def _jobs_changed(self) -> None:
         self._stir.set()
-        self._tell(JobsChanged())
+        self.tell(JobsChanged())
 
-    def _tell(self, event: ServiceEvent) -> None:
+    def tell(self, event: ServiceEvent) -> None:
         if isinstance(event, WarmthChanged):
             self._stir.set()  # when a job may begin depends on what the server holds
-        super()._tell(event)
+        super().tell(event)
 
     def _link_changed(self, link: Link) -> None:
         super()._link_changed(link)

@@ -43,20 +43,20 @@ class Beside(Reporting):
                             parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
         """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out."""
         record, info = conversation.record, backend.info
-        following = await self._follow(backend)
-        if not self._agreed_to(info, record.id):
+        following = await self.follow(backend)
+        if not self.agreed_to(info, record.id):
             return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
                                       "Nothing was sent.")
         turn = ChatTurn(wires_of(path), record.id, self._model(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
         ended = await self._sent_beside(backend, following, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
-            await self._update(conversation, system_in_user=True)
-            self._tell(Noticed(SYSTEM_MOVED))
+            await self.update(conversation, system_in_user=True)
+            self.tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    def _is_on_the_internet(self, link: Link) -> bool:
+    def is_on_the_internet(self, link: Link) -> bool:
         """Whether what is sent to a server leaves the person's own machines, or may."""
         if link.info is not None:
             return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
@@ -68,13 +68,13 @@ class Beside(Reporting):
                            emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
         chosen = link.name != DEFAULT and link.name == self.settings.memory.profile
-        if not self.settings.memory.on_cloud and self._is_on_the_internet(link):
+        if not self.settings.memory.on_cloud and self.is_on_the_internet(link):
             return Ended(State.ERROR, f"{backend.info.base_url} sends what it gets to the internet, where "
                                       "memory.on_cloud lets no background work be done.")
-        if not self._agreed_to(backend.info, "" if chosen else id):
+        if not self.agreed_to(backend.info, "" if chosen else id):
             return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                       "send to it. Nothing was sent; send a message there once to be asked.")
-        following = await self._follow(backend)
+        following = await self.follow(backend)
         turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
         ended = await self._sent_beside(backend, following, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
@@ -88,17 +88,17 @@ class Beside(Reporting):
             began(followed)
             turn = replace(turn, slot=await self._planned(backend, following, followed))
             following.sent(followed, turn.slot)
-        elif (shared := self._links.of(backend).shared) is not None:
-            shared.sent(path, turn.session_id, self._clock().timestamp())
+        elif (shared := self.links.of(backend).shared) is not None:
+            shared.sent(path, turn.session_id, self.clock().timestamp())
         return await backend.chat(turn, emit)
 
 
-    async def _answered_in_background(self, kind: str, link: Link, conversation: OpenConversation,
+    async def answered_in_background(self, kind: str, link: Link, conversation: OpenConversation,
                                       path: Sequence[Node], parameters: Parameters, *, apart: bool = False) -> Node:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
         put down in the ledger under `kind`. `apart`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
-        answer, began = awaited(path[-1], self._clock()), time.monotonic()
+        answer, began = awaited(path[-1], self.clock()), time.monotonic()
         live, followed = LiveAnswer(answer.id, began), list[FollowedTurn]()
         heard, most, endless = began, (parameters.max_tokens or 0) * LONG_TOKEN, False
 
@@ -123,7 +123,7 @@ class Beside(Reporting):
             """Nothing of it is stored."""
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answering.run(lambda: self._window(conversation.id)))
+        work = asyncio.create_task(answering.run(lambda: self.window(conversation.id)))
         try:
             while not (await asyncio.wait({work}, timeout=self.silent_s))[0]:
                 if time.monotonic() - heard >= self.silent_s:
@@ -155,13 +155,13 @@ class Beside(Reporting):
         if info is None:
             return
         spent = SideRequest(
-            kind, id, self._clock().timestamp(), info.place, answer.model or info.model, answer.state.value,
+            kind, id, self.clock().timestamp(), info.place, answer.model or info.model, answer.state.value,
             figures.prompt_tokens, figures.cached_tokens, figures.predicted_tokens, seconds)
-        self._in_background(self._keeper.write(lambda: self._store.side_requests.record(spent)))
+        self.in_background(self.keeper.write(lambda: self.store.side_requests.record(spent)))
 
-    def _window(self, id: str) -> int | None:
+    def window(self, id: str) -> int | None:
         """Tokens that fit in a conversation, with its server and model."""
-        info, record = self._link(id).info, self._record(id)
+        info, record = self.link(id).info, self.record(id)
         return info.window(record.model if record else "") if info else None
 
 

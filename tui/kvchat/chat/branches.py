@@ -41,7 +41,7 @@ class Branches(Talking):
         question, _ = conversation.tree.turn_of(node_id)
         branch = await self._fitting(conversation, question.parent or "", Question(text, meant=meant, again=question),
                                      anyway)
-        self._did(conversation, "edit", question.id)
+        self.did(conversation, "edit", question.id)
         self._remember(conversation)
         await self._grow(conversation, branch)
 
@@ -52,26 +52,26 @@ class Branches(Talking):
         question, answer = conversation.tree.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
-        fresh = awaited(question, self._clock())
-        self._did(conversation, "regenerate", answer.id if answer else None)
+        fresh = awaited(question, self.clock())
+        self.did(conversation, "regenerate", answer.id if answer else None)
         self._remember(conversation)
         await self._grow(conversation, Branch((fresh,), fresh.id))
         if answer is not None and _said_nothing(answer) and not conversation.tree.children(answer.id):
             self._undo[id] = [head for head in self._undo.get(id, []) if head != answer.id]
-            await self._shared.drop(conversation, answer.id)
-            self._tell(ConversationChanged(id))
+            await self.shared.drop(conversation, answer.id)
+            self.tell(ConversationChanged(id))
 
     async def fork(self, id: str, node_id: str) -> OpenConversation:
         """A new conversation that shares this one up to the answer `node_id`; at a question, up to before it, with
         the question as the draft, with its pastes and attached files."""
-        conversation = await self._opened(id)
+        conversation = await self.opened(id)
         at = conversation.tree[node_id]
         draft = ""
         if at.role is Role.USER:
             draft = draft_of(at.text, at.message.blocks, counted_in(at.text, at.message.blocks))
             at = conversation.tree[at.parent or ""]
         path = conversation.tree.path(at.id)
-        now = self._clock().timestamp()
+        now = self.clock().timestamp()
         figures = [n.figures for n in path if n.figures]
         record = replace(
             conversation.record, id=new_id(), head=at.id, created=now, updated=now, forked_from=conversation.id,
@@ -80,7 +80,7 @@ class Branches(Talking):
             title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
         )
         fork = await self._create(record, path[0])
-        self._did(fork, "fork")
+        self.did(fork, "fork")
         if draft:
             await self.set_draft(fork.id, draft)
         return fork
@@ -89,7 +89,7 @@ class Branches(Talking):
     async def delete_turn(self, id: str, node_id: str) -> None:
         """Go on without the turn of `node_id`: the later turns stand on a new branch, the old one stays."""
         conversation = await self._free(id)
-        self._did(conversation, "delete", node_id)
+        self.did(conversation, "delete", node_id)
         await self._move(conversation, without_turn(conversation.tree, conversation.record.head or "", node_id))
 
     async def select(self, id: str, node_id: str) -> None:
@@ -112,7 +112,7 @@ class Branches(Talking):
         while heads:
             head = heads.pop()
             if head in conversation.tree and head != conversation.record.head:
-                await self._update(conversation, head=head)
+                await self.update(conversation, head=head)
                 self._went(conversation)
                 return True
         return False
@@ -126,22 +126,22 @@ class Branches(Talking):
         """Go to a branch that was made from all of the one that is shown. Raises HeadMoved."""
         self._remember(conversation)
         if branch.nodes:
-            await self._shared.add(conversation, branch.nodes, lambda row: replace(row, head=branch.head), whole=True)
-            self._list_changed()
-            self._tell(ConversationChanged(conversation.id))
+            await self.shared.add(conversation, branch.nodes, lambda row: replace(row, head=branch.head), whole=True)
+            self.list_changed()
+            self.tell(ConversationChanged(conversation.id))
         else:
-            await self._update(conversation, head=branch.head)
+            await self.update(conversation, head=branch.head)
         self._went(conversation)
 
     def _went(self, conversation: OpenConversation) -> None:
         """The conversation stands on another branch: read that ahead while it is looked at."""
-        if self._looked_at == conversation.id:
-            self._warm_soon(conversation.id)
+        if self.looked_at == conversation.id:
+            self.warm_soon(conversation.id)
 
     def price(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
         """What `act` would make the server read before it answers. `text` is what is to be attached, or the
         new instructions."""
-        conversation = self._open[id]
+        conversation = self.open_conversations[id]
         path = conversation.path()
         turns = [n.figures for n in path if n.role is Role.ASSISTANT]
         speed = self.speed_fit(id)
@@ -168,11 +168,11 @@ class Branches(Talking):
                           options: Mapping[str, object] | None = None) -> Price:
         """As `price`, counted on the server's own tokens where it gives them. `text`: the new question of an edit, or
         the new instructions; `options`: the new options of the template."""
-        estimate, link, conversation = self.price(id, act, node_id, text), self._link(id), self._open[id]
+        estimate, link, conversation = self.price(id, act, node_id, text), self.link(id), self.open_conversations[id]
         path, following = await self._path_after(conversation, act, node_id, text), link.following
         if following is None or path is None or following.server is not link.info:
             return estimate
-        if not self._agreed_to(following.server):
+        if not self.agreed_to(following.server):
             return estimate
         asks = path[-1].role is Role.USER
         turn = self._turn_after(conversation, path)
@@ -229,10 +229,10 @@ class Branches(Talking):
 
     def prefill_speed(self, id: str) -> float | None:
         """The server's prefill speed in tokens/s as measured in this conversation, else on this server lately."""
-        conversation = self._open.get(id)
-        info = self._link(id).info
+        conversation = self.open_conversations.get(id)
+        info = self.link(id).info
         return (measured_speed(conversation.figures()) if conversation else None) or (
-            measured_speed(self._store.speed_samples(info.place, info.model)) if info else None)
+            measured_speed(self.store.speed_samples(info.place, info.model)) if info else None)
 
     @on_newest(Head.SETTLED)
     async def set_instructions(self, id: str, instructions: str) -> None:
@@ -242,8 +242,8 @@ class Branches(Talking):
         message = system_message(instructions, tag_of(before))
         if before == message.text:
             return
-        branch = under_system(conversation.tree, conversation.record.head or "", message, self._clock().timestamp())
-        self._did(conversation, "system", conversation.path()[0].id)
+        branch = under_system(conversation.tree, conversation.record.head or "", message, self.clock().timestamp())
+        self.did(conversation, "system", conversation.path()[0].id)
         await self._move(conversation, branch)
 
 

@@ -55,14 +55,14 @@ class Caching(ConversationList):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._journal = Journal(lambda: self._clock().timestamp())
+        self._journal = Journal(lambda: self.clock().timestamp())
 
-    async def _follow(self, backend: Backend) -> Following | None:
+    async def follow(self, backend: Backend) -> Following | None:
         """The follower of this server's cache; None where it does not let itself be followed. Sends no text."""
-        link = self._links.of(backend)
+        link = self.links.of(backend)
         async with link.meeting:
             following = await self._followed_by(link, backend)
-        if following is not None and (note := self._setting(_cancelled_key(following.server))):
+        if following is not None and (note := self.setting(_cancelled_key(following.server))):
             following.cancelled.take_over(note)
         return following
 
@@ -84,24 +84,24 @@ class Caching(ConversationList):
         link.shared = None
         known = link.connector.cache_shape()
         shapes = [known] if known is not None else guesses(backend.info.slots, self._learnt(backend.info))
-        following = Following(backend, backend.info, Candidates(shapes), now=lambda: self._clock().timestamp(),
-                              changed=lambda: self._tell(WarmthChanged()), journal=self._journal,
+        following = Following(backend, backend.info, Candidates(shapes), now=lambda: self.clock().timestamp(),
+                              changed=lambda: self.tell(WarmthChanged()), journal=self._journal,
                               note=partial(self._note_cancelled, _cancelled_key(backend.info)))
         if known is None:
             following.keep(Notebook(
-                _states_key(backend.info), self._setting, None if self.incognito else self._note_down,
-                self._in_background, partial(self._known_prefix_of, following)), partial(self._prefix_of, following))
+                _states_key(backend.info), self.setting, None if self.incognito else self._note_down,
+                self.in_background, partial(self._known_prefix_of, following)), partial(self._prefix_of, following))
         following.noticed(state or ServerState())
         if not following.state.asleep:
             await following.look()
         for slot, held in link.connector.refilled():
             following.twin.restored(slot, held)
         link.following = following
-        if not following.state.asleep and self._agreed_to(backend.info):
-            self._in_background(self._read_template(link, backend))
-        if following.recollection is not None and self._agreed_to(backend.info):
-            self._in_background(self._identified(following.recollection))
-        self._tell(WarmthChanged())
+        if not following.state.asleep and self.agreed_to(backend.info):
+            self.in_background(self._read_template(link, backend))
+        if following.recollection is not None and self.agreed_to(backend.info):
+            self.in_background(self._identified(following.recollection))
+        self.tell(WarmthChanged())
         return following
 
     async def _state_of(self, link: Link, backend: Backend) -> ServerState | None:
@@ -116,7 +116,7 @@ class Caching(ConversationList):
                     await backend.identify()
                     if backend.info == known.server:
                         known.server = backend.info  # the same server, started anew
-                    self._tell(ServerChanged())
+                    self.tell(ServerChanged())
                 return state
         except (BackendError, TimeoutError):
             return None
@@ -132,12 +132,12 @@ class Caching(ConversationList):
     async def template_facts(self, id: str) -> TemplateFacts | None:
         """What the chat template of a conversation's model does, found out now where it was not before; None where it
         cannot be told. A server that sleeps is not woken for it."""
-        link = self._link(id)
+        link = self.link(id)
         info, following = link.info, link.following
-        if info is None or self._asked_model(id) != info.model:
+        if info is None or self.asked_model(id) != info.model:
             return None
         asleep = following is not None and following.state.asleep
-        if link.template is None and not asleep and self._agreed_to(info):
+        if link.template is None and not asleep and self.agreed_to(info):
             try:
                 async with asyncio.timeout(TEMPLATE_S):
                     await self._read_template(link, await link.connector.ready())
@@ -148,20 +148,20 @@ class Caching(ConversationList):
     async def _identified(self, recollection: Recollection) -> None:
         """Find out the ids of what the server still holds from the last time."""
         await recollection.identify()
-        self._tell(WarmthChanged())
+        self.tell(WarmthChanged())
 
     async def _prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
         """The token ids of a branch of a conversation, named by the digest of its last message."""
-        if not self._agreed_to(following.server):
+        if not self.agreed_to(following.server):
             return None
         try:
-            turn = self._turn_at(await self._opened(id), tip)
+            turn = self._turn_at(await self.opened(id), tip)
         except StoreError:
             return None
         return await following.prefix(turn) if turn is not None else None
 
     def _known_prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
-        conversation = self._open.get(id)
+        conversation = self.open_conversations.get(id)
         turn = self._turn_at(conversation, tip) if conversation is not None else None
         return following.known_prefix(turn) if turn is not None else None
 
@@ -173,36 +173,36 @@ class Caching(ConversationList):
     async def _note_down(self, name: str, note: str) -> None:
         """Keep a note of a server."""
         try:
-            await self._keeper.write(lambda: self._store.set_setting(name, note))
+            await self.keeper.write(lambda: self.store.set_setting(name, note))
         except StoreError:
             pass  # the next start reads a little more
 
     async def _note_states(self) -> None:
         """Note what the servers hold, for the next time; the embedded engine ends with kvchat."""
-        for link in self._links:
+        for link in self.links:
             if link.following is not None and link.info is not None:
                 await link.following.noted_now()
 
     def _note_cancelled(self, key: str, note: str) -> None:
         """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
-        self._in_background(self._keeper.write(lambda: self._store.set_setting(key, note or None)))
+        self.in_background(self.keeper.write(lambda: self.store.set_setting(key, note or None)))
 
     def _learnt(self, info: ServerInfo) -> Shape | None:
         """What was learnt about this server's cache, if anything was."""
-        return shape_from_json(self._setting(_rules_key(info)))
+        return shape_from_json(self.setting(_rules_key(info)))
 
     async def _learn(self, link: Link, following: Following) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
         if following.twin.settled and link.connector.cache_shape() is None:
             key, text = _rules_key(following.server), shape_to_json(following.twin.best.shape)
-            if self._setting(key) != text:
-                await self._keeper.write(lambda: self._store.set_setting(key, text))
+            if self.setting(key) != text:
+                await self.keeper.write(lambda: self.store.set_setting(key, text))
 
     async def _wants_tag(self, link: Link, system: Message) -> bool:
         following = link.following
         if following is None or not self.settings.cache.salt or following.server is not link.info:
             return False
-        if not self._agreed_to(following.server):
+        if not self.agreed_to(following.server):
             return False
         try:
             async with asyncio.timeout(TAG_S):
@@ -219,8 +219,8 @@ class Caching(ConversationList):
     def _turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
         """The request that goes on after `path`, as far as the prompt depends on it."""
         record = conversation.record
-        info = self._link(record.id).info
-        model = self._asked_model(record.id)
+        info = self.link(record.id).info
+        model = self.asked_model(record.id)
         options = dict(record.template_options)
         if info is not None and info.preserves_reasoning and record.turns == 0:
             options.setdefault("preserve_reasoning", True)
@@ -247,22 +247,22 @@ class Caching(ConversationList):
             raise
 
     def _title(self, id: str) -> str:
-        record = self._listed(id)
+        record = self.listed(id)
         return record.title if record is not None else ""
 
     def speed_fit(self, id: str = "") -> SpeedFit | None:
         """The prefill speed of a conversation's server (without an id: of the one that is looked at), from its last
         answers."""
-        return self._speed_of(self._link(id))
+        return self.speed_of(self.link(id))
 
-    def _speed_of(self, link: Link) -> SpeedFit | None:
+    def speed_of(self, link: Link) -> SpeedFit | None:
         info = link.info
         if info is None:
             return None
         if link.speed is None or link.speed[0] is not info:
             try:
-                answers = samples_of(reversed(self._store.speed_samples(info.place, info.model, 40)))
-                ahead = reversed(self._store.warmup_samples(info.place, info.model))
+                answers = samples_of(reversed(self.store.speed_samples(info.place, info.model, 40)))
+                ahead = reversed(self.store.warmup_samples(info.place, info.model))
                 link.speed = info, fit([*ahead, *answers])
             except StoreError:
                 return None
@@ -274,37 +274,37 @@ class Caching(ConversationList):
         speed = self.speed_fit()
         return (lambda tokens: speed.seconds(0, tokens)) if speed is not None else None
 
-    def _setting(self, key: str) -> str:
+    def setting(self, key: str) -> str:
         """A value kept in the store; empty where there is none, or it cannot be read."""
         try:
-            return self._store.setting(key) or ""
+            return self.store.setting(key) or ""
         except StoreError:
             return ""
 
     # -- what is warm ---------------------------------------------------------------------------------------------
 
     def _twin(self, id: str) -> Twin | None:
-        following = self._link(id).following
+        following = self.link(id).following
         return following.twin.best if following is not None else None
 
     def warmth(self, id: str) -> Warmth:
         """What the server holds of a conversation's branch in use, or a snapshot on the disk."""
         found = self._held_of(id)
-        record = self._listed(id)
+        record = self.listed(id)
         if found.heat is not Heat.COLD or record is None:
             return found
-        kept = max((snapshot.tokens for snapshot in self._link(id).connector.snapshots.known(id)), default=0)
+        kept = max((snapshot.tokens for snapshot in self.link(id).connector.snapshots.known(id)), default=0)
         if kept <= (found.held or 0):
             return found
         used = record.context_used or kept
         return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since)
 
     def _held_of(self, id: str) -> Warmth:
-        record = self._listed(id)
-        conversation = self._open.get(id)
+        record = self.listed(id)
+        conversation = self.open_conversations.get(id)
         if record is None or record.head is None:
             return UNKNOWN
-        following = self._link(id).following
+        following = self.link(id).following
         if following is None or not following.works:
             return self.branch_warmth(id, record.head)
         if conversation is not None and conversation.live is None:
@@ -325,13 +325,13 @@ class Caching(ConversationList):
 
     def branch_warmth(self, id: str, node_id: str) -> Warmth:
         """What the server holds of the branch that ends at `node_id`; unknown until its tokens were read."""
-        link, conversation = self._link(id), self._open.get(id)
+        link, conversation = self.link(id), self.open_conversations.get(id)
         if conversation is None or node_id not in conversation.tree:
             return UNKNOWN
         following, shared = link.following, link.shared
         path = conversation.tree.path(node_id)
         if following is None or not following.works:
-            return shared.warmth(path, id, self._clock().timestamp()) if shared else UNKNOWN
+            return shared.warmth(path, id, self.clock().timestamp()) if shared else UNKNOWN
         prefix = following.known_prefix(self._turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN

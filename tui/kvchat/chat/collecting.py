@@ -101,7 +101,7 @@ class Collecting(Consolidating):
     async def add_documents(self, path: str, name: str = "") -> Collection:
         """Note a folder or file as a collection, and begin to index it. Raises ChatError."""
         made = await self.with_documents(lambda library: library.add(path, name))
-        self._tell(DocumentsChanged())
+        self.tell(DocumentsChanged())
         self._index(made.name)
         self._watch_anew()
         return made
@@ -112,11 +112,11 @@ class Collecting(Consolidating):
         await self._stopped_indexing(found.name)
         await self.with_documents(lambda library: library.remove(found.name))
         for record in [one for one in self.conversations() if found.name in one.collections]:
-            await self._change(self._loaded(record.id), partial(_without, found.name))
+            await self.change(self.loaded(record.id), partial(_without, found.name))
         self._reports.pop(found.name, None)
-        self._tell(DocumentsChanged())
+        self.tell(DocumentsChanged())
         self._watch_anew()
-        self._in_background(self._forget_orphans())
+        self.in_background(self._forget_orphans())
 
     async def _forget_orphans(self) -> None:
         """Take out of the index what belongs to no collection any more, a little at a time."""
@@ -166,12 +166,12 @@ class Collecting(Consolidating):
 
             self._indexing[name] = Progress(name, 0, 0, 0, 0, 0, 0.0, counting=True)
             self._indexers[name] = asyncio.create_task(self._indexed(name, anew))
-            self._tell(IndexingProgressed(name))
+            self.tell(IndexingProgressed(name))
 
     async def _indexed(self, name: str, anew: bool) -> None:
         def told(progress: Progress) -> None:
             self._indexing[name] = progress
-            self._tell(IndexingProgressed(name))
+            self.tell(IndexingProgressed(name))
 
         from kvchat.documents.collection import Report
 
@@ -187,7 +187,7 @@ class Collecting(Consolidating):
             self._indexers.pop(name, None)
             self._indexing.pop(name, None)
             again = self._again.pop(name, None)
-            self._tell(DocumentsChanged())
+            self.tell(DocumentsChanged())
         if again is not None:
             self._index(name, again)
 
@@ -213,12 +213,12 @@ class Collecting(Consolidating):
         self._known_names, self._has_documents = names, bool(names)
         for name in {*self._indexers} - {name for name, _ in names}:
             self.stop_indexing(name)
-        self._tell(DocumentsChanged())
+        self.tell(DocumentsChanged())
         self._watch_anew()
 
     def _names(self) -> frozenset[tuple[str, str]]:
         try:
-            return frozenset((one.name, one.root) for one in self._store.collections.all())
+            return frozenset((one.name, one.root) for one in self.store.collections.all())
         except StoreError:
             return frozenset()
 

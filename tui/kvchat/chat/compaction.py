@@ -98,7 +98,7 @@ class Compaction(Beside):
 
     def window_share(self, conversation: OpenConversation) -> float | None:
         """How full the window is, from 0 to 1; None when that is not known."""
-        used, size = self.context_used(conversation), self._window(conversation.id)
+        used, size = self.context_used(conversation), self.window(conversation.id)
         return used / size if used is not None and size and conversation.record.turns else None
 
     def compaction_due(self, conversation: OpenConversation) -> bool:
@@ -108,7 +108,7 @@ class Compaction(Beside):
 
     def compaction_price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
-        conversation = self._open[id]
+        conversation = self.open_conversations[id]
         path = conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
@@ -119,7 +119,7 @@ class Compaction(Beside):
             used = sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
         elif path[-1].figures is None:  # a last question that did not fit was never counted
             used += sizes[-1]
-        window = self._window(id)
+        window = self.window(id)
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
             raise ChatError("The first turn alone fills the window, so there is no room to summarise it. Begin a new "
@@ -135,14 +135,14 @@ class Compaction(Beside):
     async def compact(self, id: str) -> Compacted | None:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
-        conversation = await self._for_act(id, Head.SETTLED)
+        conversation = await self.for_act(id, Head.SETTLED)
         if self.compacting is not None:
             raise ChatError("Another conversation is being compacted. Wait until that is done.")
         plan = self.compaction_price(id).plan
         running = self.compacting = self._begun(conversation, plan)
-        self._tell(CompactionChanged(id))
+        self.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answering, lambda: self._window(id))
+            summary = await carried_out(running.answering, lambda: self.window(id))
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
@@ -153,15 +153,15 @@ class Compaction(Beside):
             self.compacting = None
             self._followed.pop(id, None)
             running.ended.set()
-            self._tell(CompactionChanged(id))
-        self._tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
-        if done and self._looked_at == id:
-            self._warm_soon(id, 0.0)
+            self.tell(CompactionChanged(id))
+        self.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
+        if done and self.looked_at == id:
+            self.warm_soon(id, 0.0)
         return done
 
     def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
-        path = request_path(conversation.path(), plan, self._clock().timestamp())
-        answer = awaited(path[-1], self._clock())
+        path = request_path(conversation.path(), plan, self.clock().timestamp())
+        answer = awaited(path[-1], self.clock())
         live = LiveAnswer(answer.id, time.monotonic())
 
         async def chat(emit: Emit) -> Ended:
@@ -171,7 +171,7 @@ class Compaction(Beside):
             """Nothing of it is stored."""
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint,
-                              changed=lambda: self._tell(CompactionChanged(conversation.id)))
+                              changed=lambda: self.tell(CompactionChanged(conversation.id)))
         return RunningCompaction(conversation.id, conversation.record.head, plan.turns - plan.keep, path, live,
                                  answering)
 
@@ -179,7 +179,7 @@ class Compaction(Beside):
                                live: LiveAnswer, emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request."""
         record = conversation.record
-        link = self._link(record.id)
+        link = self.link(record.id)
 
         def began(followed: FollowedTurn) -> None:
             self._followed[record.id] = followed
@@ -199,7 +199,7 @@ class Compaction(Beside):
 
     async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
         """What the request for the summary left in the server's cache."""
-        following, followed = self._link(conversation.id).following, self._followed.pop(conversation.id, None)
+        following, followed = self.link(conversation.id).following, self._followed.pop(conversation.id, None)
         if following is not None and followed is not None:
             await following.ended(followed, answer.figures)
             following.left(followed, answer, self._turn_after(conversation, [*path, answer]))
@@ -222,18 +222,18 @@ class Compaction(Beside):
                             f"{count(plan.replaced)}. That makes no room, so nothing was changed.")
         await self._go_on(conversation, plan, summary)
         after = plan.after_with(length)
-        await self._update(conversation, context_used=after)
+        await self.update(conversation, context_used=after)
         return Compacted(plan.before, after, spent)
 
     async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
         while True:
-            await self._shared.look(conversation)
-            await self._shared.settled(conversation)
-            with self._shared.held(conversation):
+            await self.shared.look(conversation)
+            await self.shared.settled(conversation)
+            with self.shared.held(conversation):
                 added = sum(node.role is Role.USER for node in conversation.path()) - plan.turns
                 branch = compaction(conversation.tree, conversation.record.head or "", summary, plan.keep + added,
-                                    self._clock().timestamp())
+                                    self.clock().timestamp())
                 try:
                     return await self._move(conversation, branch)
                 except HeadMoved:
@@ -271,10 +271,10 @@ class Compaction(Beside):
 
     async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
         await super()._answer(conversation, answering)
-        info = self._link(conversation.id).info
+        info = self.link(conversation.id).info
         path = conversation.tree.path(answering.answer.id)
         if sentence := dropped_text(path, hidden_reasoning=info is None or info.host_class == "cloud"):
-            self._tell(Noticed(sentence, "error"))
+            self.tell(Noticed(sentence, "error"))
 
 
 def dropped_text(path: Sequence[Node], *, hidden_reasoning: bool) -> str | None:

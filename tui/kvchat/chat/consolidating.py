@@ -43,25 +43,25 @@ class Consolidating(Extracting):
         """Tidy when everything has rested."""
         if self.settings.memory.consolidate:
             at = time.time() + self.settings.memory.idle_seconds
-            await self._keeper.call(lambda: self._store.jobs.put(CONSOLIDATION, "", at, "new memories"))
+            await self.keeper.call(lambda: self.store.jobs.put(CONSOLIDATION, "", at, "new memories"))
             self._jobs_changed()
 
     async def _place_of(self, job: Job) -> Place | None:
         if job.kind != CONSOLIDATION:
             return await super()._place_of(job)
-        link = self._workplace(self._looked_at) if self._looked_at else None
-        if link is None or self.streaming() or not self.memory_on(self._looked_at):
+        link = self._workplace(self.looked_at) if self.looked_at else None
+        if link is None or self.streaming() or not self.memory_on(self.looked_at):
             return None
         if job.why == ASKED:
             return Place(link.lane, 0.0)
         rest = self.settings.memory.idle_seconds * self._patience(link)
-        quiet = max(other.lane.quiet_since for other in self._links)
+        quiet = max(other.lane.quiet_since for other in self.links)
         return Place(link.lane, self._rested_at(quiet, rest))
 
     async def retry_job(self, kind: str, subject: str) -> None:
         await super().retry_job(kind, subject)
         if kind == CONSOLIDATION:
-            await self._queued(lambda: self._store.jobs.put(kind, subject, time.time(), ASKED))
+            await self._queued(lambda: self.store.jobs.put(kind, subject, time.time(), ASKED))
             self._jobs_changed()
 
     async def _work_on(self, job: Job, lane: Lane) -> Outcome:
@@ -70,7 +70,7 @@ class Consolidating(Extracting):
             if outcome.how is How.DONE:
                 await self._tidy_soon_if_due()
             return outcome
-        conversation, link = self._open.get(self._looked_at), self._workplace(self._looked_at)
+        conversation, link = self.open_conversations.get(self.looked_at), self._workplace(self.looked_at)
         if conversation is None or link is None or link.lane is not lane:
             return Outcome(How.CALLED_OFF)
         from kvchat.memory.learning.consolidation import duplicates
@@ -84,8 +84,8 @@ class Consolidating(Extracting):
             outcome = await self._tidied(link, conversation, entries)
             if outcome.how is not How.DONE:
                 return outcome
-        await self._keeper.write(lambda: self._store.set_setting(TIDIED, str(last)))
-        self._tell(MemoriesChanged())
+        await self.keeper.write(lambda: self.store.set_setting(TIDIED, str(last)))
+        self.tell(MemoriesChanged())
         return Outcome(How.DONE)
 
     async def _tidy_soon_if_due(self) -> None:
@@ -93,7 +93,7 @@ class Consolidating(Extracting):
             await self._tidy_soon()
 
     def _tidied_to(self) -> int:
-        found = self._setting(TIDIED)
+        found = self.setting(TIDIED)
         return int(found) if found.isdigit() else 0
 
     def _newest(self, memories: Memories) -> int:
@@ -119,7 +119,7 @@ class Consolidating(Extracting):
         if asked is None:
             return Outcome(How.DONE)
         messages, schema = asked
-        now = self._clock().timestamp()
+        now = self.clock().timestamp()
         path: list[Node] = []
         for message in messages:
             path.append(node(path[-1] if path else None, message, now))
@@ -127,11 +127,11 @@ class Consolidating(Extracting):
             temperature=0.0, max_tokens=MOST_TOKENS,
             response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
         answer, began = await self._in_lane(
-            link.lane, lambda: self._answered_in_background(CONSOLIDATION, link, conversation, path, parameters,
+            link.lane, lambda: self.answered_in_background(CONSOLIDATION, link, conversation, path, parameters,
                                                             apart=True))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        self._warm_soon(self._looked_at, 0.0)  # it may have been pushed out
+        self.warm_soon(self.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         await self.with_memories(partial(_apply, checked(answer.text, entries, now, self.session)))

@@ -70,12 +70,12 @@ class Consulting(Embedding):
         super().__init__(*args, **options)
         memories = Memories(self.recall, self.profile)
         sources = ProfileSource(memories), AttachmentSource(), PassageSource(), RecallSource(memories)
-        tokens = SpecialTokens(self._link, self._agreed_to)
-        self.questions = QuestionBuilder(self.resolved, sources, tokens.plain, self.settings, self._clock)
+        tokens = SpecialTokens(self.link, self.agreed_to)
+        self.questions = QuestionBuilder(self.resolved, sources, tokens.plain, self.settings, self.clock)
 
     async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
-        await self._update(await self._opened(id), searching=mode if collections else OFF,
+        await self.update(await self.opened(id), searching=mode if collections else OFF,
                            collections=tuple(dict.fromkeys(collections)))
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
@@ -99,7 +99,7 @@ class Consulting(Embedding):
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
         the files."""
-        conversation = self._open.get(id)
+        conversation = self.open_conversations.get(id)
         if conversation is None or not text.strip():
             return Consulted()
         record = conversation.record
@@ -180,7 +180,7 @@ class Consulting(Embedding):
                                 Consultation, tuple[OutsideFile, ...]]:
         """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
         the collections to search in, where it mentions none. Raises ChatError and StoreError."""
-        window = self._window(conversation.id) or UNKNOWN_WINDOW
+        window = self.window(conversation.id) or UNKNOWN_WINDOW
         most = window * self.settings.documents.attach_percent // 100 * 4
         roots, indexing = [root for _, root in self._roots()], frozenset(self.indexing)
         given = _given(conversation)
@@ -199,7 +199,7 @@ class Consulting(Embedding):
         if not plan.scopes or not plan.query:
             return ()
         vector, model = await self._vector_of(plan.query), self.vector_model
-        settings, window = self.settings.documents, self._window(id) or UNKNOWN_WINDOW
+        settings, window = self.settings.documents, self.window(id) or UNKNOWN_WINDOW
         there = [*(block for node in path for block in node.message.blocks), *plan.files]
 
         def find() -> tuple[Passage, ...]:
@@ -218,8 +218,8 @@ class Consulting(Embedding):
     async def attach(self, id: str, path: str) -> ContextBlock:
         """A file as a block, captured now; of one that stands on the branch already, what has changed in it. Raises
         ChatError."""
-        conversation = await self._opened(id)
-        most = (self._window(id) or UNKNOWN_WINDOW) * self.settings.documents.attach_percent // 100 * 4
+        conversation = await self.opened(id)
+        most = (self.window(id) or UNKNOWN_WINDOW) * self.settings.documents.attach_percent // 100 * 4
         path_there = conversation.path()
 
         def capture() -> ContextBlock:
@@ -239,7 +239,7 @@ class Consulting(Embedding):
 
     async def changed_files(self, id: str) -> list[str]:
         """The attached files of the branch in use that say something else on the disk now, by their paths."""
-        conversation = self._open.get(id)
+        conversation = self.open_conversations.get(id)
         there = files_of(conversation.path()) if conversation is not None else {}
         if not there:
             return []
@@ -264,7 +264,7 @@ class Consulting(Embedding):
                                        meant=question.meant)
         if found.problems:
             raise ChatError(found.problems[0])
-        _agreed_to(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
+        _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
         if passages is None:
             passages = tuple(passage.block for passage in found.passages) if found.taken else ()
         text, blocks = await self._with_bases(conversation, question.text, question.blocks)
@@ -280,7 +280,7 @@ class Consulting(Embedding):
         found = await self.consult(conversation.id, question.text, path, meant=question.meant)
         if found.problems:
             raise ChatError(found.problems[0])
-        _agreed_to(found.outside, question.meant)
+        _all_agreed(found.outside, question.meant)
         kept = [replace(block, source=name_of(block)) if block.kind != PASSAGE else block
                 for block in _kept(before, question.text)]
         passages = [one.block for one in found.passages] if found.taken else []
@@ -340,7 +340,7 @@ def _given(conversation: OpenConversation) -> list[ContextBlock]:
     return [block for node in conversation.tree for block in node.message.blocks if block.kind == FILE]
 
 
-def _agreed_to(files: Sequence[OutsideFile], meant: Meant) -> None:
+def _all_agreed(files: Sequence[OutsideFile], meant: Meant) -> None:
     """Raises OutsideError where one of these files needs a yes that was not given."""
     if missing := [file for file in files if file.path not in meant.agreed]:
         raise OutsideError(missing)

@@ -78,27 +78,27 @@ class ConversationList:
         """Whether a server is connected to as soon as one of its conversations is looked at: the app sets it."""
         self.asks_before_leaving = False
         """Whether nothing goes to another machine until the person agreed (`allow_sending_to`)."""
-        self._store = store
+        self.store = store
         self._one_server = one_server
         self._moved: set[str] = set()
         """Conversations whose server was chosen in this run."""
-        self._clock = clock
+        self.clock = clock
         self._listeners: list[Listener] = []
-        self._keeper = Keeper(self._disk_changed, strict=strict, at_rest=store.checkpoint)
-        self._shared = SharedConversations(store, self._keeper, lambda event: self._tell(event))
-        self._once = Once(store, self._keeper)
-        self._links = Links(settings, self._link_changed, snapshots, lanes)
-        self._fallback = ServerFallback(self._links, self._known_servers, self._trusts)
+        self.keeper = Keeper(self._disk_changed, strict=strict, at_rest=store.checkpoint)
+        self.shared = SharedConversations(store, self.keeper, lambda event: self.tell(event))
+        self.once = Once(store, self.keeper)
+        self.links = Links(settings, self._link_changed, snapshots, lanes)
+        self.fallback = ServerFallback(self.links, self._known_servers, self._trusts)
         self._falling: asyncio.Task[None] | None = None
         """Looks for a server to stand in for one that is off."""
-        self._open = OpenConversations(self._is_stored)
-        self.unsaved = Unsaved(store, self._keeper, self._open, incognito=incognito)
+        self.open_conversations = OpenConversations(self._is_stored)
+        self.unsaved = Unsaved(store, self.keeper, self.open_conversations, incognito=incognito)
         self._answering: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
         self._undo: dict[str, list[str | None]] = {}
         self._list: list[Conversation] | None = None
         self._by_id: dict[str, Conversation] = {}
         self._seen_version = store.data_version()
-        self._looked_at = ""
+        self.looked_at = ""
         self._beside: set[asyncio.Task[None]] = set()
 
     # -- listening ------------------------------------------------------------------------------------------------
@@ -110,30 +110,30 @@ class ConversationList:
 
     # -- servers --------------------------------------------------------------------------------------------------
 
-    def _link(self, id: str = "") -> Link:
+    def link(self, id: str = "") -> Link:
         """The server of a conversation; without an id, of the one that is looked at."""
-        record = self._record(id or self._looked_at)
+        record = self.record(id or self.looked_at)
         if record is None:
-            return self._links.at(self._first_server())
-        return self._links.at(DEFAULT if self._one_server and record.id not in self._moved else record.server)
+            return self.links.at(self._first_server())
+        return self.links.at(DEFAULT if self._one_server and record.id not in self._moved else record.server)
 
-    def _asked_model(self, id: str) -> str:
+    def asked_model(self, id: str) -> str:
         """The model that a conversation asks its server for; empty: the one that the server has loaded."""
-        record, link = self._record(id), self._link(id)
+        record, link = self.record(id), self.link(id)
         info, chosen = link.info, record.model if record is not None else ""
         if self._one_server and id not in self._moved and info is not None and info.known(chosen) is None:
             chosen = ""  # it was chosen on another server
         return chosen or link.connector.server.model or (info.model if info is not None else "")
 
-    def _record(self, id: str) -> Conversation | None:
-        conversation = self._open.get(id)
-        return conversation.record if conversation is not None else self._listed(id)
+    def record(self, id: str) -> Conversation | None:
+        conversation = self.open_conversations.get(id)
+        return conversation.record if conversation is not None else self.listed(id)
 
     async def _met(self, link: Link) -> None:
         """Connect to the server of the conversation that is looked at now. The engine is not taken from another model
         for a look: that waits for a question."""
-        self._tell(ServerChanged())
-        engine = self._links.engine
+        self.tell(ServerChanged())
+        engine = self.links.engine
         takes_engine = link.connector.model_path is not None and engine not in (None, link)
         if self.connects_ahead and not takes_engine:
             try:
@@ -143,8 +143,8 @@ class ConversationList:
 
     def _link_changed(self, link: Link) -> None:
         link.changed()
-        self._begin_here(self._looked_at)
-        self._tell(ServerChanged())
+        self._begin_here(self.looked_at)
+        self.tell(ServerChanged())
 
     def _begin_here(self, id: str) -> None:
         """Where servers are connected to ahead, see at once that a conversation does not wait for one that is off."""
@@ -154,45 +154,45 @@ class ConversationList:
     def _fall_back(self, id: str) -> asyncio.Task[None] | None:
         """Look for another server for a conversation that has nothing on its own yet, if that one was used last and is
         off; without an id: for the next new one."""
-        link = self._link(id)
+        link = self.link(id)
         if self._falling is None and link.connector.connection.is_awaited and self._follows_last(id):
-            self._fallback.off = link
+            self.fallback.off = link
             self._falling = asyncio.create_task(self._told(self._begin_elsewhere(id, link)))
             self._falling.add_done_callback(lambda _: self._fell_back())
         return self._falling
 
     def _fell_back(self) -> None:
-        self._falling = self._fallback.off = None
-        self._tell(ServerChanged())
+        self._falling = self.fallback.off = None
+        self.tell(ServerChanged())
 
     def _follows_last(self, id: str) -> bool:
         """Whether a conversation is on the server that was used last for want of a choice, and nothing was answered in
         it."""
         if self._one_server or self.server_is_named or id in self._moved:
             return False
-        conversation = self._open.get(id)
+        conversation = self.open_conversations.get(id)
         if conversation is None:
             return not id
         answered = any(node.role is Role.ASSISTANT and node.state is not State.STREAMING for node in conversation.tree)
-        return not answered and self._link(id) is self._links.at(self._first_server())
+        return not answered and self.link(id) is self.links.at(self._first_server())
 
     async def _begin_elsewhere(self, id: str, off: Link) -> None:
-        name = await self._fallback.find(off)
+        name = await self.fallback.find(off)
         if name is None or off.connector.connection.phase == "ready":
             return
-        self._fallback.use(name, off)
-        self._tell(FallbackChosen(off.name or off.connector.home, name))
-        conversation = self._open.get(id)
-        if conversation is None or self._link(id) is not off:
+        self.fallback.use(name, off)
+        self.tell(FallbackChosen(off.name or off.connector.home, name))
+        conversation = self.open_conversations.get(id)
+        if conversation is None or self.link(id) is not off:
             return
-        after = self._links.at(name)
+        after = self.links.at(name)
         parameters = conversation.record.parameters
         if parameters == self._first_parameters(off):
             parameters = self._first_parameters(after)
-        await self._update(conversation, server=name, model="", parameters=parameters)
+        await self.update(conversation, server=name, model="", parameters=parameters)
         off.connector.release()
-        if self._looked_at == id:
-            self._in_background(self._met(after))
+        if self.looked_at == id:
+            self.in_background(self._met(after))
 
     def _known_servers(self) -> Iterator[str]:
         """The names of the servers that the person knows: those of the settings, then those used lately."""
@@ -206,10 +206,10 @@ class ConversationList:
         info = link.info
         if info is None:
             url = normal(link.connector.base_url)
-            return is_on_this_machine(url) or has_agreed(self._store, url)
+            return is_on_this_machine(url) or has_agreed(self.store, url)
         if info.host_class is HostClass.CLOUD or info.remote_of(link.connector.server.model or info.model):
             return False
-        return info.host_class is HostClass.LOOPBACK or bool(self._store.setting(_agreement(info)))
+        return info.host_class is HostClass.LOOPBACK or bool(self.store.setting(_agreement(info)))
 
     @property
     def server_is_named(self) -> bool:
@@ -217,7 +217,7 @@ class ConversationList:
         settings = self.settings
         return self._one_server or bool(settings.server.base_url or settings.default_profile or settings.engine.model)
 
-    def _tell(self, event: ServiceEvent) -> None:
+    def tell(self, event: ServiceEvent) -> None:
         for listener in tuple(self._listeners):
             listener(event)
 
@@ -226,11 +226,11 @@ class ConversationList:
     def conversations(self) -> list[Conversation]:
         """All conversations but the deleted ones, newest first."""
         if self._list is None:
-            self._list = self._store.conversations()
+            self._list = self.store.conversations()
             self._by_id = {record.id: record for record in self._list}
         return self._list
 
-    def _listed(self, id: str) -> Conversation | None:
+    def listed(self, id: str) -> Conversation | None:
         """The conversation in the list with this id."""
         self.conversations()
         return self._by_id.get(id)
@@ -241,38 +241,38 @@ class ConversationList:
 
     def refresh(self) -> None:
         """Look whether another process changed the store; tell if so."""
-        version, here = self._store.data_version(), self._open.get(self._looked_at)
+        version, here = self.store.data_version(), self.open_conversations.get(self.looked_at)
         if version != self._seen_version:
-            self._list_changed()
-            if self._shared.look_at(self._open.values()):
+            self.list_changed()
+            if self.shared.look_at(self.open_conversations.values()):
                 self._seen_version = version
         elif here is not None and self.answered_elsewhere(here.id):
-            self._shared.look_at([here])  # its kvchat may have died
+            self.shared.look_at([here])  # its kvchat may have died
         if here is not None and here.record.unread and here.live is None:
-            self._in_background(self._update(here, unread=False))
+            self.in_background(self.update(here, unread=False))
 
     def answered_elsewhere(self, id: str) -> bool:
         """Whether the last reply that an open conversation shows streams into another kvchat."""
-        conversation = self._open.get(id)
-        return conversation is not None and self._shared.reply_elsewhere(conversation) is not None
+        conversation = self.open_conversations.get(id)
+        return conversation is not None and self.shared.reply_elsewhere(conversation) is not None
 
     def awaits_reply(self, id: str) -> bool:
         """Whether a question of this conversation waits for the reply of another kvchat; `give_up` ends that."""
-        return self._shared.waiting(id)
+        return self.shared.waiting(id)
 
     def give_up(self, id: str) -> None:
         """Do not send the question of this conversation that waits for the reply of another kvchat."""
-        self._shared.give_up(id)
+        self.shared.give_up(id)
 
     def _disk_changed(self, trouble: str) -> None:
         """Writing failed, or works again: then it is looked what others did meanwhile."""
         if not trouble:
             self._seen_version = -1
-        self._tell(StorageChanged(trouble))
+        self.tell(StorageChanged(trouble))
 
-    def _list_changed(self) -> None:
+    def list_changed(self) -> None:
         self._list = None
-        self._tell(ConversationsChanged())
+        self.tell(ConversationsChanged())
 
     async def create(self, instructions: str | None = None, *, reuse: bool = True) -> OpenConversation:
         """A new conversation. `reuse`: an empty one that nobody has written in is used again."""
@@ -280,21 +280,21 @@ class ConversationList:
             instructions = self.settings.system_prompt or DEFAULT_INSTRUCTIONS
         message = system_message(instructions)
         for known in self.conversations() if reuse else ():
-            if known.turns == 0 and known.id not in self._answering and not self._store.draft(known.id):
-                same = self._loaded(known.id).instructions == instructions_of(message.text)
+            if known.turns == 0 and known.id not in self._answering and not self.store.draft(known.id):
+                same = self.loaded(known.id).instructions == instructions_of(message.text)
                 if same and await self._took_empty(known.id):
                     conversation = await self.open(known.id)
                     if known.server != (first := self._first_server()):
-                        await self._update(conversation, server=first, model="",
-                                           parameters=self._first_parameters(self._links.at(first)))
+                        await self.update(conversation, server=first, model="",
+                                           parameters=self._first_parameters(self.links.at(first)))
                         self._begin_here(conversation.id)
                     return conversation
-        if await self._wants_tag(self._links.at(self._first_server()), message):
+        if await self._wants_tag(self.links.at(self._first_server()), message):
             message = system_message(instructions, new_tag())
-        now = self._clock().timestamp()
+        now = self.clock().timestamp()
         root = node(None, message, now)
         record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=self._first_server(),
-                              parameters=self._first_parameters(self._links.at(self._first_server())))
+                              parameters=self._first_parameters(self.links.at(self._first_server())))
         return await self._create(record, root)
 
     def _first_parameters(self, link: Link) -> Parameters:
@@ -310,9 +310,9 @@ class ConversationList:
             return settings.default_profile
         if settings.server.base_url or settings.engine.model:
             return DEFAULT
-        last = self._store.setting(LAST_SERVER) or DEFAULT
+        last = self.store.setting(LAST_SERVER) or DEFAULT
         there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
-        return self._fallback.instead_of(last if there else DEFAULT)
+        return self.fallback.instead_of(last if there else DEFAULT)
 
     async def _wants_tag(self, link: Link, system: Message) -> bool:
         """Whether a new conversation with this system message should begin with a tag of its own."""
@@ -320,91 +320,91 @@ class ConversationList:
 
     async def _create(self, record: Conversation, root: Node) -> OpenConversation:
         try:
-            record = await self._keeper.call(lambda: self._store.create(record, root))
+            record = await self.keeper.call(lambda: self.store.create(record, root))
         except StoreError as error:
             raise ChatError(str(error)) from None
-        self._list_changed()
+        self.list_changed()
         return await self.open(record.id)
 
     async def open(self, id: str) -> OpenConversation:
         """The conversation, loaded, to be looked at: that marks it as read. Raises UnknownConversation."""
-        conversation = self._loaded(id)
-        before, self._looked_at = self._link(), conversation.id
-        if (link := self._link()) is not before or not link.info:
-            self._in_background(self._met(link))
+        conversation = self.loaded(id)
+        before, self.looked_at = self.link(), conversation.id
+        if (link := self.link()) is not before or not link.info:
+            self.in_background(self._met(link))
         self._begin_here(conversation.id)
         if conversation.record.unread:
-            await self._update(conversation, unread=False)
+            await self.update(conversation, unread=False)
         return conversation
 
-    def _loaded(self, id: str) -> OpenConversation:
+    def loaded(self, id: str) -> OpenConversation:
         """The conversation, loaded, whether or not it is looked at. Raises UnknownConversation."""
-        conversation = self._open.get(id)
+        conversation = self.open_conversations.get(id)
         if conversation is None:
-            record = self._store.conversation(id)
-            conversation = self._open.get(record.id) or self._shared.open(record.id)
-        self._open.keep(conversation)
+            record = self.store.conversation(id)
+            conversation = self.open_conversations.get(record.id) or self.shared.open(record.id)
+        self.open_conversations.keep(conversation)
         return conversation
 
     def _is_stored(self, conversation: OpenConversation) -> bool:
         """Whether a conversation that is not looked at can be loaded again as it is."""
-        return (conversation.id != self._looked_at and conversation.id not in self._answering
-                and conversation.elsewhere is None and self._shared.is_stored(conversation))
+        return (conversation.id != self.looked_at and conversation.id not in self._answering
+                and conversation.elsewhere is None and self.shared.is_stored(conversation))
 
     async def _took_empty(self, id: str) -> bool:
         """Whether an empty conversation is this window's alone. On a disk that refuses nobody can say."""
         try:
-            return await self._keeper.call(lambda: self._store.take_empty(id))
+            return await self.keeper.call(lambda: self.store.take_empty(id))
         except StoreError:
             return True
 
     def get(self, id: str) -> OpenConversation | None:
         """The conversation if it is open."""
-        return self._open.get(id)
+        return self.open_conversations.get(id)
 
     def find(self, id: str) -> Conversation:
         """The conversation whose id begins with `id`. Raises ChatError."""
         try:
-            return self._store.conversation(id)
+            return self.store.conversation(id)
         except StoreError as error:
             raise ChatError(str(error)) from None
 
     def now(self) -> datetime:
         """Now, as the time stamps have it."""
-        return self._clock()
+        return self.clock()
 
     async def rename(self, id: str, title: str) -> None:
         title = " ".join(whole_characters(title).split()) or NEW_TITLE
-        await self._update(await self._opened(id), title=title[:200])
+        await self.update(await self.opened(id), title=title[:200])
 
     async def delete(self, id: str) -> None:
         """Move the conversation to the trash; `restore` brings it back."""
-        await self._update(await self._opened(id), trashed=self._clock().timestamp())
+        await self.update(await self.opened(id), trashed=self.clock().timestamp())
 
     async def restore(self, id: str) -> None:
-        await self._update(await self._opened(id), trashed=None)
+        await self.update(await self.opened(id), trashed=None)
 
     async def set_draft(self, id: str, text: str) -> None:
-        conversation = await self._opened(id)
+        conversation = await self.opened(id)
         conversation.draft = text = whole_characters(text)
-        await self._keeper.write(lambda: self._store.set_draft(id, text))
+        await self.keeper.write(lambda: self.store.set_draft(id, text))
 
-    async def _opened(self, id: str) -> OpenConversation:
-        return self._loaded(id)
+    async def opened(self, id: str) -> OpenConversation:
+        return self.loaded(id)
 
-    async def _update(self, conversation: OpenConversation, **changes: object) -> None:
+    async def update(self, conversation: OpenConversation, **changes: object) -> None:
         """Store these fields of a conversation."""
-        await self._change(conversation, lambda row: replace(row, **changes))  # type: ignore[arg-type]
+        await self.change(conversation, lambda row: replace(row, **changes))  # type: ignore[arg-type]
 
-    async def _change(self, conversation: OpenConversation, change: Change) -> None:
+    async def change(self, conversation: OpenConversation, change: Change) -> None:
         """Store what `change` makes of a conversation's row as it is by then."""
-        await self._shared.change(conversation, change)
-        self._list_changed()
-        self._tell(ConversationChanged(conversation.id))
+        await self.shared.change(conversation, change)
+        self.list_changed()
+        self.tell(ConversationChanged(conversation.id))
 
     # -- what is done beside -------------------------------------------------------------------------------------------
 
-    def _in_background(self, work: Coroutine[object, object, None]) -> None:
+    def in_background(self, work: Coroutine[object, object, None]) -> None:
         """Do `work` in a task of its own; a failure to write is told."""
         task = asyncio.create_task(self._told(work))
         self._beside.add(task)
@@ -414,7 +414,7 @@ class ConversationList:
         try:
             await work
         except StoreError as error:
-            self._tell(Noticed(str(error), "warning"))
+            self.tell(Noticed(str(error), "warning"))
 
     # -- leaving this machine -----------------------------------------------------------------------------------------
 
@@ -424,28 +424,28 @@ class ConversationList:
         server = self.destination(server, id)
         if server.host_class == "loopback":
             return True
-        if not self._store.setting(_agreement(server)):
+        if not self.store.setting(_agreement(server)):
             return False
-        return not self.was_begun_nearer(id, server) or bool(self._store.setting(_agreement(server, id)))
+        return not self.was_begun_nearer(id, server) or bool(self.store.setting(_agreement(server, id)))
 
     def destination(self, server: ServerInfo, id: str = "") -> ServerInfo:
         """Where a conversation really goes: a server on this machine may pass a model's text on to the internet."""
-        remote = server.remote_of(self._asked_model(id) or server.model)
+        remote = server.remote_of(self.asked_model(id) or server.model)
         if not remote:
             return server
         return replace(server, host_class=HostClass.CLOUD, base_url=remote)
 
     def was_begun_nearer(self, id: str, server: ServerInfo) -> bool:
         """Whether a conversation that would go to this server on the internet was answered by another one before."""
-        record = self._record(id)
+        record = self.record(id)
         server = self.destination(server, id)
         if server.host_class != "cloud" or record is None or not record.turns:
             return False
-        path = self._loaded(id).path()
-        found = (self._store.request_of(node.id) for node in path if node.role is Role.ASSISTANT)
+        path = self.loaded(id).path()
+        found = (self.store.request_of(node.id) for node in path if node.role is Role.ASSISTANT)
         return any(sent is None or sent.server != server.place for sent in found)
 
-    def _agreed_to(self, server: ServerInfo, id: str = "") -> bool:
+    def agreed_to(self, server: ServerInfo, id: str = "") -> bool:
         """Whether a conversation may go to this server now."""
         return not self.asks_before_leaving or self.may_send_to(server, id)
 
@@ -455,7 +455,7 @@ class ConversationList:
         server = self.destination(server, id)
         keys = {_agreement(server), _agreement(server, id)}
         for key in keys:
-            await self._keeper.write(partial(self._store.set_setting, key, "yes"))
+            await self.keeper.write(partial(self.store.set_setting, key, "yes"))
 
 
 def _agreement(server: ServerInfo, id: str = "") -> str:

@@ -66,7 +66,7 @@ class Embedding(Collecting):
 
     @property
     def _embedding_lane(self) -> Lane:
-        return self._links.lane_at(self.settings.embeddings.base_url or OWN_ENGINE)
+        return self.links.lane_at(self.settings.embeddings.base_url or OWN_ENGINE)
 
     async def _vector_source(self) -> Embeddings | LocalEmbeddings:
         """Where vectors come from. Raises BackendError and ConfigError."""
@@ -86,7 +86,7 @@ class Embedding(Collecting):
     def _chat_servers(self) -> Iterator[ChatServer]:
         from kvchat.backends.embeddings import ChatServer
 
-        for link in self._links:
+        for link in self.links:
             if link.info is not None:
                 yield ChatServer(link.info.base_url, link.info.kind, link.info.model)
             elif link.connector.base_url:
@@ -97,14 +97,14 @@ class Embedding(Collecting):
     def begin_background(self) -> None:
         super().begin_background()
         if self._embeds:
-            self._in_background(self._embed_soon())
+            self.in_background(self._embed_soon())
 
     def _embed_what_is_new(self, event: ServiceEvent) -> None:
         if isinstance(event, MemoriesNoted | MemoriesChanged | DocumentsChanged) and self.works_in_background:
-            self._in_background(self._embed_soon())
+            self.in_background(self._embed_soon())
 
     async def _embed_soon(self) -> None:
-        await self._keeper.call(lambda: self._store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
+        await self.keeper.call(lambda: self.store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
         self._jobs_changed()
 
     async def _place_of(self, job: Job) -> Place | None:
@@ -112,7 +112,7 @@ class Embedding(Collecting):
             return await super()._place_of(job)
         if not self._embeds or self.streaming():
             return None
-        quiet = max((link.lane.quiet_since for link in self._links), default=0.0)
+        quiet = max((link.lane.quiet_since for link in self.links), default=0.0)
         return Place(self._embedding_lane, self._rested_at(quiet, self.settings.memory.rest_seconds))
 
     async def _work_on(self, job: Job, lane: Lane) -> Outcome:

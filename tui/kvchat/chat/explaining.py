@@ -27,7 +27,7 @@ class Explaining(Caching):
         if followed is None or figures is None:
             return figures
         id = followed.turn.session_id
-        following = self._link(id).following
+        following = self.link(id).following
         if following is not None and not following.plays(followed):
             following = None  # the server was changed meanwhile
         if following is not None:
@@ -69,16 +69,16 @@ class Explaining(Caching):
 
         return noting
 
-    def _did(self, conversation: OpenConversation, change: Change, node_id: str | None = None) -> None:
+    def did(self, conversation: OpenConversation, change: Change, node_id: str | None = None) -> None:
         """The person changed what is sent: note it for the next turn. `node_id`: the message it was done to."""
         places = [n.id for n in conversation.tree.path(node_id)] if node_id in conversation.tree else []
         self._journal.did(conversation.id, change, len(places) - 1 if places else None)
 
     def _read_earlier(self, answer: Node) -> LastRead | None:
         """What was read for an answer before kvchat was started."""
-        found, figures = self._store.request_of(answer.id), answer.figures
-        conversation = next((c for c in self._open.values() if answer.id in c.tree), None)
-        info = self._link(conversation.id).info if conversation is not None else None
+        found, figures = self.store.request_of(answer.id), answer.figures
+        conversation = next((c for c in self.open_conversations.values() if answer.id in c.tree), None)
+        info = self.link(conversation.id).info if conversation is not None else None
         if found is None or info is None or figures is None or conversation is None:
             return None
         server = ServerIdentity(found.server, found.kind, found.build, found.model,

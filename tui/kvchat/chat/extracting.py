@@ -84,20 +84,20 @@ class Extracting(Remembering):
 
     async def _capture(self, id: str, *, left: bool = False) -> None:
         """See whether messages of a conversation wait, and when they are due."""
-        if self._record(id) is None or not self.memory_on(id):
+        if self.record(id) is None or not self.memory_on(id):
             return
-        conversation = await self._opened(id)
+        conversation = await self.opened(id)
         _, pending = await self._waiting(conversation)
         found = due(pending, self.settings.memory, time.time(), left=left)
         if found is not None:
-            await self._keeper.call(lambda: self._store.jobs.put(EXTRACTION, id, found.at, found.why))
+            await self.keeper.call(lambda: self.store.jobs.put(EXTRACTION, id, found.at, found.why))
             self._jobs_changed()
             await self._announce_memory()
 
     async def _announce_memory(self) -> None:
         """Say once that conversations are gone through, before the first one is."""
-        if self.works_in_background and await self._once.first("memory"):
-            self._tell(MemoryBegins())
+        if self.works_in_background and await self.once.first("memory"):
+            self.tell(MemoryBegins())
 
     async def _waiting(self, conversation: OpenConversation) -> tuple[list[Node], list[Node]]:
         """The first branch in use that has messages that wait, and these: the one that is shown here, then those that
@@ -111,32 +111,32 @@ class Extracting(Remembering):
     async def _other_branches(self, conversation: OpenConversation) -> list[list[Node]]:
         """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
         tree, shown = conversation.tree, conversation.record.head
-        ends = await self._keeper.call(lambda: Ledger(self._store.database).branches(conversation.id))
+        ends = await self.keeper.call(lambda: Ledger(self.store.database).branches(conversation.id))
         return [tree.path(end) for end in ends
                 if end != shown and end in tree and tree[end].state is not State.STREAMING]
 
     async def _pending(self, path: Sequence[Node]) -> list[Node]:
-        return await self._keeper.call(lambda: Ledger(self._store.database).pending(path))
+        return await self.keeper.call(lambda: Ledger(self.store.database).pending(path))
 
     async def remember_now(self, id: str) -> None:
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
         if not self.memory_on(id):
             raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
-        _, pending = await self._waiting(await self._opened(id))
+        _, pending = await self._waiting(await self.opened(id))
         if not pending:
             raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
-        await self._queued(lambda: self._store.jobs.put(EXTRACTION, id, time.time(), ASKED))
+        await self._queued(lambda: self.store.jobs.put(EXTRACTION, id, time.time(), ASKED))
         self._elsewhere.clear()
         self._jobs_changed()
 
     async def memory_queue(self) -> list[QueueRow]:
         """The conversations with a job, then the first QUEUE_PAGE + 1 of the others with messages that wait. Raises
         ChatError."""
-        jobs = {job.subject: job for job in await self._queued(self._store.jobs.all) if job.kind == EXTRACTION}
-        ledger, rows = Ledger(self._store.database), []
+        jobs = {job.subject: job for job in await self._queued(self.store.jobs.all) if job.kind == EXTRACTION}
+        ledger, rows = Ledger(self.store.database), []
         behind = dict(await self._queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
         for id in {**jobs, **behind}:
-            record = self._record(id)
+            record = self.record(id)
             if record is not None:
                 job, at_work = jobs.get(id), (EXTRACTION, id) in self._at_work
                 place = await self._place_of(job) if job is not None else None
@@ -152,59 +152,59 @@ class Extracting(Remembering):
         super().begin_background()
         if self.works_in_background and self.has_memory:
             self.job_observers.append(self._resume_after)
-            self._in_background(self._resume() if self.settings.memory.enabled else self._note_off())
+            self.in_background(self._resume() if self.settings.memory.enabled else self._note_off())
 
     def refresh(self) -> None:
         before = self._seen_version
         super().refresh()
         late = time.time() - self._resumed >= RESUME_S
         if self._seen_version != before and late and self.works_in_background and self.settings.memory.enabled:
-            self._in_background(self._resume())  # another kvchat, or `kvchat ask`, may have left something
+            self.in_background(self._resume())  # another kvchat, or `kvchat ask`, may have left something
 
     async def _note_off(self) -> None:
         """Memory is off in the settings: what is said until it is on again is never gone through."""
-        await self._keeper.write(lambda: self._store.set_setting(WAS_OFF, "yes"))
+        await self.keeper.write(lambda: self.store.set_setting(WAS_OFF, "yes"))
 
     async def _resume(self) -> None:
         """What an earlier run has left is due when this one rests."""
         self._resumed = time.time()
-        if self._setting(WAS_OFF):
-            await self._keeper.call(Ledger(self._store.database).begin_now)
-            await self._keeper.write(lambda: self._store.set_setting(WAS_OFF, None))
-        known = {job.subject for job in await self._keeper.call(self._store.jobs.all)}
-        left = await self._keeper.call(lambda: Ledger(self._store.database).behind(RESUMED, known))
+        if self.setting(WAS_OFF):
+            await self.keeper.call(Ledger(self.store.database).begin_now)
+            await self.keeper.write(lambda: self.store.set_setting(WAS_OFF, None))
+        known = {job.subject for job in await self.keeper.call(self.store.jobs.all)}
+        left = await self.keeper.call(lambda: Ledger(self.store.database).behind(RESUMED, known))
         self._more_left = len(left) == RESUMED
         for id, _ in left:
             at = time.time() + self.settings.memory.idle_seconds
-            await self._keeper.call(partial(self._store.jobs.put, EXTRACTION, id, at, IDLE))
+            await self.keeper.call(partial(self.store.jobs.put, EXTRACTION, id, at, IDLE))
             if self.memory_on(id):
                 await self._announce_memory()
         self._jobs_changed()
 
     def _resume_after(self, job: Job) -> None:
         if self._more_left and job.kind == EXTRACTION:
-            self._in_background(self._resume_when_done())
+            self.in_background(self._resume_when_done())
 
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
-        jobs = await self._keeper.call(self._store.jobs.all)
+        jobs = await self.keeper.call(self.store.jobs.all)
         if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
             self._more_left = False
             await self._resume()
 
     async def open(self, id: str) -> OpenConversation:
-        before = self._looked_at
+        before = self.looked_at
         self.typed()  # somebody is there
         conversation = await super().open(id)
         if before and before != conversation.id and before not in self._answering:
-            self._in_background(self._capture(before, left=True))
+            self.in_background(self._capture(before, left=True))
         return conversation
 
     def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
         super()._left(conversation, followed, answer)
         self._stir.set()
         if self.works_in_background:
-            self._in_background(self._capture(conversation.id, left=self._looked_at != conversation.id))
+            self.in_background(self._capture(conversation.id, left=self.looked_at != conversation.id))
 
     async def delete(self, id: str) -> None:
         await self._drop_job(EXTRACTION, id)
@@ -217,14 +217,14 @@ class Extracting(Remembering):
     async def set_memory(self, id: str, on: bool) -> None:
         """Have a conversation gone through for memories and given them, or not. What is said while it is off never
         is."""
-        key, conversation = f"memory.off {id}", await self._opened(id)
-        await self._shared.look(conversation)
+        key, conversation = f"memory.off {id}", await self.opened(id)
+        await self.shared.look(conversation)
         if not on:
             head = conversation.record.head or ""
-            await self._keeper.write(lambda: self._store.set_setting(key, head))
-        elif (last := self._setting(key)) and not conversation.record.memory:
+            await self.keeper.write(lambda: self.store.set_setting(key, head))
+        elif (last := self.setting(key)) and not conversation.record.memory:
             await self._pass_over(conversation, last)
-            await self._keeper.write(lambda: self._store.set_setting(key, None))
+            await self.keeper.write(lambda: self.store.set_setting(key, None))
         await super().set_memory(id, on)
         if on:
             await self._capture(id)
@@ -237,30 +237,30 @@ class Extracting(Remembering):
         for path in [conversation.path(), *await self._other_branches(conversation)]:
             nodes = [node.id for node in await self._pending(path) if node.id not in before]
             if nodes:
-                cell = Cell(new_id(), conversation.id, self._clock().timestamp(), EMPTY, session=self.session)
-                await self._keeper.call(partial(Ledger(self._store.database).cover, cell, nodes, ()))
+                cell = Cell(new_id(), conversation.id, self.clock().timestamp(), EMPTY, session=self.session)
+                await self.keeper.call(partial(Ledger(self.store.database).cover, cell, nodes, ()))
 
     # -- where
 
     def _workplace(self, id: str) -> Link | None:
         """The server that does the work for a conversation; None: it cannot be asked now."""
-        own, chosen = self._link(id), self.settings.memory.profile
-        link = self._links.at(chosen) if chosen in self.settings.profiles else own
+        own, chosen = self.link(id), self.settings.memory.profile
+        link = self.links.at(chosen) if chosen in self.settings.profiles else own
         if link.lane is own.lane:
             return own if own.info is not None and own.connector.connection.phase == "ready" else None
-        away = link.info is not None and self._is_on_the_internet(link)
+        away = link.info is not None and self.is_on_the_internet(link)
         return link if self.settings.memory.on_cloud or not away else None
 
     async def _place_of(self, job: Job) -> Place | None:
         id, settings = job.subject, self.settings.memory
-        record = self._record(id)
+        record = self.record(id)
         link = self._workplace(id) if record is not None else None
         if link is None or not self._wanted(record) or id in self.streaming() or self.answered_elsewhere(id):
             return None
         if job.why in (ASKED, MAXIMUM):
             return Place(link.lane, 0.0)
-        conversation = self._open.get(id)
-        extends = link is self._link(id) and conversation is not None and self._holds(conversation, in_slot=True)
+        conversation = self.open_conversations.get(id)
+        extends = link is self.link(id) and conversation is not None and self._holds(conversation, in_slot=True)
         if job.why == LEFT and extends:
             return Place(link.lane, link.lane.quiet_since)
         rest = settings.rest_seconds if extends else settings.idle_seconds * self._patience(link)
@@ -269,7 +269,7 @@ class Extracting(Remembering):
     def _patience(self, link: Link) -> int:
         """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
         of the server's cache."""
-        if link is not self._link():
+        if link is not self.link():
             return 1
         following, info = link.following, link.info
         if following is not None:
@@ -289,9 +289,9 @@ class Extracting(Remembering):
         from kvchat.memory.learning.extraction import Findings, checked  # after the first paint
 
         id = job.subject
-        if not self._wanted(self._record(id)):
+        if not self._wanted(self.record(id)):
             return Outcome(How.DONE)
-        conversation = await self._opened(id)
+        conversation = await self.opened(id)
         path, pending = await self._waiting(conversation)
         if not pending:
             return Outcome(How.DONE)
@@ -299,7 +299,7 @@ class Extracting(Remembering):
         if link is None or link.lane is not lane or id in self.streaming() or self.answered_elsewhere(id):
             return Outcome(How.CALLED_OFF)
         shown = path[-1].id == conversation.record.head
-        by_itself = link is not self._link(id) or not shown or not self._holds(conversation)
+        by_itself = link is not self.link(id) or not shown or not self._holds(conversation)
         passage = await self._passage(path, pending, by_itself)
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], [], True))
@@ -307,8 +307,8 @@ class Extracting(Remembering):
             lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if self._looked_at and (by_itself or self._looked_at != id):
-            self._warm_soon(self._looked_at, 0.0)  # it may have been pushed out
+        if self.looked_at and (by_itself or self.looked_at != id):
+            self.warm_soon(self.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         findings = checked(answer.text, passage)
@@ -332,7 +332,7 @@ class Extracting(Remembering):
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
 
-        now = self._clock().timestamp()
+        now = self.clock().timestamp()
         thinks = any(known.message.reasoning for known in path)
         messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
         sent = [] if by_itself else list(path)
@@ -340,39 +340,39 @@ class Extracting(Remembering):
             sent.append(node(sent[-1] if sent else None, message, now))
         parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
                                 response_format=schema(passage))
-        return await self._answered_in_background(EXTRACTION, link, conversation, sent, parameters,
+        return await self.answered_in_background(EXTRACTION, link, conversation, sent, parameters,
                                                   apart=by_itself)
 
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
                      model: str = "") -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
         try:  # another kvchat may have switched it off, or deleted the conversation
-            stored = await self._keeper.call(lambda: self._store.conversation(conversation.id))
+            stored = await self.keeper.call(lambda: self.store.conversation(conversation.id))
         except StoreError:
             return Outcome(How.DONE)
         if not self._wanted(stored):
             return Outcome(How.DONE)
         nodes = [node.id for _, node in passage.turns]
         refused = json.dumps([list(one) for one in findings.refused], ensure_ascii=False)
-        cell = Cell(new_id(), conversation.id, self._clock().timestamp(), FACTS if findings.facts else EMPTY, model,
+        cell = Cell(new_id(), conversation.id, self.clock().timestamp(), FACTS if findings.facts else EMPTY, model,
                     self.session, len(findings.facts), refused)
         entries = await self.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
             proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
-            self._tell(MemoriesNoted(conversation.id, noted, proposed))
-        self._in_background(self._capture(conversation.id, left=self._looked_at != conversation.id))
+            self.tell(MemoriesNoted(conversation.id, noted, proposed))
+        self.in_background(self._capture(conversation.id, left=self.looked_at != conversation.id))
         return Outcome(How.DONE)
 
     def _holds(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
         """Whether the server still has most of the conversation, and room behind it. `in_slot`: where going on with it
         pushes no other one out."""
-        used, window = self.context_used(conversation), self._window(conversation.id)
+        used, window = self.context_used(conversation), self.window(conversation.id)
         if used is not None and window and used + ROOM > window:
             return False
         found = self.warmth(conversation.id)
         if found.heat is Heat.UNKNOWN:
-            return self._looked_at == conversation.id
+            return self.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
             return (found.reread or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM

@@ -59,7 +59,7 @@ class Reading(Restoring):
         """The conversation, loaded. Opening it marks it as read, and it is read ahead when it is rested on. Raises
         UnknownConversation."""
         conversation = await super().open(id)
-        self._warm_soon(conversation.id)
+        self.warm_soon(conversation.id)
         return conversation
 
     def _link_changed(self, link: Link) -> None:
@@ -67,8 +67,8 @@ class Reading(Restoring):
         if link.connector.connection.phase == "lost" and link.following is None and link.info is not None and (
                 link.info.host_class is HostClass.LOOPBACK):
             self._journal.saw(link.info.base_url, "restarted")  # whatever answers there next is a new process
-        if link.connector.connection.phase == "ready" and self._looked_at and self._link() is link:
-            self._warm_soon(self._looked_at)
+        if link.connector.connection.phase == "ready" and self.looked_at and self.link() is link:
+            self.warm_soon(self.looked_at)
 
     def warmth(self, id: str) -> Warmth:
         """What the server holds of a conversation; of the one that is being read ahead, what it has so far."""
@@ -79,14 +79,14 @@ class Reading(Restoring):
 
     def typing_began(self, id: str) -> None:
         """The person begins to write: see whether the server still holds the conversation, else read it ahead."""
-        self._warm_soon(id)
+        self.warm_soon(id)
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
         """These blocks will stand in front of the next question: they are read ahead while it is typed."""
         if self.questions.prepare(id, blocks):
-            self._warm_soon(id)
+            self.warm_soon(id)
 
-    def _warm_soon(self, id: str, rest: float | None = None) -> None:
+    def warm_soon(self, id: str, rest: float | None = None) -> None:
         """Read the conversation ahead when it has been looked at for `rest` seconds (None: `REST_S`)."""
         if self._rest is not None:
             self._rest.cancel()
@@ -104,19 +104,19 @@ class Reading(Restoring):
             log.exception("reading ahead failed")
 
     async def _warm(self, id: str) -> None:
-        conversation = self._open.get(id)
-        if conversation is None or self._looked_at != id or id in self._answering:
+        conversation = self.open_conversations.get(id)
+        if conversation is None or self.looked_at != id or id in self._answering:
             return
-        link = self._link(id)
+        link = self.link(id)
         if link.connector.connection.phase != "ready" or not link.lane.is_free:
             return
         backend = await link.connector.ready()
-        following = await self._follow(backend)  # first: a server that was started anew holds nothing any more
+        following = await self.follow(backend)  # first: a server that was started anew holds nothing any more
         if not self.settings.cache.warm_up:
             return
         if not self.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
             return
-        if not self._agreed_to(backend.info, id):
+        if not self.agreed_to(backend.info, id):
             return
         if following is None:
             if isinstance(backend, WarmUp) and self.destination(backend.info, id).host_class is not HostClass.CLOUD:
@@ -138,7 +138,7 @@ class Reading(Restoring):
         if not path or path[-1].state is State.STREAMING:
             return
         prefix = await following.prefix(self._turn_after(conversation, path), await self.questions.begun(conversation))
-        self._tell(WarmthChanged())
+        self.tell(WarmthChanged())
         if not prefix:
             return
         chosen = self._way(following, path, prefix, idle=True).chosen
@@ -159,14 +159,14 @@ class Reading(Restoring):
                              path: Sequence[Node]) -> None:
         started, id = time.monotonic(), conversation.id
         self.warming = id
-        self._tell(WarmthChanged())
+        self.tell(WarmthChanged())
         try:
             turn = replace(self._turn_after(conversation, path), parameters=conversation.record.parameters)
             figures = await backend.read_messages(turn)
         finally:
             self.warming = ""
-            self._tell(WarmthChanged())
-        now = self._clock().timestamp()
+            self.tell(WarmthChanged())
+        now = self.clock().timestamp()
         if link.shared is not None and link.shared.server is info:
             link.shared.read(path, id, now)
         prompt, cached = figures.prompt_tokens, figures.cached_tokens
@@ -206,7 +206,7 @@ class Reading(Restoring):
             self.warmup_progress = replace(progress, cause=cause)
             if time.monotonic() - self._told_at >= TOLD_S:
                 self._told_at = time.monotonic()
-                self._tell(WarmthChanged())
+                self.tell(WarmthChanged())
 
         try:
             done = await following.access.read_ahead(prefix, progressed, slot)
@@ -231,28 +231,28 @@ class Reading(Restoring):
             self.warming, self.warmup_progress = "", None
             if read is not None:
                 self._spent(id, following, SpeedSample(cached, read, time.monotonic() - started))
-            self._tell(WarmthChanged())
+            self.tell(WarmthChanged())
         await following.look()
 
     def _spent(self, id: str, following: Following, read: SpeedSample) -> None:
         """Note what was read ahead."""
-        for link in self._links:
+        for link in self.links:
             if link.following is following:
                 link.speed = None
         self._count(id, following.server, read)
 
     def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:
-        now = self._clock().timestamp()
+        now = self.clock().timestamp()
         if read.end > read.start:
-            self._in_background(self._keeper.write(
-                lambda: self._store.record_warmup(id, now, info.place, info.model, read)))
+            self.in_background(self.keeper.write(
+                lambda: self.store.record_warmup(id, now, info.place, info.model, read)))
 
     async def _rest_now(self) -> None:
         """End what is done beside the conversations, and wait until what the last answer left is known."""
         tasks = {task for task in (self._rest, self._saving) if task is not None}
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*(self._left_alone(link) for link in self._links))
+        await asyncio.gather(*(self._left_alone(link) for link in self.links))
         if tasks:
             await asyncio.wait(tasks, timeout=QUIT_S)
         if self._beside:
@@ -285,20 +285,20 @@ class Reading(Restoring):
 
     def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
         """An answer ended: note what it left in the cache, and read ahead what its settled form lacks there."""
-        link = self._link(conversation.id)
+        link = self.link(conversation.id)
         following, link.speed = link.following, None
         if followed is not None and followed.finding is not None:
             conversation.findings[answer.id] = followed.finding
         if following is not None and followed is not None and following.plays(followed):
             path = conversation.tree.path(answer.id)
             following.left(followed, answer, self._turn_after(conversation, path))
-            self._in_background(self._learn(link, following))
+            self.in_background(self._learn(link, following))
             self._save_soon()
         elif followed is not None:
             followed.closed.set()
             self._journal.answered(followed, answer)
         if (following is None or not following.works) and link.shared is not None:
-            link.shared.answered(answer, self._clock().timestamp())
+            link.shared.answered(answer, self.clock().timestamp())
         self.questions.forget(conversation.id)
-        if self._looked_at:
-            self._warm_soon(self._looked_at)
+        if self.looked_at:
+            self.warm_soon(self.looked_at)

@@ -79,13 +79,13 @@ class Remembering(Background):
         super().refresh()
         if self._memories is not None and not self._looking:
             self._looking = True
-            self._in_background(self.look_at_memories())
+            self.in_background(self.look_at_memories())
 
     async def look_at_memories(self) -> None:
         """Take over what was changed in the files by hand; tell if anything was."""
         try:
             if await self.with_memories(_synced):
-                self._tell(MemoriesChanged())
+                self.tell(MemoriesChanged())
         except ChatError as error:
             log.info("the memory could not be read: %s", error)
         finally:
@@ -95,27 +95,27 @@ class Remembering(Background):
 
     def memory_on(self, id: str) -> bool:
         """Whether a conversation is gone through for memories and gets them."""
-        record = self._record(id)
+        record = self.record(id)
         return (self.has_memory and self.settings.memory.enabled and record is not None and record.memory
                 and (self.settings.memory.on_cloud or not self._may_go_to_cloud(id)))
 
     def _may_go_to_cloud(self, id: str) -> bool:
         """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
-        link = self._link(id)
+        link = self.link(id)
         if link.info is not None:
             return self.destination(link.info, id).host_class is HostClass.CLOUD
-        return self._is_on_the_internet(link)
+        return self.is_on_the_internet(link)
 
     async def set_memory(self, id: str, on: bool) -> None:
         """Have a conversation gone through for memories and given them, or not."""
-        await self._update(await self._opened(id), memory=on)
+        await self.update(await self.opened(id), memory=on)
 
     # -- in front of a question
 
     async def recall(self, id: str, text: str, after: Sequence[Node] | None = None) -> tuple[Recalled, ...]:
         """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
         is nothing, or it cannot be had. `after`: the branch it goes on from; None: the one in use."""
-        settings, conversation = self.settings.memory, self._open.get(id)
+        settings, conversation = self.settings.memory, self.open_conversations.get(id)
         if conversation is None or not settings.recall or not self.memory_on(id):
             return ()
         path = conversation.path() if after is None else after
@@ -161,7 +161,7 @@ class Remembering(Background):
     async def remember(self, text: str, id: str = "") -> None:
         """Note what the person asks for. Raises ChatError."""
         await self.with_memories(lambda m: m.add(text, conversation=id))
-        self._tell(MemoriesChanged())
+        self.tell(MemoriesChanged())
 
     async def set_draft(self, id: str, text: str) -> None:
         self.typed()

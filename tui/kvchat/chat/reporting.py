@@ -29,12 +29,12 @@ class Reporting(Branches):
         from kvchat.prompt.lint import lint  # its patterns take a while to compile
 
         record = self.find(id)
-        opened = self._open.get(record.id)
-        tree = opened.tree if opened is not None else self._store.tree(record.id)
+        opened = self.open_conversations.get(record.id)
+        tree = opened.tree if opened is not None else self.store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
-        following = self._link(record.id).following
-        since = self._clock().timestamp() - WEEK
+        following = self.link(record.id).following
+        since = self.clock().timestamp() - WEEK
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self.warmth(record.id),
             messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
@@ -44,17 +44,17 @@ class Reporting(Branches):
             exact_predictions=following.exact if following else 0,
             plan=following.plan if following else None, speed=self.speed_fit(record.id),
             rules=_rules(following.twin.best.shape) if following else "",
-            here=Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(0.0, record.id),
-                        self._store.side_requests.totals(0.0, record.id)),
+            here=Ledger(totals(figures, self.saving), _misses(figures), self.store.warmups(0.0, record.id),
+                        self.store.side_requests.totals(0.0, record.id)),
             week=self._week(since),
             warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
         )
 
     def _week(self, since: float) -> Ledger:
         try:
-            figures = self._store.figures(since)
-            return Ledger(totals(figures, self.saving), _misses(figures), self._store.warmups(since),
-                          self._store.side_requests.totals(since))
+            figures = self.store.figures(since)
+            return Ledger(totals(figures, self.saving), _misses(figures), self.store.warmups(since),
+                          self.store.side_requests.totals(since))
         except StoreError:
             return Ledger()
 

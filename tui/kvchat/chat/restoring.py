@@ -44,8 +44,8 @@ class Restoring(Explaining):
         """Tokens in the last snapshot of a conversation."""
         self._unchecked: dict[str, Snapshot] = {}
         """Restored snapshots, by conversation, until a turn has shown that they work."""
-        self._links.snapshots.held = self._held
-        self._links.snapshots.notice = lambda sentence: self._tell(Noticed(sentence, "warning"))
+        self.links.snapshots.held = self._held
+        self.links.snapshots.notice = lambda sentence: self.tell(Noticed(sentence, "warning"))
 
     # -- the way --------------------------------------------------------------------------------------------------
 
@@ -59,11 +59,11 @@ class Restoring(Explaining):
     def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
         """The snapshot that is of most use for a branch."""
         whole = following.twin.best.shape.rewind is not Rewind.ANYWHERE
-        return self._links.snapshots.best_for(_digests(path), whole=whole)
+        return self.links.snapshots.best_for(_digests(path), whole=whole)
 
     def _restorable(self, following: Following, path: Sequence[Node]) -> Restorable | None:
-        snapshots = self._links.snapshots
-        engine = self._links.engine
+        snapshots = self.links.snapshots
+        engine = self.links.engine
         if engine is None or engine.following is not following:
             return None
         found = self._snapshot(following, path)
@@ -83,7 +83,7 @@ class Restoring(Explaining):
 
     async def _restore(self, backend: Backend, following: Following, slot: int, id: str, path: Sequence[Node],
                        prefix: Tokens) -> None:
-        snapshots = self._links.snapshots
+        snapshots = self.links.snapshots
         found = self._snapshot(following, path)
         if found is None:
             return
@@ -93,7 +93,7 @@ class Restoring(Explaining):
                 following.twin.cleared(slot)
             return
         held = done.ids if done.ids is not None else prefix.first(done.tokens)
-        following.twin.restored(slot, HeldState(held, id, self._clock().timestamp()))
+        following.twin.restored(slot, HeldState(held, id, self.clock().timestamp()))
         following.holds(id, found.path)
         self._unchecked[id] = found
         self._saved[id] = found.tokens
@@ -103,18 +103,18 @@ class Restoring(Explaining):
         found = self._unchecked.pop(followed.turn.session_id, None)
         if found is not None and figures.cached_tokens is not None:
             expected = followed.prediction.cached if followed.prediction else found.tokens
-            await self._links.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
+            await self.links.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
 
     async def delete(self, id: str) -> None:
         """Move the conversation to the trash; `restore` brings it back. Its snapshots are removed."""
         await super().delete(id)
-        await self._links.snapshots.forget([id])
+        await self.links.snapshots.forget([id])
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
     def _held(self) -> list[Held]:
         """What the slots hold of our conversations, for saving."""
-        engine = self._links.engine
+        engine = self.links.engine
         following, info = (engine.following, engine.info) if engine is not None else (None, None)
         if following is None:
             return [Held(slot, "", "") for slot in range((info and info.slots) or 1)]
@@ -127,26 +127,26 @@ class Restoring(Explaining):
 
     def _is_kept(self, id: str) -> bool:
         """Whether the conversation exists, outside the trash."""
-        return self._listed(id) is not None
+        return self.listed(id) is not None
 
     def _save_soon(self) -> None:
         """Save the conversation used last, when nothing has been asked for a while."""
         if self._saving is not None:
             self._saving.cancel()
         self._saving = None
-        if not self._links.snapshots.why_not:
+        if not self.links.snapshots.why_not:
             self._saving = asyncio.create_task(self._save_when_idle())
 
     async def _save_when_idle(self) -> None:
         await asyncio.sleep(IDLE_S)
-        engine = self._links.engine
+        engine = self.links.engine
         for held in self._held() if engine is not None else ():
             if engine is not None and held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
                 await engine.lane.in_spare_time(self._save(engine, held))
 
     async def _save(self, engine: Link, held: Held) -> None:
         backend = await engine.connector.ready()
-        saved = await self._links.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
+        saved = await self.links.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
                                                      path=held.path)
         if saved is not None:
             self._saved[held.conversation] = saved.snapshot.tokens

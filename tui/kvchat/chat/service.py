@@ -31,40 +31,40 @@ class ChatService(Serving):
     @property
     def notices(self) -> list[str]:
         """What happened when the conversations were opened, in sentences."""
-        return self._store.notices
+        return self.store.notices
 
     # -- options --------------------------------------------------------------------------------------------------
 
     async def set_parameters(self, id: str, parameters: Parameters) -> None:
-        await self._update(await self._opened(id), parameters=parameters)
+        await self.update(await self.opened(id), parameters=parameters)
 
     async def set_template_options(self, id: str, options: Mapping[str, object]) -> None:
         """Options of the chat template. They are part of the prefix: the next turn may read everything again."""
-        conversation = await self._opened(id)
-        self._did(conversation, "template")
-        await self._update(conversation, template_options=dict(options))
+        conversation = await self.opened(id)
+        self.did(conversation, "template")
+        await self.update(conversation, template_options=dict(options))
 
     async def set_model(self, id: str, model: str) -> None:
-        conversation = await self._opened(id)
-        self._did(conversation, "model")
-        await self._update(conversation, model=model)
+        conversation = await self.opened(id)
+        self.did(conversation, "model")
+        await self.update(conversation, model=model)
 
     def prompts(self) -> list[SavedPrompt]:
         """The library of system prompts, by name."""
-        return self._store.prompts()
+        return self.store.prompts()
 
     async def save_prompt(self, prompt: SavedPrompt) -> None:
-        await self._keeper.write(lambda: self._store.save_prompt(prompt))
+        await self.keeper.write(lambda: self.store.save_prompt(prompt))
 
     async def delete_prompt(self, name: str) -> None:
-        await self._keeper.write(lambda: self._store.delete_prompt(name))
+        await self.keeper.write(lambda: self.store.delete_prompt(name))
 
 
     # -- finding and giving out -----------------------------------------------------------------------------------
 
     async def search(self, query: str, limit: int = 50, ranked: bool = False) -> list[SearchHit]:
         """Messages and titles that match, newest first; `ranked`: best first among the newest."""
-        return await self._keeper.call(lambda: self._store.search(query, limit, ranked=ranked))
+        return await self.keeper.call(lambda: self.store.search(query, limit, ranked=ranked))
 
     async def export(self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False,
                      overwrite: bool = False) -> Path:
@@ -72,7 +72,7 @@ class ChatService(Serving):
         from kvchat.chat.exporting import Exported
         from kvchat.transfer import export
 
-        sources = Exported(self._store, ids, self._open)
+        sources = Exported(self.store, ids, self.open_conversations)
         return await asyncio.to_thread(export, path, format, sources, all_branches=all_branches, overwrite=overwrite)
 
     def export_text(self, ids: Sequence[str], format: str, *, all_branches: bool = False) -> Iterator[str]:
@@ -80,28 +80,28 @@ class ChatService(Serving):
         from kvchat.chat.exporting import Exported
         from kvchat.transfer import pieces
 
-        return pieces(format, Exported(self._store, ids, self._open), all_branches=all_branches)
+        return pieces(format, Exported(self.store, ids, self.open_conversations), all_branches=all_branches)
 
     def all_time(self, days: float = 7) -> Totals:
         """The totals over all conversations of the last `days`."""
-        since = self._clock().timestamp() - days * 86400
-        return totals(self._store.figures(since), self.saving)
+        since = self.clock().timestamp() - days * 86400
+        return totals(self.store.figures(since), self.saving)
 
     # -- the end of a day, and of the program ------------------------------------------------------------------------
 
     async def housekeeping(self) -> None:
         """What is done when nobody waits: a daily backup, and what lay in the trash for 30 days is removed."""
-        before = self._clock().timestamp() - TRASH_DAYS * 86400
+        before = self.clock().timestamp() - TRASH_DAYS * 86400
         try:
-            await self._keeper.call(lambda: self._store.purge_trash(before))
-            await asyncio.to_thread(self._store.backup_if_due)  # seconds in a large store: nothing waits for it
-            await self._links.snapshots.tidy()
+            await self.keeper.call(lambda: self.store.purge_trash(before))
+            await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
+            await self.links.snapshots.tidy()
         except StoreError as error:
-            self._tell(Noticed(str(error), "warning"))
+            self.tell(Noticed(str(error), "warning"))
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came."""
-        self._shared.give_up_all()
+        self.shared.give_up_all()
         if self._falling is not None:
             self._falling.cancel()
         for answering, _ in self._answering.values():
@@ -117,12 +117,12 @@ class ChatService(Serving):
     async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
-        for end in (self.stop_all, self._end_background, self._rest_now, self._note_states, self._links.aclose,
-                    self._end_embedding, self._end_documents, self._end_memory, self._keeper.aclose):
+        for end in (self.stop_all, self._end_background, self._rest_now, self._note_states, self.links.aclose,
+                    self._end_embedding, self._end_documents, self._end_memory, self.keeper.aclose):
             try:
                 await end()
             except Exception:  # what is said is still to be kept
                 log.exception("a part of the service did not end")
-        rescued = self.unsaved.rescue(rescue, self._clock()) if rescue else None
-        self._store.close()
+        rescued = self.unsaved.rescue(rescue, self.clock()) if rescue else None
+        self.store.close()
         return rescued

@@ -67,12 +67,12 @@ class Serving(Consulting):
     @property
     def server(self) -> ServerInfo | None:
         """The server of the conversation that is looked at."""
-        return self._link().info
+        return self.link().info
 
     @property
     def connection(self) -> Connection:
-        link = self._link()
-        if link is self._fallback.off:
+        link = self.link()
+        if link is self.fallback.off:
             return Connection("connecting", f"{place_words(self.server_name)} is off, looking for another server …")
         return link.connector.connection
 
@@ -83,22 +83,22 @@ class Serving(Consulting):
 
     async def backend(self) -> Backend:
         """The server of the conversation that is looked at, connected. Raises BackendError."""
-        return await self._link().connector.ready()
+        return await self.link().connector.ready()
 
     @property
     def server_name(self) -> str:
         """The name of the server of the conversation that is looked at; of one that was found its address."""
-        link = self._link()
+        link = self.link()
         return link.name or link.connector.base_url or link.connector.home
 
     async def other_server(self, id: str) -> str | None:
         """The name of a server that answers now and that a conversation could go on with instead of its own, without
         another question; None where there is none."""
-        return await self._fallback.find(self._link(id))
+        return await self.fallback.find(self.link(id))
 
     def moving_price(self, id: str, name: str) -> Price:
         """What another server would prefill of a conversation, at the speed that was measured there."""
-        return price(self.context_used(self._open[id]), self._speed_of(self._links.at(name)))
+        return price(self.context_used(self.open_conversations[id]), self.speed_of(self.links.at(name)))
 
     async def reach(self, id: str = "") -> ServerInfo:
         """The server of a conversation, connected, and such that its words may go there. Without an id: that of the
@@ -106,15 +106,15 @@ class Serving(Consulting):
         stored or sent."""
         try:
             try:
-                backend = await self._link(id).connector.ready()
+                backend = await self.link(id).connector.ready()
             except BackendError:
                 if (falling := self._fall_back(id)) is None:
                     raise
                 await falling
-                backend = await self._link(id).connector.ready()
+                backend = await self.link(id).connector.ready()
         except BackendError as error:
             raise ChatError(error.sentence) from None
-        if not self._agreed_to(backend.info, id):
+        if not self.agreed_to(backend.info, id):
             raise ChatError(not_agreed(backend.info))
         return backend.info
 
@@ -125,14 +125,14 @@ class Serving(Consulting):
     @property
     def snapshot_folder(self) -> Path | None:
         """Where the built-in engine saves slots; None where it does not."""
-        return self._links.folder
+        return self.links.folder
 
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:
         """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
         agreed to what that costs. Raises ChatError."""
         if self._examining:
             raise ChatError("The server is being examined already.")
-        link = self._link()
+        link = self.link()
         if link.lane.holder:
             raise ChatError("An answer is running on this server. Ask again when it has ended.")
         self._examining = True
@@ -156,7 +156,7 @@ class Serving(Consulting):
             nonlocal found
             folder = self.snapshot_folder if backend.info.embedded else None
             found = await examine(backend, progress=progress, agreed=agreed, snapshot_folder=folder,
-                                  model=self._asked_model(self._looked_at))
+                                  model=self.asked_model(self.looked_at))
 
         await link.lane.stop_spare()
         try:
@@ -171,13 +171,13 @@ class Serving(Consulting):
         """Look for the server of a conversation (without an id: of the one that is looked at), or start the engine; how
         it went is in `connection`."""
         try:
-            await self._link(id).connector.ready()
+            await self.link(id).connector.ready()
         except BackendError:
             pass
 
     async def restart_server(self) -> None:
         """Connect anew; the embedded engine is started again."""
-        link = self._link()
+        link = self.link()
         await link.lane.stop_spare()
         try:
             await link.connector.restart()
@@ -188,23 +188,23 @@ class Serving(Consulting):
         """Let a conversation go on with another server: a profile's name, a base URL, the path of a model file, or
         empty for the default one. New conversations begin with it too. `model`: one of that server's; empty: the one
         it has loaded."""
-        conversation = await self._opened(id)
-        before = self._link(id)
+        conversation = await self.opened(id)
+        before = self.link(id)
         await before.lane.stop_spare()
         self._moved.add(id)
-        record, after = conversation.record, self._links.at(name)
+        record, after = conversation.record, self.links.at(name)
         if (record.server, record.model) != (name, model):
-            self._did(conversation, "model")
+            self.did(conversation, "model")
             first, own = self._first_parameters(before), self._first_parameters(after)
-            await self._change(conversation, lambda row: replace(
+            await self.change(conversation, lambda row: replace(
                 row, server=name, model=model, parameters=own if row.parameters == first else row.parameters))
-        if self._looked_at == id:
-            self._tell(ServerChanged())
+        if self.looked_at == id:
+            self.tell(ServerChanged())
         before.connector.release()
         if await self._reached(after, id):
-            await self._keeper.write(lambda: self._store.set_setting(LAST_SERVER, name))
-        if self._looked_at == id:
-            self._warm_soon(id)
+            await self.keeper.write(lambda: self.store.set_setting(LAST_SERVER, name))
+        if self.looked_at == id:
+            self.warm_soon(id)
 
     async def _reached(self, link: Link, id: str) -> bool:
         """Connect to a server; whether it answered. A model file is started only when no answer of another one runs."""
@@ -238,8 +238,8 @@ class Serving(Consulting):
         return sorted(chosen.values(), key=lambda choice: not choice.current)
 
     def _choices(self) -> Iterator[ServerChoice]:
-        here, named = self._link(), set()
-        for link in self._links:
+        here, named = self.link(), set()
+        for link in self.links:
             if link is here or link.info is not None:
                 named.add(link.name)
                 yield self._choice(link, current=link is here)
@@ -274,15 +274,15 @@ class Serving(Consulting):
 
     def server_settings(self, name: str) -> ServerSettings:
         """The settings of a server by its name."""
-        return self._links.at(name).connector.server
+        return self.links.at(name).connector.server
 
     async def model_files(self) -> list[ModelFile]:
         """The model files on this machine's disk that the embedded engine can run."""
-        return await self._link().connector.find_models()
+        return await self.link().connector.find_models()
 
     def model_folders(self) -> list[str]:
         """Where model files are looked for, in words."""
-        return [f"{source}: {folder}" for source, folder in self._link().connector.folders()]
+        return [f"{source}: {folder}" for source, folder in self.link().connector.folders()]
 
 
 def words_for(name: str) -> str:

@@ -287,9 +287,9 @@ class SharedConversations:
 class Service(Protocol):
     """What `on_newest` needs of whoever acts."""
 
-    _shared: SharedConversations
+    shared: SharedConversations
 
-    async def _for_act(self, id: str, head: Head) -> OpenConversation: ...
+    async def for_act(self, id: str, head: Head) -> OpenConversation: ...
 
 
 S = TypeVar("S", bound=Service)
@@ -306,8 +306,8 @@ def on_newest(head: Head) -> Callable[[Act[S, P, T]], Act[S, P, T]]:
         @wraps(act)
         async def tried(service: S, id: str, /, *args: P.args, **options: P.kwargs) -> T:
             while True:
-                conversation = await service._for_act(id, head)
-                with service._shared.held(conversation):
+                conversation = await service.for_act(id, head)
+                with service.shared.held(conversation):
                     try:
                         return await act(service, id, *args, **options)
                     except HeadMoved:

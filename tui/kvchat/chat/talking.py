@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from kvchat.backends.dialect import (
@@ -76,7 +75,7 @@ class Talking(Reading):
         super().__init__(*args, **options)
         self._followed: dict[str, FollowedTurn] = {}
         self._explanations: set[asyncio.Task[TurnFigures | None]] = set()
-        self.sizes = PromptSizes(self._link, self._turn_after, self._follow, self._agreed_to)
+        self.sizes = PromptSizes(self.link, self._turn_after, self.follow, self.agreed_to)
 
     @on_newest(Head.AWAITED)
     async def send(self, id: str, question: Question, *, parameters: Parameters | None = None,
@@ -100,19 +99,19 @@ class Talking(Reading):
     async def _free(self, id: str) -> OpenConversation:
         if id in self._answering:
             raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
-        return await self._opened(id)
+        return await self.opened(id)
 
-    async def _for_act(self, id: str, head: Head) -> OpenConversation:
+    async def for_act(self, id: str, head: Head) -> OpenConversation:
         """The conversation as all kvchats have made it, free for an act that needs this of its head. Raises
         ChatError."""
         conversation = await self._free(id)
-        await self._shared.look(conversation)
+        await self.shared.look(conversation)
         if conversation.record.trashed is not None:
             raise ChatError(IN_TRASH)
         if head is Head.AWAITED:
-            await self._shared.settled(conversation)
+            await self.shared.settled(conversation)
         elif head is Head.SETTLED:
-            self._shared.refuse_beside_a_reply(conversation)
+            self.shared.refuse_beside_a_reply(conversation)
         return await self._free(id)
 
     async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None, *,
@@ -120,7 +119,7 @@ class Talking(Reading):
         """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
         from the end of the branch that is shown. Raises HeadMoved."""
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
-        before, info = conversation.record.head, self._link(conversation.id).info
+        before, info = conversation.record.head, self.link(conversation.id).info
         if info is not None:  # so that an answer that is cut off still says whose it was
             model = conversation.record.model or info.model
             branch = Branch((*branch.nodes[:-1], replace(branch.nodes[-1], model=model)), branch.head)
@@ -131,10 +130,10 @@ class Talking(Reading):
                 row = replace(row, title=title, turns=row.turns + 1)
             return replace(row, head=branch.head, updated=branch.nodes[-1].created)
 
-        await self._shared.add(conversation, branch.nodes, grown, whole=whole)
+        await self.shared.add(conversation, branch.nodes, grown, whole=whole)
         if question is not None:
             conversation.stamped = None
-        self._list_changed()
+        self.list_changed()
         self._start(conversation, branch.nodes[-1], parameters, before)
 
     def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None,
@@ -143,19 +142,19 @@ class Talking(Reading):
         path = conversation.tree.path(answer.parent)
 
         async def checkpoint(text: str, reasoning: str) -> None:
-            await self._keeper.write(lambda: self._store.append(answer.id, text, reasoning, live.reasoning_field))
+            await self.keeper.write(lambda: self.store.append(answer.id, text, reasoning, live.reasoning_field))
 
         async def chat(emit: Emit) -> Ended:
             return await self._chat(conversation, path, parameters, emit)
 
         def changed() -> None:
-            self._tell(AnswerProgressed(conversation.id, answer.id))
+            self.tell(AnswerProgressed(conversation.id, answer.id))
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
         conversation.live = live
         self._answering[conversation.id] = (answering, asyncio.create_task(self._answer(conversation, answering)))
-        self._tell(ConversationChanged(conversation.id))
-        self._tell(AnswerStarted(conversation.id, answer.id))
+        self.tell(ConversationChanged(conversation.id))
+        self.tell(AnswerStarted(conversation.id, answer.id))
 
     async def _chat(self, conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
                     emit: Emit) -> Ended:
@@ -163,7 +162,7 @@ class Talking(Reading):
         request is waited for, while somebody is there to wait."""
         live, waiting = conversation.live, time.monotonic()
         while True:
-            link = self._link(conversation.id)
+            link = self.link(conversation.id)
             lane = link.lane
             if lane.holder:
                 emit(Waiting("lane", 0.0))
@@ -171,7 +170,7 @@ class Talking(Reading):
                 emit(Waiting("connecting", 0.0))
                 try:
                     backend = await link.connector.ready()
-                    if link.lane is not lane or self._link(conversation.id) is not link:
+                    if link.lane is not lane or self.link(conversation.id) is not link:
                         continue  # it was found at an address that has a lane already, or another one was chosen
                     await lane.sit()
                     if live:
@@ -189,29 +188,29 @@ class Talking(Reading):
         if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD):
             link.connector.lost(error.sentence)
         elif error.trouble is Trouble.CUT:
-            self._in_background(link.connector.looked_after(error.sentence))
+            self.in_background(link.connector.looked_after(error.sentence))
         return self.waits_for_servers and error.trouble is Trouble.UNREACHABLE and link.connector.is_awaited
 
     async def _sent(self, link: Link, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
                     parameters: Parameters | None, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
-        if not self._agreed_to(backend.info, conversation.id):
+        if not self.agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, not_agreed(backend.info))
-        following = await self._follow(backend)
-        if not self._agreed_to(backend.info, conversation.id):  # it was found at another address just now
+        following = await self.follow(backend)
+        if not self.agreed_to(backend.info, conversation.id):  # it was found at another address just now
             return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
                                       "agreed to send to it. Nothing was sent; try again to be asked.")
         await self._freeze_template(link, conversation, backend)
         ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
         if refused and not conversation.record.system_in_user:
-            await self._update(conversation, system_in_user=True)
-            self._tell(Noticed(SYSTEM_MOVED))
+            await self.update(conversation, system_in_user=True)
+            self.tell(Noticed(SYSTEM_MOVED))
             if following is not None:
                 following.refused()
             ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
         for warning in ended.warnings:
-            self._tell(Noticed(warning, "warning"))
+            self.tell(Noticed(warning, "warning"))
         return ended
 
     async def _asked_once(self, link: Link, backend: Backend, following: Following | None,
@@ -232,14 +231,14 @@ class Talking(Reading):
         if following:
             following.sent(followed, turn.slot)
         elif link.shared:
-            link.shared.sent(path, record.id, self._clock().timestamp())
+            link.shared.sent(path, record.id, self.clock().timestamp())
         watched = self._watched(followed, emit)
 
         def noting(event: StreamEvent) -> None:
             if isinstance(event, Posted):
-                self._in_background(self._keeper.write(partial(
-                    self._store.record_request, answer, body_sha256=event.body_sha256, server=info.place,
-                    kind=info.kind, build=info.build, model=turn.model)))
+                self.in_background(self.keeper.write(lambda: self.store.record_request(
+                    answer, body_sha256=event.body_sha256, server=info.place, kind=info.kind, build=info.build,
+                    model=turn.model)))
             else:
                 watched(event)
 
@@ -248,7 +247,7 @@ class Talking(Reading):
     def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
         llama.cpp would let another model answer without a word."""
-        model = self._asked_model(conversation.id)
+        model = self.asked_model(conversation.id)
         if server.models and model not in server.models and server.kind == "llama.cpp":
             raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
                                f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
@@ -261,14 +260,14 @@ class Talking(Reading):
         if conversation.record.turns != 1:
             return
         if link.connector.home and conversation.record.server == DEFAULT:
-            await self._update(conversation, server=link.connector.home)
+            await self.update(conversation, server=link.connector.home)
         if info.preserves_reasoning and "preserve_reasoning" not in options:
-            await self._change(conversation, lambda row: replace(
+            await self.change(conversation, lambda row: replace(
                 row, template_options={**row.template_options, "preserve_reasoning": True}))
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
-            await self._update(conversation, system_in_user=True)
-            self._tell(Noticed(SYSTEM_STAYS))
+            await self.update(conversation, system_in_user=True)
+            self.tell(Noticed(SYSTEM_STAYS))
 
     async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
         answer = await answering.run(lambda: answering.live.context_size)
@@ -276,8 +275,8 @@ class Talking(Reading):
         if followed is not None and answering.live.progress is not None:
             followed.processed = answering.live.progress.processed
         answer = replace(answer, figures=await self._explained_if_possible(followed, answer.figures))
-        used, now = answer.figures.context_used if answer.figures else None, self._clock().timestamp()
-        unread = self._looked_at != conversation.id
+        used, now = answer.figures.context_used if answer.figures else None, self.clock().timestamp()
+        unread = self.looked_at != conversation.id
         refusal = answering.error if answering.error is not None and answering.error.is_too_long else None
         if answer.text or answer.message.reasoning:
             refusal = None
@@ -292,18 +291,18 @@ class Talking(Reading):
             return replace(row, context_used=used) if used is not None or answer.state is State.DONE else row
 
         try:
-            await self._shared.settle(conversation, answer, ended)
+            await self.shared.settle(conversation, answer, ended)
         except StoreError as error:
-            self._tell(Noticed(str(error), "error"))
+            self.tell(Noticed(str(error), "error"))
         conversation.live = None
         del self._answering[conversation.id]
         self._left(conversation, followed, answer)
-        self._list_changed()
-        self._tell(AnswerEnded(conversation.id, answer.id))
+        self.list_changed()
+        self.tell(AnswerEnded(conversation.id, answer.id))
         if refusal is not None:
-            self._tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
+            self.tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
                                        refusal.context_size))
-        self._tell(ConversationChanged(conversation.id))
+        self.tell(ConversationChanged(conversation.id))
 
     async def _explained_if_possible(self, followed: FollowedTurn | None, figures: TurnFigures | None,
                                      ) -> TurnFigures | None:
