@@ -576,6 +576,7 @@ async def test_a_server_that_is_gone_is_said_and_found_again(drive: Drive, serve
         await app.write("two")
         await app.press("enter")
         await app.until(lambda: f"127.0.0.1:{port}" in app.prose)
+        await app.settled()
         assert app.path[-1].state is State.ERROR
         server._server = await asyncio.start_server(server._handle, "127.0.0.1", port, limit=1 << 24)
         await app.focus_transcript()
