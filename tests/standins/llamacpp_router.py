@@ -45,15 +45,16 @@ class LlamaModel:
         """A new process: nothing is cached."""
         self.held, self.tasks, self.process = [], 0, secrets.token_hex(4)
 
-    def chat(self, body: Mapping[str, Any]) -> Answer:
+    def chat(self, body: Mapping[str, Any], texts: Sequence[str] = REPLY) -> Answer:
+        """An answer of these texts, each one token."""
         prompt = words_of(body["messages"])
         if len(prompt) >= self.context_size:
             return error(400, f"request ({len(prompt)} tokens) exceeds the available context size "
                               f"({self.context_size} tokens), try increasing it", "exceed_context_size_error",
                          n_prompt_tokens=len(prompt), n_ctx=self.context_size)
         cached = self._read(prompt)
-        self.held += [text.strip() for text in REPLY]
-        return tokens(*REPLY, prompt=len(prompt), cached=cached, model=self.name,
+        self.held += [text.strip() for text in texts]
+        return tokens(*texts, prompt=len(prompt), cached=cached, model=self.name,
                       progress=body.get("return_progress") is True)
 
     def _read(self, prompt: list[str]) -> int:
