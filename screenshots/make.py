@@ -76,7 +76,7 @@ def service_in(folder: Path, theme: str) -> ChatService:
     settings = changed(Settings(parameters=Parameters(temperature=0.0, max_tokens=160)), "theme", theme)
     store, places = Store.open(folder), find(str(folder), str(folder / "config.toml"))
     service = ChatService(store, settings, snapshots=folder / "snapshots",
-                          memories=lambda: open_memories(places, settings, store, service.session),
+                          memories=lambda: open_memories(places, settings, store, service.memory.session),
                           library=lambda: open_library(places, settings, store))
     return service
 
@@ -174,7 +174,7 @@ async def main_scenes(folder: Path) -> None:
         await camera.picture("servers")
         await pilot.press("escape")
         for text, kind, page in MEMORIES:
-            await service.with_memories(partial(remembered, text, kind, page))
+            await service.memory.with_memories(partial(remembered, text, kind, page))
         await pilot.press("ctrl+n")
         app.chat.composer.replace_text("What does Ida do on Fridays, while I am learning Rust?")
         await camera.until(lambda: bool(app.chat.composer.memories))
@@ -207,10 +207,10 @@ async def documents_scene(folder: Path) -> None:
                 file = folder.parent / name / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(text if isinstance(text, bytes) else text.encode())
-            await service.add_documents(str(folder.parent / name))
-        await camera.until(lambda: len(service.reports) == len(COLLECTIONS) and not service.indexing)
+            await service.documents.add(str(folder.parent / name))
+        await camera.until(lambda: len(service.documents.reports) == len(COLLECTIONS) and not service.documents.indexing)
         await app.run_table_action(BY_ID["new"])
-        await service.set_searching(app.chat.conversation.id, "always", ["handbook"])
+        await service.retrieval.set_searching(app.chat.conversation.id, "always", ["handbook"])
         await pilot.press("f6")
         await pilot.press("down")
         await camera.picture("documents")

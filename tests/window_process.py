@@ -71,7 +71,7 @@ class WindowProcess:
         await self.service.rename(id, title)
 
     async def do_memory(self, id: str, on: bool) -> None:
-        await self.service.set_memory(id, on)
+        await self.service.extraction.set_memory(id, on)
 
     async def do_delete(self, id: str) -> None:
         await self.service.delete(id)

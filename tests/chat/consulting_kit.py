@@ -58,9 +58,9 @@ async def consulting(url: str, folder: Path, *, settings: Settings | None = None
 
 async def indexed(service: ChatService, folder: Path, name: str = "handbook") -> None:
     """Have a folder indexed to the end."""
-    await service.add_documents(str(folder), name)
-    await service._indexers[name]
-    assert not service.reports[name].trouble, service.reports[name]
+    await service.documents.add(str(folder), name)
+    await service.documents._indexers[name]
+    assert not service.documents.reports[name].trouble, service.documents.reports[name]
 
 
 async def asked(service: ChatService, id: str, text: str) -> Node:

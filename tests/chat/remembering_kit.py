@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from kvchat.chat import background
+from kvchat.chat import jobs
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
@@ -35,15 +35,15 @@ async def remembering(url: str, folder: Path, *, settings: Settings | None = Non
     service: ChatService
 
     def memories() -> Memories:
-        return Memories.open(store, folder / "memory", folder / "index.db", session=service.session)
+        return Memories.open(store, folder / "memory", folder / "index.db", session=service.memory.session)
 
     service = ChatService(store, settings, memories=memories, lanes=folder / "lanes")
-    service.works_in_background = service.connects_ahead = True
+    service.jobs.enabled = service.connects_ahead = True
     service.reads_ahead = reads_ahead
     if begin:
         service.begin_background()
-        service._typed_at = 0.0
-    with patch.object(background, "TYPING_S", typing_s):
+        service.jobs.typed_at = 0.0
+    with patch.object(jobs, "TYPING_S", typing_s):
         try:
             await service.connect()
             yield service
@@ -68,18 +68,18 @@ async def until(service: ChatService, holds: Callable[[], object], seconds: floa
 async def passed_over(service: ChatService) -> None:
     """Until the background has looked at its queue, over and over, and has done all that it may do by now."""
     for _ in range(3):
-        looked, look = asyncio.Event(), service._start_due
+        looked, look = asyncio.Event(), service.jobs.start_due
 
         async def looking(look: Any = look, looked: asyncio.Event = looked) -> float | None:
             pause: float | None = await look()
             looked.set()
             return pause
 
-        service._start_due = looking  # type: ignore[method-assign]
-        service._stir.set()
+        service.jobs.start_due = looking  # type: ignore[method-assign]
+        service.jobs.stir()
         await looked.wait()
-        service._start_due = look  # type: ignore[method-assign]
-        await until(service, lambda: not service.at_work())
+        service.jobs.start_due = look  # type: ignore[method-assign]
+        await until(service, lambda: not service.jobs.at_work())
 
 
 def pending(service: ChatService, id: str) -> int:

@@ -187,8 +187,8 @@ async def test_a_question_that_cancels_memory_extraction(desk: Desk) -> None:
     known = (await desk.ask(id, WORDS * 30 + "I prefer metric units.")).prompt_tokens
     with desk.server.slowed(6):
         desk.service.begin_background()
-        desk.service._typed_at = 0.0
-        await desk.service.remember_now(id)
+        desk.service.jobs.typed_at = 0.0
+        await desk.service.extraction.request(id)
         extraction = await desk.prefilling(background=True)
         figures = await desk.ask(id, "And then?")
     assert extraction.ended is not None and not extraction.is_whole

@@ -51,8 +51,8 @@ async def test_a_mention_brings_numbered_passages_and_stays_in_the_text(service)
 
 async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_taken(service):
     id = id_of(service)
-    await service.set_searching(id, "ask", ["handbook"])
-    found = await service.consult(id, LAMP)
+    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    found = await service.retrieval.consult(id, LAMP)
     assert found.passages and not found.taken
     assert PASSAGE not in kinds(await asked(service, id, LAMP))
     await service.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
@@ -63,15 +63,15 @@ async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_tak
 
 async def test_mode_always_takes_what_is_found_along_until_it_is_switched_off(service):
     id = id_of(service)
-    await service.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_searching(id, "always", ["handbook"])
     assert PASSAGE in kinds(await asked(service, id, LAMP))
-    await service.set_searching(id, "off", [])
+    await service.retrieval.set_searching(id, "off", [])
     assert PASSAGE not in kinds(await asked(service, id, "Where is the oil kept in the cellar?"))
 
 
 async def test_mode_always_sends_nothing_that_has_nothing_to_do_with_the_question(service):
     id = id_of(service)
-    await service.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_searching(id, "always", ["handbook"])
     for text in ("Thank you!", "What do you think?", "Write a haiku about penguins in spring."):
         assert PASSAGE not in kinds(await asked(service, id, text)), text
 
@@ -84,7 +84,7 @@ async def test_a_small_file_goes_whole_once_and_then_only_its_change(service, tm
     again = await asked(service, id, "@handbook/lamp.md And now?")
     assert FILE not in kinds(again)
     file.write_text(file.read_text().replace("twelve", "fifteen"))
-    assert await service.changed_files(id) == [str(file)]
+    assert await service.retrieval.changed_files(id) == [str(file)]
     changed = await asked(service, id, "@handbook/lamp.md And now?")
     [block] = [block for block in changed.message.blocks if block.kind == FILE]
     assert "change of" in block.source and "+The lamp turns once in fifteen seconds" in block.text
@@ -118,10 +118,10 @@ async def test_a_mention_that_cannot_be_followed_stops_the_question_with_a_sente
 
 async def test_a_removed_collection_is_found_no_more_and_its_files_stay(service, tmp_path):
     id = id_of(service)
-    await service.remove_documents("handbook")
+    await service.documents.remove("handbook")
     question = await asked(service, id, f"@handbook {LAMP}")
     assert PASSAGE not in kinds(question) and (tmp_path / "handbook" / "lamp.md").exists()
-    assert not service.has_documents
+    assert not service.documents.has_collections
 
 
 @pytest.mark.parametrize("text", ["@hanbook What is in it?", "@handbok/lamp.md What is in it?"])

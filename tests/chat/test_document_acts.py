@@ -76,7 +76,7 @@ class Walk:
             index_collection(library.index, collection, Options())
             library.indexed("handbook")
 
-        await self.service.with_documents(index)
+        await self.service.documents.with_library(index)
 
     # -- what holds
 
@@ -164,17 +164,17 @@ class Walk:
         await self._send(f"@{file} @{file} {self._question()}")
 
     async def _attach(self) -> None:
-        block = await self.service.attach(self.id, str(self._file()))
+        block = await self.service.retrieval.attach(self.id, str(self._file()))
         await self._send(f"[{Path(block.ref.split('#')[0]).name}: {len(block.text.splitlines())} lines]", block)
 
     async def _attach_twice(self) -> None:
         file = self._file()
-        older = await self.service.attach(self.id, str(file))
+        older = await self.service.retrieval.attach(self.id, str(file))
         file.write_text(f"{file.read_text()}Also {self.chance.random()}.\n")
-        await self._send("Both?", older, await self.service.attach(self.id, str(file)))
+        await self._send("Both?", older, await self.service.retrieval.attach(self.id, str(file)))
 
     async def _type_ahead(self) -> None:
-        block = await self.service.attach(self.id, str(self._file()))
+        block = await self.service.retrieval.attach(self.id, str(self._file()))
         self.service.prepare(self.id, [block])
         conversation = self.service.get(self.id)
         assert conversation is not None
@@ -185,7 +185,7 @@ class Walk:
 
     async def _take_some(self) -> None:
         text = f"@handbook {self._question()}"
-        shown = (await self.service.consult(self.id, text)).passages[:self.chance.randint(0, 3)]
+        shown = (await self.service.retrieval.consult(self.id, text)).passages[:self.chance.randint(0, 3)]
         await self.service.send(self.id, Question(text, passages=tuple(one.block for one in shown)))
         assert [block.text for block in self.path[-2].message.blocks if block.kind == PASSAGE] == [
             passage.text for passage in shown]
@@ -200,7 +200,8 @@ class Walk:
         await self._index()
 
     async def _mode(self) -> None:
-        await self.service.set_searching(self.id, self.chance.choice(["off", "ask", "always", "always"]), ["handbook"])
+        mode = self.chance.choice(["off", "ask", "always", "always"])
+        await self.service.retrieval.set_searching(self.id, mode, ["handbook"])
 
     async def _edit(self) -> None:
         question = self._asked()
@@ -245,7 +246,7 @@ class Walk:
         await self.service.open(self.id)
 
     async def _remove_collection(self) -> None:
-        await self.service.remove_documents("handbook")
+        await self.service.documents.remove("handbook")
         if self.chance.random() < 0.7:
             await self._index()
 

@@ -67,8 +67,8 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
         await service.delete_turn(id, service.get(id).path()[-1].id)
         assert [node.wire for node in service.get(id).path()] == [node.wire for node in before] == [
             node.wire for node in path]
-        await service.index_documents()
-        await service._indexers["handbook"]
+        await service.documents.look_for_changes()
+        await service.documents._indexers["handbook"]
         await service.send(id, Question("@handbook How many stairs has the tower?"))
         await service.wait(id)
     assert recorder.chats[-1].body["messages"] == kept["messages"]

@@ -80,9 +80,9 @@ async def test_a_number_that_an_answer_cites_is_given_to_nothing_else_when_its_t
 async def _changed_and_gone(service: ChatService, id: str, notes: Path) -> ContextBlock:
     """What has changed in a file, whose turn is then deleted."""
     await asked(service, id, "Hello.")
-    question = await sent(service, id, "See [notes.txt: 60 lines]", await service.attach(id, str(notes)))
+    question = await sent(service, id, "See [notes.txt: 60 lines]", await service.retrieval.attach(id, str(notes)))
     notes.write_text(LINES.replace("line 7 ", "line seven "))
-    change = await service.attach(id, str(notes))
+    change = await service.retrieval.attach(id, str(notes))
     assert change.source.startswith("change of")
     await service.delete_turn(id, question.id)
     return change
@@ -106,9 +106,9 @@ async def test_a_change_whose_file_is_gone_from_the_branch_and_was_changed_again
 
 
 async def test_a_change_whose_file_is_on_the_branch_goes_as_it_was_shown(service, id, notes):
-    await sent(service, id, "See [notes.txt: 60 lines]", await service.attach(id, str(notes)))
+    await sent(service, id, "See [notes.txt: 60 lines]", await service.retrieval.attach(id, str(notes)))
     notes.write_text(LINES.replace("line 7 ", "line seven "))
-    change = await service.attach(id, str(notes))
+    change = await service.retrieval.attach(id, str(notes))
     notes.write_text("Nothing of it is left.\n")
     assert [block.text for block in of(FILE, await sent(service, id, "And now?", change))] == [change.text]
 
@@ -117,8 +117,8 @@ async def test_a_change_whose_file_is_on_the_branch_goes_as_it_was_shown(service
 
 
 async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
-    await service.set_searching(id, "ask", ["handbook"])
-    found = await service.consult(id, LAMP)
+    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    found = await service.retrieval.consult(id, LAMP)
     assert found.passages and not found.taken
     await service.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
     await service.wait(id)
@@ -127,19 +127,19 @@ async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
 
 
 async def test_an_edit_takes_no_passages_that_are_only_offered(service, id):
-    await service.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_searching(id, "ask", ["handbook"])
     await asked(service, id, LAMP)
     assert not of(PASSAGE, await edited(service, id, LAMP.replace("lmap", "lamp")))
 
 
 async def test_passages_of_a_mention_go_with_it_when_it_is_edited_away(service, id):
-    await service.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_searching(id, "ask", ["handbook"])
     assert of(PASSAGE, await asked(service, id, f"@handbook {LAMP}"))
     assert not of(PASSAGE, await edited(service, id, "Good morning."))
 
 
 async def test_an_edit_sends_a_file_in_one_state_only(service, id, notes):
-    await sent(service, id, "See [notes.txt: 60 lines]", await service.attach(id, str(notes)))
+    await sent(service, id, "See [notes.txt: 60 lines]", await service.retrieval.attach(id, str(notes)))
     notes.write_text("Quite another text.\n")
     question = await edited(service, id, f"See [notes.txt: 60 lines] and @{notes}")
     assert [block.text for block in of(FILE, question)] == [LINES]
@@ -148,7 +148,7 @@ async def test_an_edit_sends_a_file_in_one_state_only(service, id, notes):
 async def test_an_edit_keeps_the_file_whose_label_stays_and_no_other_of_as_many_lines(service, id, notes):
     other = notes.with_name("other.txt")
     other.write_text(LINES.upper())
-    blocks = [await service.attach(id, str(path)) for path in (notes, other)]
+    blocks = [await service.retrieval.attach(id, str(path)) for path in (notes, other)]
     await sent(service, id, "See [notes.txt: 60 lines] and [other.txt: 60 lines]", *blocks)
     assert [block.text for block in of(FILE, await edited(service, id, "See [other.txt: 60 lines]"))] == [LINES.upper()]
 
@@ -157,7 +157,7 @@ async def test_an_edit_keeps_the_file_whose_label_stays_and_no_other_of_as_many_
 
 
 async def test_a_fork_at_a_question_has_its_file_and_its_paste_in_the_draft(service, id, notes):
-    block = await service.attach(id, str(notes))
+    block = await service.retrieval.attach(id, str(notes))
     paste = ContextBlock("paste", "pasted 1 (3 lines)", "one\ntwo\nthree")
     text = "See [notes.txt: 60 lines] and [pasted 1: 3 lines]"
     await sent(service, id, text, block, paste)
@@ -168,7 +168,7 @@ async def test_a_fork_at_a_question_has_its_file_and_its_paste_in_the_draft(serv
 
 @pytest.mark.parametrize("text", ["How many stairs?", "@handbook How many stairs has the tower?"])
 async def test_what_is_read_ahead_begins_what_is_sent_whatever_follows_it(service, server, id, notes, text):
-    block = await service.attach(id, str(notes))
+    block = await service.retrieval.attach(id, str(notes))
     service.prepare(id, [block])
     ahead = await service.questions.begun(service.get(id))
     await sent(service, id, text, block)

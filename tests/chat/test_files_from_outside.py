@@ -53,7 +53,7 @@ async def test_only_the_signs_that_count_mention_something(service: ChatService)
     text = "@handbook/lamp.md @./notes.txt @handbook/boats.txt"
     assert await asked(service, text, NOTHING) == []
     assert await asked(service, text, Meant(frozenset({1}))) == ["notes\n"]
-    found = await service.consult(id_of(service), text, meant=Meant(frozenset({1})))
+    found = await service.retrieval.consult(id_of(service), text, meant=Meant(frozenset({1})))
     assert found.pasted == ("handbook/lamp.md", "handbook/boats.txt")
 
 
@@ -63,7 +63,7 @@ async def test_what_was_pasted_is_never_looked_for_on_the_disk(
     from kvchat.documents import consultation
 
     monkeypatch.setattr(consultation._Following, "of", lambda *args: pytest.fail("it was followed"))
-    found = await service.consult(id_of(service), "see @/net/evil/x and @Override", meant=NOTHING)
+    found = await service.retrieval.consult(id_of(service), "see @/net/evil/x and @Override", meant=NOTHING)
     assert (found.files, found.problems, found.pasted) == ((), (), ("/net/evil/x",))
 
 
@@ -85,7 +85,7 @@ async def test_a_file_from_outside_goes_only_with_a_yes_to_where_it_really_is(
 
 async def test_files_that_were_shown_need_the_yes_too(service: ChatService) -> None:
     id = id_of(service)
-    shown = await service.consult(id, "see @~/.ssh/key")
+    shown = await service.retrieval.consult(id, "see @~/.ssh/key")
     assert [file.ref for file in shown.outside] == [shown.files[0].ref]
     with pytest.raises(OutsideError):
         await service.send(id, Question("see @~/.ssh/key", passages=(), files=shown.files))

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from remembering_kit import until
 
-from kvchat.chat import background
-from kvchat.chat.consolidating import CONSOLIDATION
+from kvchat.chat import jobs
+from kvchat.chat.consolidation import CONSOLIDATION
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
@@ -22,28 +22,28 @@ IDLE = 0.4
 """Stands for the 60 seconds of the settings."""
 
 
-class Counting(ChatService):
-    """Notes when tidying began, and what ran then."""
-
-    def _fresh_pages(self, memories):
-        self.runs.append(time.time())
-        self.beside.append(bool(self.streaming()))
-        if self.trouble:
-            raise self.trouble.pop()
-        return super()._fresh_pages(memories)
-
-
 @pytest.fixture
 async def resting(tmp_path, monkeypatch):
-    monkeypatch.setattr(background, "TYPING_S", IDLE)
+    monkeypatch.setattr(jobs, "TYPING_S", IDLE)
     async with ToyServer(slots=2) as server:
         store = Store.open(tmp_path / "data")
         settings = replace(changed(Settings(), "server.base_url", server.url),
                            memory=MemorySettings(rest_seconds=0, idle_seconds=IDLE))  # type: ignore[arg-type]
-        service = Counting(store, settings, lanes=tmp_path / "lanes", memories=lambda: Memories.open(
-            store, tmp_path / "memory", tmp_path / "index.db", session=service.session))
+        service = ChatService(store, settings, lanes=tmp_path / "lanes", memories=lambda: Memories.open(
+            store, tmp_path / "memory", tmp_path / "index.db", session=service.memory.session))
         service.runs, service.beside, service.trouble = [], [], []
-        service.works_in_background = service.connects_ahead = True
+        fresh = service.consolidation._fresh_pages
+
+        def counted(memories):
+            """Notes when tidying began, and what ran then."""
+            service.runs.append(time.time())
+            service.beside.append(bool(service.streaming()))
+            if service.trouble:
+                raise service.trouble.pop()
+            return fresh(memories)
+
+        monkeypatch.setattr(service.consolidation, "_fresh_pages", counted)
+        service.jobs.enabled = service.connects_ahead = True
         id = (await service.create()).id
         await service.connect()
         service.store.jobs.put("extraction", id, time.time() + 600)  # not what is looked at here
@@ -58,7 +58,7 @@ def put(service):
 
 
 def waits(service):
-    return [job for job in service.jobs() if job.kind == CONSOLIDATION]
+    return [job for job in service.jobs.all() if job.kind == CONSOLIDATION]
 
 
 async def test_a_long_answer_starts_none_and_rest_starts_exactly_one(resting):
@@ -72,7 +72,7 @@ async def test_a_long_answer_starts_none_and_rest_starts_exactly_one(resting):
     assert service.runs == [], "it ran beside an answer"
     await service.stop(id)
     ended = time.time()
-    await until(service, lambda: not waits(service) and not service.at_work())
+    await until(service, lambda: not waits(service) and not service.jobs.at_work())
     assert len(service.runs) == 1 and service.beside == [False]
     assert service.runs[0] >= ended + IDLE * 0.9, "the time was counted from the beginning of the answer"
     await asyncio.sleep(IDLE * 1.5)
@@ -98,7 +98,7 @@ async def test_typing_and_another_answer_put_it_off(resting):
 
 async def test_an_error_is_tried_again_and_the_app_lives(resting, monkeypatch):
     service, server, id = resting
-    monkeypatch.setattr(background, "BACK_OFF_S", 0.0)
+    monkeypatch.setattr(jobs, "BACK_OFF_S", 0.0)
     service.trouble[:] = [ValueError("a bug"), OSError("no disk")]
     put(service)
     service.begin_background()
@@ -118,14 +118,14 @@ async def test_it_ends_with_the_app_and_goes_on_with_the_next(resting, tmp_path)
         began.set()
         await go_on.wait()
 
-    service._work_on = endless
+    service.consolidation.work_on = endless
     service.begin_background()
     await asyncio.wait_for(began.wait(), 120)
     before = asyncio.all_tasks()
     async with asyncio.timeout(120):
         await service.aclose()
     left = {task for task in before & asyncio.all_tasks() if not task.done() and task is not asyncio.current_task()}
-    assert not [task for task in left if "background" in repr(task.get_coro())]
+    assert not [task for task in left if "chat/jobs" in repr(task.get_coro())]
     store = Store.open(tmp_path / "data")
     assert [job.state.value for job in store.jobs.all() if job.kind == CONSOLIDATION] == ["waiting"]
     store.close()

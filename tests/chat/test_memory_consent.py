@@ -27,7 +27,7 @@ async def test_a_stand_alone_extraction_on_a_server_that_was_not_agreed_to(tmp_p
             id = (await service.create("Be brief.")).id
             await service.open(id)
             await said(service, id, "I keep bees in Bergen.")
-            await service.remember_now(id)
+            await service.extraction.request(id)
             await passed_over(service)
             assert not any(map(is_extraction, away.visits)), f"sent to {host_class} without the person's agreement"
 
@@ -47,7 +47,7 @@ async def test_a_conversation_that_is_not_looked_at_on_its_own_server_that_was_n
             link.connector._backend._info = replace(link.connector._backend.info, host_class=HostClass.LAN)
             other = (await service.create("Be.", reuse=False)).id
             await service.open(other)
-            await service.remember_now(id)
+            await service.extraction.request(id)
             await passed_over(service)
             assert not any(map(is_extraction, away.visits)), "sent to another machine without the person's agreement"
 
@@ -66,7 +66,7 @@ async def test_a_background_profile_whose_server_here_passes_its_model_on_to_the
             id = (await service.create("Be brief.")).id
             await service.open(id)
             await said(service, id, "I keep bees in Bergen.")
-            await service.remember_now(id)
+            await service.extraction.request(id)
             await passed_over(service)
             sent = [visit for visit in passing.visits if b"bees" in visit.body]
             assert not sent, f"the conversation went to ollama.com in the background, by {sent[0].path}"

@@ -26,7 +26,7 @@ async def test_a_first_question_has_its_memories(tmp_path, host):
         service = ChatService(store, settings, lanes=tmp_path / "lanes", memories=lambda: Memories.open(
             store, tmp_path / "memory", tmp_path / "index.db", session="s"))
         try:
-            await service.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
+            await service.memory.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
             id = (await service.create("Be brief.")).id
             await service.send(id, Question("Where do I keep my bees?"))
             await service.wait(id)

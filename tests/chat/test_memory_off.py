@@ -5,8 +5,8 @@ from __future__ import annotations
 from remembering_kit import pending, remembering, said, until
 from test_memory_while_it_runs import FACT
 
-from kvchat.chat import extracting
-from kvchat.chat.extracting import WAS_OFF
+from kvchat.chat import extraction
+from kvchat.chat.extraction import WAS_OFF
 from kvchat.memory.ledger import Ledger
 from toyserver import ToyServer, tokens
 
@@ -20,13 +20,13 @@ async def test_what_is_said_while_it_is_off_in_a_conversation_is_passed_over(tmp
         server.on_chat(tokens("Yes."))
         id = (await service.create("Be brief.")).id
         await said(service, id, "I keep bees.")
-        await service.set_memory(id, False)
+        await service.extraction.set_memory(id, False)
         await said(service, id, "I have a secret.")
-        await service.set_memory(id, True)
+        await service.extraction.set_memory(id, True)
         assert waits(service, id) == ["I keep bees.", "Yes."]
         await said(service, id, "I keep wasps.")
-        await service.set_memory(id, False)
-        await service.set_memory(id, True)
+        await service.extraction.set_memory(id, False)
+        await service.extraction.set_memory(id, True)
         assert waits(service, id) == ["I keep bees.", "Yes.", "I keep wasps.", "Yes."]
 
 
@@ -64,16 +64,16 @@ async def test_what_is_asked_beside_the_app_is_put_into_its_queue(tmp_path):
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path) as app:
             async with remembering(server.url, tmp_path, begin=False) as asked:
-                asked.works_in_background = False
+                asked.jobs.enabled = False
                 id = (await asked.create("Be brief.", reuse=False)).id
                 await said(asked, id, "I keep bees in Bergen.")
-            app._resumed = 0.0
+            app.extraction._resumed = 0.0
             app.refresh()
-            await until(app, lambda: id in {job.subject for job in app.jobs()})
+            await until(app, lambda: id in {job.subject for job in app.jobs.all()})
 
 
 async def test_of_much_that_was_left_only_some_is_in_the_queue_at_a_time(tmp_path, monkeypatch):
-    monkeypatch.setattr(extracting, "RESUMED", 2)
+    monkeypatch.setattr(extraction, "RESUMED", 2)
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path, begin=False, enabled=False) as before:
@@ -85,10 +85,10 @@ async def test_of_much_that_was_left_only_some_is_in_the_queue_at_a_time(tmp_pat
             queued = []
 
             def is_done():
-                queued.append(sum(job.kind == extracting.EXTRACTION for job in service.jobs()))
+                queued.append(sum(job.kind == extraction.EXTRACTION for job in service.jobs.all()))
                 return not Ledger(service.store.database).behind()
 
             service.begin_background()
-            service._typed_at = 0.0
+            service.jobs.typed_at = 0.0
             await until(service, is_done)
             assert 0 < max(queued) <= 2

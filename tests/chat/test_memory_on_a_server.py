@@ -43,8 +43,8 @@ async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside
             await said(service, id, f"{SAID[turn % len(SAID)]} ({turn})")
             if turn % 2:  # an extraction is due: the next question comes before, in, or after it
                 await asyncio.sleep(chance.choice((0, 0, 0.05, 0.2, 0.6, 1.2)))
-        await service.remember_now(id)
-        await until(service, lambda: not pending(service, id) and not service.at_work())
+        await service.extraction.request(id)
+        await until(service, lambda: not pending(service, id) and not service.jobs.at_work())
         cells = Ledger(service.store.database).cells(id)
     called_off = [request for request in recorder.background if not request.is_whole]
     assert len(recorder.chats) == 30 and cells
@@ -63,7 +63,7 @@ async def test_two_kvchats_do_not_work_beside_each_others_answers(recorder, tmp_
                 await asyncio.sleep(chance.choice((0, 0.05, 0.3)))
         for service, id in zip(services, ids, strict=True):
             if pending(service, id):
-                await service.remember_now(id)
+                await service.extraction.request(id)
             await until(service, lambda service=service, id=id: not pending(service, id))
     beside = [request for request in recorder.requests if request.beside and
               (request.is_background or any(other.is_background for other in recorder.requests
@@ -80,7 +80,7 @@ async def test_an_extraction_costs_its_instruction_and_the_turn_after_it_costs_n
             await said(service, id, f"{SAID[turn]}")
             if turn and recorder.requests[-2].is_background:
                 after.append(service.get(id).path()[-1].figures)
-            await until(service, lambda: not service.at_work() and pending(service, id) < 4)
+            await until(service, lambda: not service.jobs.at_work() and pending(service, id) < 4)
     assert len(recorder.background) >= 3 and len(after) >= 2
     for request in recorder.background:
         instruction = request.body["messages"][-1]["content"]
@@ -94,8 +94,8 @@ async def test_what_is_remembered_stands_in_the_question_once_and_never_in_the_s
     told = []
     async with remembering(recorder.base_url, tmp_path) as service:
         service.subscribe(lambda event: told.append(event) if isinstance(event, MemoriesNoted) else None)
-        await service.with_memories(lambda m: m.add("I prefer metric units."))
-        await service.with_memories(lambda m: m.add("My lighthouse stands on Utsira.", page="profile.md"))
+        await service.memory.with_memories(lambda m: m.add("I prefer metric units."))
+        await service.memory.with_memories(lambda m: m.add("My lighthouse stands on Utsira.", page="profile.md"))
         id = (await service.create("Be brief.")).id
         await said(service, id, "How long is a mile in metric units?")
         question = next(node for node in service.get(id).path() if node.role is Role.USER)
@@ -105,9 +105,9 @@ async def test_what_is_remembered_stands_in_the_question_once_and_never_in_the_s
         await said(service, id, "And a yard, in metric units?")
         again = [node for node in service.get(id).path() if node.role is Role.USER][1]
         assert "I prefer metric units." not in again.wire.decode(), "a memory came twice on one branch"
-        await service.set_memory(id, False)
+        await service.extraction.set_memory(id, False)
         other = (await service.create("Be brief.", reuse=False)).id
-        await service.set_memory(other, False)
+        await service.extraction.set_memory(other, False)
         await said(service, other, "How long is an inch in metric units?")
         assert "I prefer metric units." not in service.get(other).path()[1].wire.decode()
         assert service.get(other).path()[0].wire == system.wire
@@ -119,15 +119,15 @@ async def test_a_model_that_gives_junk_gets_none_of_it_into_the_profile_and_all_
             id = (await service.create("Be brief.", reuse=False)).id
             for turn in range(4):
                 await said(service, id, SAID[(round * 4 + turn) % len(SAID)])
-            await service.remember_now(id) if pending(service, id) else None
+            await service.extraction.request(id) if pending(service, id) else None
             await until(service, lambda id=id: not pending(service, id))
-        profile = await service.with_memories(lambda m: m.profile())
+        profile = await service.memory.with_memories(lambda m: m.profile())
         assert profile == []
-        live = await service.with_memories(lambda m: m.entries())
+        live = await service.memory.with_memories(lambda m: m.entries())
         for entry in live:
             assert entry.confidence is not None and entry.nodes
-        await service.with_memories(lambda m: m.undo_all(session=service.session))
+        await service.memory.with_memories(lambda m: m.undo_all(session=service.memory.session))
         for status in (Status.LIVE, Status.PROPOSED):
-            assert await service.with_memories(lambda m, status=status: m.entries(status)) == []
+            assert await service.memory.with_memories(lambda m, status=status: m.entries(status)) == []
         texts = [path.read_text() for path in (tmp_path / "memory").rglob("*.md") if "log" not in path.parts]
         assert not any(entry.text in text for entry in live for text in texts)

@@ -35,8 +35,8 @@ async def test_a_background_model_without_a_system_role_changes_nothing_of_the_c
             await service.open(id)
             await said(service, id, "I keep bees in Bergen.")
             before = server.chats[-1].json["messages"]
-            await service.remember_now(id)
-            await until(service, lambda: any(map(is_extraction, small.visits)) and not service.at_work())
+            await service.extraction.request(id)
+            await until(service, lambda: any(map(is_extraction, small.visits)) and not service.jobs.at_work())
             await said(service, id, "And wasps?")
             after = server.chats[-1].json["messages"]
             assert after[:len(before)] == before, "the prefix was changed by a background request to another server"
@@ -53,9 +53,9 @@ async def test_a_background_server_is_asked_for_its_own_model(tmp_path):
             await service.open(id)
             await service.set_model(id, "big")
             await said(service, id, "I keep bees in Bergen.")
-            await service.remember_now(id)
+            await service.extraction.request(id)
             await until(service, lambda: pending(service, id) == 0)
-            assert [visit.json.get("model") for visit in small.chats] == ["small"], service.jobs()
+            assert [visit.json.get("model") for visit in small.chats] == ["small"], service.jobs.all()
 
 
 async def test_a_profile_that_names_the_model_is_asked_for_that_one(tmp_path):
@@ -68,8 +68,8 @@ async def test_a_profile_that_names_the_model_is_asked_for_that_one(tmp_path):
             id = (await service.create("Be brief.")).id
             await service.open(id)
             await said(service, id, "I keep bees in Bergen.")
-            await service.remember_now(id)
-            await until(service, lambda: small.chats and not service.at_work())
+            await service.extraction.request(id)
+            await until(service, lambda: small.chats and not service.jobs.at_work())
             assert {visit.json.get("model") for visit in small.chats} == {"tiny"}
 
 
@@ -91,7 +91,7 @@ async def test_nothing_goes_to_a_background_profile_on_the_internet_unless_that_
             await service.open(id)
             await service.allow_sending_to(cloud, id)
             await said(service, id, "I keep bees in Bergen.")
-            await service.remember_now(id)
+            await service.extraction.request(id)
             await passed_over(service)
             assert away.posts == 0, "the conversation was sent to the internet in the background"
 
@@ -112,7 +112,7 @@ async def test_memories_of_all_conversations_are_not_sent_to_where_one_of_them_w
             await service.open(id)
             await service.allow_sending_to(cloud, id)
             for text in ("I keep bees in Bergen.", "I moved the bees to Oslo.", "My doctor treats my asthma."):
-                await service.with_memories(lambda m, text=text: m.add(text, Kind.FACT, page="topics/bees.md"))
-            await service._tidy_soon()
+                await service.memory.with_memories(lambda m, text=text: m.add(text, Kind.FACT, page="topics/bees.md"))
+            await service.consolidation.tidy_soon()
             await passed_over(service)
             assert not any(b"asthma" in visit.body for visit in away.visits), "the memory was sent to the internet"

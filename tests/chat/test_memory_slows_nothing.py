@@ -9,7 +9,7 @@ import os
 import pytest
 from remembering_kit import remembering, said
 
-from kvchat.chat import remembering as remembering_parts
+from kvchat.chat import memory_service as remembering_parts
 from kvchat.memory.entry import Kind
 from toyserver import ToyServer, tokens
 
@@ -19,7 +19,7 @@ async def test_the_end_of_the_app_does_not_wait_for_another_kvchat_that_hangs_in
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path) as service:
-            await service.with_memories(lambda m: m.add("I keep bees in Bergen.", Kind.FACT))
+            await service.memory.with_memories(lambda m: m.add("I keep bees in Bergen.", Kind.FACT))
             id = (await service.create("Be brief.")).id
             await service.open(id)
             hung = os.open(tmp_path / "memory-sync.lock", os.O_RDWR)  # another process, stopped while it syncs
@@ -43,9 +43,9 @@ async def test_the_first_question_of_a_run_has_its_memories_with_10_000_entries(
             (folder / f"page{page}.md").write_text(f"# Page {page}\n\n" + "".join(
                 f"- Item {page * 500 + i} of the register lies in drawer {i} of cabinet {page}.\n" for i in range(500)))
         async with remembering(server.url, tmp_path) as service:
-            await service.with_memories(lambda m: m.sync())
-            await service.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
-            await service.with_memories(lambda m: m.add("My lighthouse stands on Utsira.", page="profile.md"))
+            await service.memory.with_memories(lambda m: m.sync())
+            await service.memory.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
+            await service.memory.with_memories(lambda m: m.add("My lighthouse stands on Utsira.", page="profile.md"))
         async with remembering(server.url, tmp_path) as service:
             id = (await service.create("Be brief.")).id
             await service.open(id)

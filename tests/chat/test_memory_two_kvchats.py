@@ -1,4 +1,4 @@
-"""Two kvchats on one store, while one of them works in the background."""
+"""Two kvchats on one store, while one of them works in the jobs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import asyncio
 from remembering_kit import is_extraction, passed_over, remembering, said, until
 from test_memory_while_it_runs import Held, noted
 
-from kvchat.chat import background
+from kvchat.chat import jobs
 from kvchat.chat.lane import Lane
 from kvchat.memory.ledger import Ledger
 from kvchat.store import seats
@@ -20,7 +20,7 @@ async def begun(one, server):
     id = (await one.create("Be brief.")).id
     await one.open(id)
     await said(one, id, "I keep bees in Bergen.")
-    await one.remember_now(id)
+    await one.extraction.request(id)
     await until(one, lambda: any(map(is_extraction, server.visits)))
     return id
 
@@ -32,9 +32,9 @@ async def test_memory_is_switched_off_in_the_other_one(tmp_path):
         server.on_chat(held)
         id = await begun(one, server)
         other.refresh()
-        await other.set_memory(id, False)
+        await other.extraction.set_memory(id, False)
         held.go.set()
-        await until(one, lambda: not one.at_work())
+        await until(one, lambda: not one.jobs.at_work())
         assert await noted(one) == [], "noted though memory is off for it in the store"
 
 
@@ -47,7 +47,7 @@ async def test_the_conversation_is_deleted_in_the_other_one(tmp_path):
         other.refresh()
         await other.delete(id)
         held.go.set()
-        await until(one, lambda: not one.at_work())
+        await until(one, lambda: not one.jobs.at_work())
         assert await noted(one) == [], "noted though the conversation lies in the trash"
 
 
@@ -98,7 +98,7 @@ async def test_after_one_that_hung_the_next_ones_are_waited_for(tmp_path, monkey
 
 async def test_a_job_that_another_kvchat_gave_back_is_done_when_the_person_asks_for_it(tmp_path, monkeypatch):
     """It is left alone for a while after a claim in vain, whatever becomes of it."""
-    monkeypatch.setattr(background, "ELSEWHERE_S", 3600.0)
+    monkeypatch.setattr(jobs, "ELSEWHERE_S", 3600.0)
     held = Held('{"facts":[]}')
     async with ToyServer(slots=2) as server:
         server.on_chat(held)
@@ -109,8 +109,8 @@ async def test_a_job_that_another_kvchat_gave_back_is_done_when_the_person_asks_
                 await other.open(id)
                 await passed_over(other)
             held.go.set()  # the first kvchat has ended, its job is back in the queue
-            await other.remember_now(id)
-            await until(other, lambda: not other.jobs() and not other.at_work())
+            await other.extraction.request(id)
+            await until(other, lambda: not other.jobs.all() and not other.jobs.at_work())
 
 
 async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through(tmp_path):
@@ -128,11 +128,11 @@ async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through
             await said(one, id, "My bees like my heather.")
             await said(other, id, "My wasps like my jam.")
         async with remembering(server.url, tmp_path) as later:
-            await until(later, lambda: id in {job.subject for job in later.jobs()})
+            await until(later, lambda: id in {job.subject for job in later.jobs.all()})
             for _ in range(2):  # one branch after the other
                 before = gone_through(later)
-                await later.remember_now(id)
-                await until(later, lambda before=before: gone_through(later) > before and not later.at_work())
+                await later.extraction.request(id)
+                await until(later, lambda before=before: gone_through(later) > before and not later.jobs.at_work())
             assert Ledger(later.store.database).behind() == []
             found = gone_through(later)
     assert found == {"I keep bees in Bergen.", "I keep wasps in Oslo.", "My bees like my heather.",
@@ -147,9 +147,9 @@ async def test_what_was_said_in_another_window_while_memory_was_off_is_passed_ov
             id = (await one.create("Be brief.")).id
             await said(one, id, "I keep bees in Bergen.")
             await other.open(id)
-            await other.set_memory(id, False)
+            await other.extraction.set_memory(id, False)
             await said(other, id, "I have a secret.")
-            await one.set_memory(id, True)
+            await one.extraction.set_memory(id, True)
             waiting = Ledger(one.store.database).pending(one.get(id).path())
             assert [node.text for node in waiting] == ["I keep bees in Bergen.", "Yes."]
             assert Ledger(one.store.database).behind() == [(id, 2)]
@@ -169,7 +169,7 @@ async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp
         assert one.answered_elsewhere(id)
         server.on_chat(Held('{"facts":[]}'))
         server._chat[0].go.set()
-        await one.remember_now(id)
+        await one.extraction.request(id)
         slow.go.set()
         await other.wait(id)
         one.refresh()

@@ -23,8 +23,9 @@ def start(tmp_path):
                            memory=MemorySettings(rest_seconds=0))
         service = ChatService(
             store, settings, lanes=tmp_path / "lanes",
-            memories=lambda: Memories.open(store, tmp_path / "memory", tmp_path / "index.db", session=service.session))
-        service.works_in_background = True
+            memories=lambda: Memories.open(
+                store, tmp_path / "memory", tmp_path / "index.db", session=service.memory.session))
+        service.jobs.enabled = True
         return service
 
     return start
@@ -35,18 +36,18 @@ async def test_what_is_remembered_gets_vectors_and_a_question_one_of_its_own(sta
         service = start(server.url)
         try:
             service.begin_background()
-            await service.remember("I prefer metric units.")
-            await service.remember("My sister Ida repairs clocks.")
-            await until(service, lambda: not service.jobs() and not service.at_work())
-            model = (await service._vector_source()).model
-            assert await service.with_memories(lambda m: m.index.without_vector(model, 9, "memory/")) == []
+            await service.memory.remember("I prefer metric units.")
+            await service.memory.remember("My sister Ida repairs clocks.")
+            await until(service, lambda: not service.jobs.all() and not service.jobs.at_work())
+            model = (await service.vectors.source()).model
+            assert await service.memory.with_memories(lambda m: m.index.without_vector(model, 9, "memory/")) == []
             id = (await service.create()).id
-            assert await service._vector_of("Who mends timepieces?")
+            assert await service.vectors.of("Who mends timepieces?")
             asked = len(server.visits)
-            await service.recall(id, "Who mends timepieces?")
+            await service.memory.recall(id, "Who mends timepieces?")
             assert len(server.visits) == asked, "the same question was embedded twice"
-            async with service._embedding_lane.chat("a chat on the same server"):
-                assert await service._vector_of("Another question?") is None
+            async with service.vectors.lane.chat("a chat on the same server"):
+                assert await service.vectors.of("Another question?") is None
             assert len(server.visits) == asked, "a vector was asked for beside an answer"
         finally:
             await service.aclose()
@@ -56,9 +57,9 @@ async def test_a_source_of_vectors_that_is_gone_keeps_no_memory_from_a_question(
     service = start("http://127.0.0.1:9")
     try:
         service.begin_background()
-        await service.remember("I prefer metric units.")
+        await service.memory.remember("I prefer metric units.")
         id = (await service.create()).id
-        found = await service.recall(id, "How long is a mile in metric units?")
+        found = await service.memory.recall(id, "How long is a mile in metric units?")
         assert [entry.text for recalled in found for entry in recalled.entries] == ["I prefer metric units."]
     finally:
         await service.aclose()

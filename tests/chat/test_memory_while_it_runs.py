@@ -35,21 +35,21 @@ class Held:
 
 async def noted(service):
     return [entry.text for status in (Status.LIVE, Status.PROPOSED)
-            for entry in await service.with_memories(lambda m, status=status: m.entries(status))]
+            for entry in await service.memory.with_memories(lambda m, status=status: m.entries(status))]
 
 
 async def asked(service, server, held):
     id = (await service.create("Be brief.")).id
     await service.open(id)
     await said(service, id, "I keep bees in Bergen.")
-    await service.remember_now(id)
+    await service.extraction.request(id)
     await until(service, lambda: any(map(is_extraction, server.visits)))
     return id
 
 
 async def ended(service, held):
     held.go.set()
-    await until(service, lambda: not service.at_work())
+    await until(service, lambda: not service.jobs.at_work())
 
 
 async def test_it_works_when_nothing_comes_between(tmp_path):
@@ -66,7 +66,7 @@ async def test_memory_switched_off_while_it_runs(tmp_path):
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
         server.on_chat(held)
         id = await asked(service, server, held)
-        await service.set_memory(id, False)
+        await service.extraction.set_memory(id, False)
         await ended(service, held)
         assert await noted(service) == [], "it was noted after the person had switched memory off"
         assert held.closed, "the conversation went on being sent"
@@ -87,12 +87,12 @@ async def test_a_conversation_that_is_restored_is_gone_through(tmp_path):
         server.on_chat(tokens(FACT))
         id = (await service.create("Be brief.")).id
         await service.open(id)
-        await service.set_memory(id, False)
+        await service.extraction.set_memory(id, False)
         await said(service, id, "I keep bees in Bergen.")
         await service.delete(id)
         await service.restore(id)
-        await service.set_memory(id, True)
-        await until(service, lambda: pending(service, id) == 0 or service.jobs())  # nothing waits in vain
+        await service.extraction.set_memory(id, True)
+        await until(service, lambda: pending(service, id) == 0 or service.jobs.all())  # nothing waits in vain
 
 
 async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_path):
@@ -111,12 +111,12 @@ async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_
         await service.open(id)
         for turn in range(3):
             await said(service, id, f"I keep bees in Bergen. ({turn}) " + "So it is. " * 40)
-        for job in service.jobs():
+        for job in service.jobs.all():
             service.store.jobs.done(job.kind, job.subject)
         before = len(server.visits)
         compacting = asyncio.create_task(service.compact(id))
         await server.until(lambda: len(server.visits) > before)
-        await service.remember_now(id)
+        await service.extraction.request(id)
         await passed_over(service)
         summary.set()
         await asyncio.wait({compacting})
@@ -152,7 +152,7 @@ async def test_an_answer_without_an_end_is_given_up(tmp_path):
 
         server.on_chat(answer)
         await asked(service, server, None)
-        await until(service, lambda: not service.at_work() or sent >= 50_000)
+        await until(service, lambda: not service.jobs.at_work() or sent >= 50_000)
         assert sent < 50_000, f"{sent} words of an answer that was to have 480 tokens at most, and it goes on"
 
 
@@ -162,15 +162,15 @@ async def test_with_no_rest_it_begins_when_nobody_types_all_the_same(tmp_path):
         server.on_chat(tokens('{"facts":[]}'))
         id = (await service.create("Be brief.")).id
         await service.open(id)
-        service.typed()
+        service.jobs.typed()
         await said(service, id, "I keep bees in Bergen.")
-        await until(service, service.jobs)
+        await until(service, service.jobs.all)
         for _ in range(30):
-            service.typed()
-            service._stir.set()
+            service.jobs.typed()
+            service.jobs.stir()
             await asyncio.sleep(0.01)
         assert not any(map(is_extraction, server.visits)), "it began while the person was typing"
-        service._typed_at = 0.0  # the typing was long ago
-        service._stir.set()
-        await until(service, lambda: not service.jobs())
+        service.jobs.typed_at = 0.0  # the typing was long ago
+        service.jobs.stir()
+        await until(service, lambda: not service.jobs.all())
         assert any(map(is_extraction, server.visits))

@@ -15,7 +15,7 @@ import pytest
 from consulting_kit import asked, consulting, indexed, written
 
 from kvchat.asking import ask
-from kvchat.chat import consulting as module
+from kvchat.chat import retrieval as module
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
@@ -62,7 +62,7 @@ async def occupied(service: ChatService, held: threading.Event) -> AsyncIterator
     """The documents' thread is at something long, such as a look at a slow drive."""
     begun = asyncio.Event()
     loop = asyncio.get_running_loop()
-    task = asyncio.create_task(service._reader.do(
+    task = asyncio.create_task(service.documents._reader.do(
         lambda: (loop.call_soon_threadsafe(begun.set), held.wait(120))))
     await begun.wait()
     try:
@@ -128,7 +128,7 @@ async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(
 
 async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret):
     id, text = id_of(service), f"@{secret} What is it?"
-    shown = await service.consult(id, text)
+    shown = await service.retrieval.consult(id, text)
     secret.write_text("the key is 5678\n")
     await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
     await service.wait(id)
@@ -137,7 +137,7 @@ async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret
 
 async def test_a_file_that_is_gone_is_told_unless_it_was_captured_before(service, secret):
     id, text = id_of(service), f"@{secret} What is it?"
-    shown = await service.consult(id, text)
+    shown = await service.retrieval.consult(id, text)
     secret.unlink()
     with pytest.raises(ChatError, match="There is no file"):
         await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages)))
@@ -163,7 +163,7 @@ async def test_a_mail_address_does_not_wait_for_the_documents(service, held):
 async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(service, held, monkeypatch):
     monkeypatch.setattr(module, "SEARCH_S", 0.05)
     id = id_of(service)
-    await service.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_searching(id, "always", ["handbook"])
     async with occupied(service, held):
         await service.send(id, Question(LAMP))
         assert not held.is_set()
@@ -173,9 +173,9 @@ async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(ser
 
 async def test_a_place_that_is_not_indexed_yet_is_told_and_its_small_files_go(service, tmp_path):
     notes = written(tmp_path / "notes", {"ship.md": "# Ship\n\nThe ship is green.\n", "more/a.md": "# A\n\nAlpha.\n"})
-    await service.with_documents(lambda library: library.add(str(notes), "notes"))
+    await service.documents.with_library(lambda library: library.add(str(notes), "notes"))
     id = id_of(service)
-    service._known_names = frozenset()
+    service.documents._known_names = frozenset()
     for text in ("@notes What colour has the ship?", "@notes/more/ What is Alpha?"):
         with pytest.raises(ChatError, match="search index"):
             await service.send(id, Question(text))
@@ -185,11 +185,11 @@ async def test_a_place_that_is_not_indexed_yet_is_told_and_its_small_files_go(se
 async def test_a_place_that_is_just_being_indexed_says_so(service, tmp_path):
     from kvchat.documents.collection import Progress
 
-    await service.with_documents(lambda library: library.add(str(written(tmp_path / "notes")), "notes"))
-    service._known_names = frozenset()
-    service._indexing["notes"] = Progress("notes", 0, 0, 0, 0, 0, 0.0)
-    found = await service.consult(id_of(service), f"@notes {LAMP}")
-    del service._indexing["notes"]
+    await service.documents.with_library(lambda library: library.add(str(written(tmp_path / "notes")), "notes"))
+    service.documents._known_names = frozenset()
+    service.documents._indexing["notes"] = Progress("notes", 0, 0, 0, 0, 0, 0.0)
+    found = await service.retrieval.consult(id_of(service), f"@notes {LAMP}")
+    del service.documents._indexing["notes"]
     assert "notes is still being indexed" in found.problems[0]
 
 
@@ -208,14 +208,14 @@ async def test_a_question_about_a_locked_index_is_not_sent_without_its_documents
     "What is @handbook's lamp?", "@handbook，lamp turn？", "(@handbook)lamp turns often", "@handbook—the lamp turns?",
     "**@handbook** lamp turn", "@handbook/lamp.md's text"])
 async def test_a_mention_in_prose_is_followed(service, text):
-    found = await service.consult(id_of(service), text)
+    found = await service.retrieval.consult(id_of(service), text)
     assert found.passages or found.files
 
 
 async def test_many_mentions_read_the_collections_once(service, monkeypatch):
     read, plain = [], Library.collections
     monkeypatch.setattr(Library, "collections", lambda self: read.append(1) or plain(self))
-    await service.consult(id_of(service), "@handbook @foo @handbook/lamp.md " * 500 + LAMP)
+    await service.retrieval.consult(id_of(service), "@handbook @foo @handbook/lamp.md " * 500 + LAMP)
     assert len(read) <= 3  # once for the mentions, and for the file that is named
 
 
@@ -225,7 +225,7 @@ async def test_texts_that_nobody_asks_about_any_more_are_not_looked_up(service, 
     id = id_of(service)
     async with occupied(service, held):
         for number in range(8):
-            task = asyncio.create_task(service.consult(id, f"@{secret} What is {number}?"))
+            task = asyncio.create_task(service.retrieval.consult(id, f"@{secret} What is {number}?"))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             task.cancel()
@@ -252,7 +252,7 @@ async def test_a_cancelled_piece_of_work_is_done_unless_it_may_be_dropped(held):
 async def test_an_edit_has_a_mentioned_file_once(service, tmp_path):
     id, notes = id_of(service), tmp_path / "notes.txt"
     notes.write_text("".join(f"line {number} of the log\n" for number in range(60)))
-    block = await service.attach(id, str(notes))
+    block = await service.retrieval.attach(id, str(notes))
     await service.send(id, Question("See [notes.txt: 60 lines]", (block,)))
     await service.wait(id)
     question = [node for node in service.get(id).path() if node.role is Role.USER][-1]

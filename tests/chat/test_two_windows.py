@@ -49,7 +49,7 @@ async def test_what_is_changed_while_the_other_ones_reply_streams_stays_changed(
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     await other.rename(id, "Bees")
-    await other.set_memory(id, False)
+    await other.extraction.set_memory(id, False)
     await other.set_parameters(id, Parameters(temperature=0.25))
     slow.go.set()
     await one.wait(id)
@@ -107,7 +107,7 @@ async def test_a_name_given_elsewhere_is_not_replaced_by_the_first_words(make, s
 
 async def test_a_conversation_given_up_by_documents_elsewhere_keeps_its_other_fields(windows):
     one, other, id = windows
-    await other.set_searching(id, "always", ["notes", "mail"])
+    await other.retrieval.set_searching(id, "always", ["notes", "mail"])
     await one.set_model(id, "toy")
     record = one.store.conversation(id)
     assert (record.searching, record.collections, record.model) == ("always", ("notes", "mail"), "toy")
@@ -115,7 +115,7 @@ async def test_a_conversation_given_up_by_documents_elsewhere_keeps_its_other_fi
 
 FIELDS = {
     "title": (st.sampled_from("abc"), lambda service, id, value: service.rename(id, value)),
-    "memory": (st.booleans(), lambda service, id, value: service.set_memory(id, value)),
+    "memory": (st.booleans(), lambda service, id, value: service.extraction.set_memory(id, value)),
     "model": (st.sampled_from("xyz"), lambda service, id, value: service.set_model(id, value)),
     "parameters": (st.builds(Parameters, temperature=st.sampled_from([0.1, 0.5])),
                    lambda service, id, value: service.set_parameters(id, value)),

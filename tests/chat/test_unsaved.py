@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.chat.keeper import Keeper
+from kvchat.chat.memory_service import MemoryService
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import State
@@ -187,7 +188,7 @@ async def test_a_part_that_does_not_end_does_not_cost_what_was_said(
     async def broken(_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(ChatService, "_end_memory", broken)
+    monkeypatch.setattr(MemoryService, "aclose", broken)
     rescued = await service.aclose([tmp_path])
     assert rescued is not None and rescued.path is not None
 

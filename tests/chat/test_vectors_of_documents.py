@@ -22,18 +22,18 @@ async def test_what_is_indexed_gets_vectors_and_the_engine_ends_with_the_service
     settings = changed(Settings(), "embeddings.model", str(small_model()))
     settings = changed(settings, "memory.rest_seconds", 0)
     async with consulting(server.url, tmp_path / "data", settings=settings) as service:
-        service.works_in_background = True
+        service.jobs.enabled = True
         service.begin_background()
         await indexed(service, written(tmp_path / "handbook"))
         id = (await service.create("Be brief.")).id
-        source = await service._vector_source()
+        source = await service.vectors.source()
         async with asyncio.timeout(120):
             while True:
-                if not await service.with_documents(
+                if not await service.documents.with_library(
                         lambda library: library.index.without_vector(source.model, 100, "docs/")):
                     break
                 await asyncio.sleep(0.2)
         assert source.is_running
-        assert (await service.consult(id, "@handbook How often does the lamp turn?")).passages
+        assert (await service.retrieval.consult(id, "@handbook How often does the lamp turn?")).passages
     assert not source.is_running
     assert changed(Settings(), "embeddings.model", "nomic").embeddings.local_model == ""

@@ -268,14 +268,15 @@ async def driving(
     clock, store = clock or Clock(), Store.open(data)
 
     def memories() -> Memories | None:
-        return None if data is None else Memories.open(store, data / "memory", data / "index.db",
-                                                       session=service.session, clock=lambda: clock().timestamp())
+        return None if data is None else Memories.open(
+            store, data / "memory", data / "index.db", session=service.memory.session,
+            clock=lambda: clock().timestamp())
 
     def library() -> Library | None:
         return None if data is None else Library.open(store, data / "index.db", clock=lambda: clock().timestamp())
 
     service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories, library=library)
-    service.works_in_background = background
+    service.jobs.enabled = background
     service.connects_ahead = service.waits_for_servers = ahead
     app = KvchatApp(service, find(), notices=notices, **options)
     app.bell = lambda: None  # type: ignore[method-assign]

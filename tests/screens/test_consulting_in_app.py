@@ -12,7 +12,7 @@ import pytest
 from app_kit import Drive, Driven
 from textual import events
 
-from kvchat.chat.consulting import Consulted
+from kvchat.chat.retrieval import Consulted
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE
 from kvchat.prompt.message import Role
@@ -38,12 +38,12 @@ async def reading(drive: Drive, tmp_path: Path, searching: str = "", **options: 
         (folder / name).write_text(text)
     async with drive(**options) as app:
         service, data = app.service, tmp_path / "data"
-        service._open_library = lambda: Library.open(service.store, data / "index.db")
-        await service.add_documents(str(folder), "handbook")
-        await service._indexers["handbook"]
+        service.documents._open_library = lambda: Library.open(service.store, data / "index.db")
+        await service.documents.add(str(folder), "handbook")
+        await service.documents._indexers["handbook"]
         await app.begin()
         if searching:
-            await service.set_searching(app.conversation.id, searching, ["handbook"])
+            await service.retrieval.set_searching(app.conversation.id, searching, ["handbook"])
         yield app
 
 
@@ -164,7 +164,7 @@ async def test_a_slow_search_is_told_and_never_holds_up_the_typing(
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held = asyncio.Event()
-        plain = app.service.consult
+        plain = app.service.retrieval.consult
 
         async def slow(*args: Any, **more: Any) -> Consulted:
             await held.wait()
@@ -185,7 +185,7 @@ async def test_what_is_found_for_another_conversation_is_not_shown(
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held, began = asyncio.Event(), asyncio.Event()
-        plain = app.service.consult
+        plain = app.service.retrieval.consult
 
         async def slow(*args: Any, **more: Any) -> Consulted:
             found = await plain(*args, **more)
@@ -216,9 +216,9 @@ async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: 
 
 async def test_the_header_names_only_collections_that_exist(drive: Drive, tmp_path: Path) -> None:
     async with reading(drive, tmp_path, "always", size=(120, 30)) as app:
-        await app.service.set_searching(app.conversation.id, "always", ["handbook", "gone"])
+        await app.service.retrieval.set_searching(app.conversation.id, "always", ["handbook", "gone"])
         await app.until(lambda: "▤ handbook  " in app.lines[0])
-        await app.service.set_searching(app.conversation.id, "always", ["gone"])
+        await app.service.retrieval.set_searching(app.conversation.id, "always", ["gone"])
         await app.until(lambda: "▤" not in app.lines[0])
 
 

@@ -41,7 +41,7 @@ async def shows(app: Driven, words: str) -> None:
 async def added(app: Driven, folder: Path) -> None:
     """Index the folder to the end."""
     await app.command(f"/documents add {folder}")
-    await app.until(lambda: app.service.reports.get("handbook"))
+    await app.until(lambda: app.service.documents.reports.get("handbook"))
 
 
 async def cited(app: Driven, folder: Path, answer: str) -> None:
@@ -49,7 +49,7 @@ async def cited(app: Driven, folder: Path, answer: str) -> None:
     assert app.server is not None
     await added(app, folder)
     await app.begin()
-    await app.service.set_searching(app.conversation.id, "always", ["handbook"])
+    await app.service.retrieval.set_searching(app.conversation.id, "always", ["handbook"])
     app.server.on_chat(tokens(answer))
     await app.grow(ASKED)
 
@@ -81,7 +81,7 @@ async def test_one_is_added_on_the_screen_and_tried(drive: Drive, folder: Path) 
         await app.press("tab")
         await app.until(lambda: "name › handbook" in app.text)
         await app.press("enter")
-        await app.until(lambda: app.front == "DocumentsScreen" and app.service.reports.get("handbook"))
+        await app.until(lambda: app.front == "DocumentsScreen" and app.service.documents.reports.get("handbook"))
         await shows(app, "▌ handbook")
         await app.press("slash")
         await app.opens("DocumentSearchScreen")
@@ -112,11 +112,11 @@ async def test_what_cannot_be_added_is_said(drive: Drive) -> None:
 
 async def test_indexing_stands_quietly_in_the_status_line(drive: Drive) -> None:
     async with drive() as app:
-        app.service._indexing["handbook"] = Progress("handbook", 43, 100, 43, 100, 900, 9.0)
+        app.service.documents._indexing["handbook"] = Progress("handbook", 43, 100, 43, 100, 900, 9.0)
         app.service.tell(IndexingProgressed("handbook"))
         await app.rest()
         assert "indexing handbook 43 %" in app.lines[-2]
-        app.service._indexing.clear()
+        app.service.documents._indexing.clear()
         app.service.tell(IndexingProgressed("handbook"))
         await app.rest()
         assert "indexing" not in app.lines[-2] and app.notices == []
@@ -124,15 +124,16 @@ async def test_indexing_stands_quietly_in_the_status_line(drive: Drive) -> None:
 
 async def test_a_saved_file_that_was_taken_in_is_no_news_and_trouble_is(drive: Drive) -> None:
     async with drive() as app:
-        app.service._reports["notes"] = Report("notes", changed=1, unchanged=40, seconds=0.1)
+        app.service.documents._reports["notes"] = Report("notes", changed=1, unchanged=40, seconds=0.1)
         app.chat.documents_changed()
         assert app.notices == []
-        app.service._reports["notes"] = Report("notes", trouble="There is no folder /x\x1b[2J.")
+        app.service.documents._reports["notes"] = Report("notes", trouble="There is no folder /x\x1b[2J.")
         app.chat.documents_changed()
         app.chat.documents_changed()
         assert [notice for notice in app.notices if "notes" in notice] == [
             "notes: there is no folder /x␛[2J."]
-        app.service._reports["more"] = Report("more", added=1204, seconds=9.0, skipped=(Skipped("x", "y"),) * 3)
+        more = Report("more", added=1204, seconds=9.0, skipped=(Skipped("x", "y"),) * 3)
+        app.service.documents._reports["more"] = more
         app.chat.documents_changed()
         assert app.noticed("more: 1,204 files, 3 skipped; F6 shows them.")
 
@@ -195,12 +196,12 @@ async def test_a_collection_is_removed_by_its_name_and_other_words_search(drive:
         await app.opens("ConfirmScreen")
         await app.press("enter")
         await app.closes()
-        assert app.service.has_documents
+        assert app.service.documents.has_collections
         await app.command("/documents remove handbook")
         await app.opens("ConfirmScreen")
         await app.press("y")
         await app.until(lambda: app.noticed("handbook is removed; its files stay."))
-        assert not app.service.has_documents
+        assert not app.service.documents.has_collections
 
 
 async def test_ctrl_c_says_nothing_over_the_documents(drive: Drive, folder: Path) -> None:
@@ -276,7 +277,7 @@ async def test_a_number_cites_only_what_came_before_it(drive: Drive, folder: Pat
         await app.begin()
         app.server.on_chat(tokens("As I said [1]."))
         await app.grow("first, without documents")
-        await app.service.set_searching(app.conversation.id, "always", ["handbook"])
+        await app.service.retrieval.set_searching(app.conversation.id, "always", ["handbook"])
         app.server.on_chat(tokens("As I said [1] [2]."))
         await app.grow(ASKED)
         await shows(app, "Sources [2] handbook/lamp.md:1-3")

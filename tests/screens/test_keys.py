@@ -415,14 +415,14 @@ CASES["composer.send"] = CASES["composer.enter"]
 async def _(app: Driven, do: Do) -> None:
     await do()
     assert app.noticed("No memories and no passages go with what is written")
-    await app.service.with_memories(lambda memories: memories.add("I prefer metric units."))
+    await app.service.memory.with_memories(lambda memories: memories.add("I prefer metric units."))
     await app.write("How long is a mile in metric units?")
     await app.until(lambda: app.chat.composer.memories)
     await do()
     await app.press("delete")
     await app.until(lambda: not app.chat.composer.memories)
     app.chat.composer.replace_text("")
-    await app.service.with_memories(lambda memories: [memories.delete(entry.id) for entry in memories.entries()])
+    await app.service.memory.with_memories(lambda memories: [memories.delete(entry.id) for entry in memories.entries()])
 
 
 @case("composer.newline")

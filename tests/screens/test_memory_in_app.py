@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, Driven, driving
 
-from kvchat.chat import background
+from kvchat.chat import jobs
 from kvchat.chat.events import MemoriesChanged, MemoriesNoted
 from kvchat.config import Settings, changed
 from kvchat.memory.entry import PROFILE, Entry, Status
@@ -29,7 +29,7 @@ FACTS = ({"turns": [1], "text": "I prefer metric units.", "kind": "preference", 
 @pytest.fixture(autouse=True)
 def nobody_types(monkeypatch: pytest.MonkeyPatch) -> None:
     """A key pressed by a test was long ago."""
-    monkeypatch.setattr(background, "TYPING_S", 0.0)
+    monkeypatch.setattr(jobs, "TYPING_S", 0.0)
 
 
 def at_once(server: ToyServer) -> Settings:
@@ -51,7 +51,7 @@ def noting(*facts: object) -> Answer:
 
 
 async def entries(app: Driven, status: Status = Status.LIVE) -> list[Entry]:
-    return await app.service.with_memories(lambda book: book.entries(status))
+    return await app.service.memory.with_memories(lambda book: book.entries(status))
 
 
 async def texts(app: Driven, status: Status = Status.LIVE) -> list[str]:
@@ -136,7 +136,7 @@ async def test_an_answer_of_no_use_stands_in_the_queue_with_its_reason(drive: Dr
     async with drive(settings=at_once(server), background=True) as app:
         await app.begin()
         await app.say(SAID)
-        await app.until(lambda: any(job.attempts for job in app.service.jobs()))
+        await app.until(lambda: any(job.attempts for job in app.service.jobs.all()))
         await looks(app)
         await app.press("tab")
         await shows(app, "2 messages · 1 attempt")
@@ -185,7 +185,7 @@ async def test_remember_without_words_asks_for_them(drive: Drive) -> None:
 
 async def remembered(app: Driven, *sentences: str) -> None:
     for sentence in sentences:
-        await app.service.remember(sentence)
+        await app.service.memory.remember(sentence)
 
 
 async def test_forget_deletes_the_one_memory_that_is_meant_and_f5_u_brings_it_back(
@@ -247,7 +247,7 @@ async def test_that_memory_will_run_is_said_once_in_an_installation_with_the_key
     async with drive(background=True) as app:
         await app.begin()
         await app.say("Three")
-        await app.until(lambda: app.service.jobs())
+        await app.until(lambda: app.service.jobs.all())
         assert not app.noticed(TOLD)
 
 
@@ -260,7 +260,7 @@ async def test_that_memory_is_off_is_no_reason_to_speak_of_it(
                 else drive(settings=settings, background=True)) as app:
         await app.begin()
         if how == "conversation":
-            await app.service.set_memory(app.conversation.id, False)
+            await app.service.extraction.set_memory(app.conversation.id, False)
         await app.say("One", "Two")
         assert not app.noticed("Memory")
 
@@ -278,7 +278,7 @@ async def test_what_was_asked_outside_the_app_is_told_before_it_is_gone_through(
 async def test_every_key_puts_off_what_is_noted_by_itself_however_short_the_rest(
     drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(background, "TYPING_S", 3600.0)
+    monkeypatch.setattr(jobs, "TYPING_S", 3600.0)
     monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 3600.0)
     hold = asyncio.Event()
     answers = noting(*FACTS)
@@ -293,16 +293,16 @@ async def test_every_key_puts_off_what_is_noted_by_itself_however_short_the_rest
         await app.write(SAID)
         await app.press("enter")
         await app.until(lambda: server.posts == 1)
-        app.service._typed_at = 0.0  # the Enter was long ago
+        app.service.jobs.typed_at = 0.0  # the Enter was long ago
         await app.press("w", "h")
         hold.set()
         await app.settled()
-        await app.until(lambda: app.service.jobs())
+        await app.until(lambda: app.service.jobs.all())
         for _ in range(20):
             await app.press("y")
         assert server.posts == 1, "it began while the person was typing"
-        app.service._typed_at = 0.0
-        app.service._stir.set()
+        app.service.jobs.typed_at = 0.0
+        app.service.jobs.stir()
         await shows(app, "memory: 1 noted, 1 to confirm (F5)")
 
 
@@ -312,16 +312,16 @@ async def test_memory_is_switched_off_and_on_for_a_conversation(drive: Drive) ->
         id = app.conversation.id
         await app.command("/memory off")
         await app.until(lambda: app.noticed("Memory is off in this conversation"))
-        assert not app.service.memory_on(id)
+        assert not app.service.memory.is_on(id)
         await app.command("/memory now")
         await app.until(lambda: app.noticed("Memory is off for this conversation."))
         await app.command("/memory on")
         await app.until(lambda: app.noticed("Memory is on in this conversation."))
-        assert app.service.memory_on(id)
+        assert app.service.memory.is_on(id)
         await looks(app)
         await app.press("o")
         await shows(app, "off in this conversation o")
-        assert not app.service.memory_on(id)
+        assert not app.service.memory.is_on(id)
 
 
 async def test_the_queue_has_what_was_not_gone_through_and_r_asks_for_it(drive: Drive) -> None:
@@ -332,7 +332,7 @@ async def test_the_queue_has_what_was_not_gone_through_and_r_asks_for_it(drive: 
         await shows(app, "4 messages")
         await app.press("r")
         await shows(app, "It is done as soon as nothing else runs.")
-        assert [(job.subject, job.why) for job in app.service.jobs()] == [(app.conversation.id, "you asked for it")]
+        assert [(job.subject, job.why) for job in app.service.jobs.all()] == [(app.conversation.id, "you asked for it")]
 
 
 async def test_an_incognito_run_says_that_it_has_no_memory(server: ToyServer) -> None:
@@ -381,16 +381,16 @@ async def test_a_hand_edit_and_a_broken_page_show_while_one_looks(drive: Drive, 
         page = next((tmp_path / "data/memory/topics").glob("*.md"))
         await looks(app)
         page.write_text(page.read_text() + "- Written by hand.\n")
-        await app.service.look_at_memories()
+        await app.service.memory.look()
         await shows(app, "Written by hand.")
         whole = page.read_text()
         page.write_text("---\nkind: [\n" + whole)
-        await app.service.look_at_memories()
+        await app.service.memory.look()
         app.service.tell(MemoriesChanged())
         await app.until(lambda: f"{page.name}:" in app.prose)
         assert "Tea without sugar." in app.prose and "Written by hand." in app.prose
         page.write_text(whole)
-        await app.service.look_at_memories()
+        await app.service.memory.look()
         app.service.tell(MemoriesChanged())
         await app.until(lambda: f"{page.name}:" not in app.prose)
         assert await texts(app) == ["Tea without sugar.", "Written by hand."]

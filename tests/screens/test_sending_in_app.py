@@ -26,9 +26,9 @@ async def reading(drive: Drive, tmp_path: Path) -> AsyncIterator[Driven]:
     (folder / "lamp.md").write_text("The lamp turns.\n")
     async with drive() as app:
         service = app.service
-        service._open_library = lambda: Library.open(service.store, tmp_path / "data" / "index.db")
-        await service.add_documents(str(folder), "handbook")
-        await service._indexers["handbook"]
+        service.documents._open_library = lambda: Library.open(service.store, tmp_path / "data" / "index.db")
+        await service.documents.add(str(folder), "handbook")
+        await service.documents._indexers["handbook"]
         await app.begin()
         yield app
 
@@ -42,7 +42,7 @@ async def held(app: Driven) -> AsyncIterator[threading.Event]:
         began.set()
         free.wait(120)
 
-    holding = asyncio.create_task(app.service._reader.do(hold))
+    holding = asyncio.create_task(app.service.documents._reader.do(hold))
     await app.until(began.is_set)
     try:
         yield free

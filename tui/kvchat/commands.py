@@ -231,7 +231,7 @@ def opened(
     def memories() -> Memories | None:
         from kvchat.memory.opening import open_memories
 
-        return open_memories(places, settings, store, service.session)
+        return open_memories(places, settings, store, service.memory.session)
 
     def library() -> Library | None:
         from kvchat.documents.opening import open_library
@@ -264,7 +264,7 @@ def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: 
             service, _ = opened(args, places, settings)
         except StoreError as error:
             raise ChatError(str(error)) from None
-        service.reads_ahead = service.connects_ahead = service.waits_for_servers = service.works_in_background = True
+        service.reads_ahead = service.connects_ahead = service.waits_for_servers = service.jobs.enabled = True
         return service
 
     app = KvchatApp(late(settings, begin, incognito=args.incognito), places, notices=map(str, problems),

@@ -11,6 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
 from kvchat.chat.answering import Answering
@@ -62,6 +63,28 @@ def system_clock() -> datetime:
     return datetime.now().astimezone()
 
 
+class ConversationObserver(Protocol):
+    """Told what the person does with conversations."""
+
+    def typed(self, id: str) -> None:
+        """They write in one."""
+
+    def opened(self, id: str, before: str) -> None:
+        """They look at one, and looked at `before` until now; empty: at none."""
+
+    async def deleting(self, id: str) -> None:
+        """One is put into the trash now."""
+
+    async def restored(self, id: str) -> None:
+        """One was taken out of the trash."""
+
+
+class TurnObserver(Protocol):
+    """Told of the turns that end, when all is stored."""
+
+    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None: ...
+
+
 class ConversationList:
     """The ground of the service: what all its parts share."""
 
@@ -84,6 +107,8 @@ class ConversationList:
         """Conversations whose server was chosen in this run."""
         self.clock = clock
         self._listeners: list[Listener] = []
+        self.observers: list[ConversationObserver] = []
+        self.turn_observers: list[TurnObserver] = []
         self.keeper = Keeper(self._disk_changed, strict=strict, at_rest=store.checkpoint)
         self.shared = SharedConversations(store, self.keeper, lambda event: self.tell(event))
         self.once = Once(store, self.keeper)
@@ -239,8 +264,9 @@ class ConversationList:
         """The conversations whose answer is running or waiting."""
         return frozenset(self._answering)
 
-    def refresh(self) -> None:
-        """Look whether another process changed the store; tell if so."""
+    def look_elsewhere(self) -> bool:
+        """Look whether another process changed the store, and tell; whether what it changed was seen now."""
+        seen = self._seen_version
         version, here = self.store.data_version(), self.open_conversations.get(self.looked_at)
         if version != self._seen_version:
             self.list_changed()
@@ -250,6 +276,7 @@ class ConversationList:
             self.shared.look_at([here])  # its kvchat may have died
         if here is not None and here.record.unread and here.live is None:
             self.in_background(self.update(here, unread=False))
+        return self._seen_version != seen
 
     def answered_elsewhere(self, id: str) -> bool:
         """Whether the last reply that an open conversation shows streams into another kvchat."""
@@ -328,13 +355,15 @@ class ConversationList:
 
     async def open(self, id: str) -> OpenConversation:
         """The conversation, loaded, to be looked at: that marks it as read. Raises UnknownConversation."""
-        conversation = self.loaded(id)
+        conversation, left = self.loaded(id), self.looked_at
         before, self.looked_at = self.link(), conversation.id
         if (link := self.link()) is not before or not link.info:
             self.in_background(self._met(link))
         self._begin_here(conversation.id)
         if conversation.record.unread:
             await self.update(conversation, unread=False)
+        for observer in self.observers:
+            observer.opened(conversation.id, left)
         return conversation
 
     def loaded(self, id: str) -> OpenConversation:
@@ -379,14 +408,20 @@ class ConversationList:
 
     async def delete(self, id: str) -> None:
         """Move the conversation to the trash; `restore` brings it back."""
+        for observer in self.observers:
+            await observer.deleting(id)
         await self.update(await self.opened(id), trashed=self.clock().timestamp())
 
     async def restore(self, id: str) -> None:
         await self.update(await self.opened(id), trashed=None)
+        for observer in self.observers:
+            await observer.restored(id)
 
     async def set_draft(self, id: str, text: str) -> None:
         conversation = await self.opened(id)
         conversation.draft = text = whole_characters(text)
+        for observer in self.observers:
+            observer.typed(id)
         await self.keeper.write(lambda: self.store.set_draft(id, text))
 
     async def opened(self, id: str) -> OpenConversation:

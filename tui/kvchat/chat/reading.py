@@ -300,5 +300,7 @@ class Reading(Restoring):
         if (following is None or not following.works) and link.shared is not None:
             link.shared.answered(answer, self.clock().timestamp())
         self.questions.forget(conversation.id)
+        for observer in self.turn_observers:
+            observer.turn_ended(conversation, answer)
         if self.looked_at:
             self.warm_soon(self.looked_at)

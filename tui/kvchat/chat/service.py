@@ -8,16 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import Totals, totals
+from kvchat.chat.consolidation import Consolidation
+from kvchat.chat.conversations import system_clock
+from kvchat.chat.defusing import SpecialTokens
+from kvchat.chat.document_service import DocumentService
 from kvchat.chat.events import Noticed
+from kvchat.chat.extraction import Extraction
+from kvchat.chat.jobs import Jobs
+from kvchat.chat.memory_service import MemoryService
+from kvchat.chat.question_builder import QuestionBuilder
+from kvchat.chat.retrieval import Retrieval
 from kvchat.chat.serving import Serving
+from kvchat.chat.sources import AttachmentSource, Memories, PassageSource, ProfileSource, RecallSource
 from kvchat.chat.unsaved import Rescued
+from kvchat.chat.vectors import Vectors
+from kvchat.config import Settings
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.request import Parameters
-from kvchat.store import StoreError
+from kvchat.store import Store, StoreError
+
+if TYPE_CHECKING:
+    from kvchat.documents.library import Library
+    from kvchat.memory.book import Memories as MemoryBook
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +45,46 @@ TRASH_DAYS = 30
 
 class ChatService(Serving):
     """Conversations on a store, talking through a connector. All methods belong to one event loop."""
+
+    def __init__(self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
+                 clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
+                 one_server: bool = False, memories: Callable[[], MemoryBook | None] | None = None,
+                 library: Callable[[], Library | None] | None = None) -> None:
+        """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
+        conversation goes to the server of the settings, whatever it was begun on. `memories`, `library` are opened
+        when they are first needed; None, and in an incognito run: there are none."""
+        super().__init__(store, settings, incognito=incognito, strict=strict, clock=clock, snapshots=snapshots,
+                         lanes=lanes, one_server=one_server)
+        self.jobs = Jobs(store, self.keeper, self.tell)
+        self.subscribe(self.jobs.heard)
+        self.memory = MemoryService(self, settings, None if incognito else memories, self._vector_of)
+        self.extraction = Extraction(self, settings, self.jobs, self.memory)
+        self.consolidation = Consolidation(self, settings, self.jobs, self.memory, self.extraction)
+        self.documents = DocumentService(self, settings, None if incognito else library)
+        self.vectors = Vectors(self, settings, self.jobs, self.memory, self.documents)
+        self.retrieval = Retrieval(self, settings, self.documents, self.vectors)
+        remembered = Memories(self.memory.recall, self.memory.profile)
+        sources = ProfileSource(remembered), AttachmentSource(), PassageSource(), RecallSource(remembered)
+        tokens = SpecialTokens(self.link, self.agreed_to)
+        self.questions = QuestionBuilder(self.retrieval.resolved, sources, tokens.plain, settings, clock)
+
+    async def _vector_of(self, question: str) -> list[float] | None:
+        return await self.vectors.of(question)
+
+    def begin_background(self) -> None:
+        """Do what can wait from now on, until `aclose`."""
+        self.jobs.begin()
+        self.extraction.begin()
+        self.documents.begin(self.jobs.enabled)
+        self.vectors.begin()
+
+    def refresh(self) -> None:
+        """Look whether another process changed the store, or somebody the memory's files; tell if so."""
+        if self.look_elsewhere():
+            self.jobs.look_again()
+            self.extraction.look_again()
+            self.documents.look_again()
+        self.memory.look_soon()
 
     @property
     def notices(self) -> list[str]:
@@ -117,8 +175,8 @@ class ChatService(Serving):
     async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
-        for end in (self.stop_all, self._end_background, self._rest_now, self._note_states, self.links.aclose,
-                    self._end_embedding, self._end_documents, self._end_memory, self.keeper.aclose):
+        for end in (self.stop_all, self.jobs.aclose, self._rest_now, self._note_states, self.links.aclose,
+                    self.vectors.aclose, self.documents.aclose, self.memory.aclose, self.keeper.aclose):
             try:
                 await end()
             except Exception:  # what is said is still to be kept

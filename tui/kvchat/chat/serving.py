@@ -15,8 +15,8 @@ from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.models import Model
 from kvchat.cache.price import Price, price
 from kvchat.cache.warmth import Heat
+from kvchat.chat.compaction import Compaction
 from kvchat.chat.connection import Connection, Phase, found_here
-from kvchat.chat.consulting import Consulting
 from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
@@ -58,7 +58,7 @@ class ServerChoice:
     embedded: bool = False
 
 
-class Serving(Consulting):
+class Serving(Compaction):
     """Choosing servers."""
 
     _found: Sequence[Found] = ()

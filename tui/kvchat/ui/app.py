@@ -182,7 +182,7 @@ class KvchatApp(App[int]):
 
     async def on_event(self, event: events.Event) -> None:
         if self.has_begun and isinstance(event, events.Key | events.Paste):
-            self.service.typed()
+            self.service.jobs.typed()
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
             await self.key_queue.take(event)
         else:

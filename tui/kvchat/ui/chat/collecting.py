@@ -17,11 +17,13 @@ from kvchat.prompt.citing import sources
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
 from kvchat.ui.chat.base import ChatBase
+from kvchat.ui.chat.desks import DocumentsDesk
 from kvchat.ui.render.sources import given, sources_of
 from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from kvchat.documents.collection import Report
+    from kvchat.documents.library import Library
     from kvchat.prompt.context import ContextBlock
 
     Sources = Sequence[tuple[int | None, ContextBlock]]
@@ -61,11 +63,11 @@ class CollectingActs(ChatBase):
     async def open_documents(self, *, add: str | None = None) -> None:
         from kvchat.ui.screens.documents import DocumentsScreen
 
-        if not self.service.has_library:
+        if not self.service.documents.has_library:
             self.say("There are no documents in an incognito run.")
             return
         id = self.current.id if self.current is not None else ""
-        await self.ask(DocumentsScreen(self.service, id, add=add))
+        await self.ask(DocumentsScreen(DocumentsDesk(self.service), id, add=add))
         self.show_searching()
 
     @work(group="dialog")
@@ -73,24 +75,24 @@ class CollectingActs(ChatBase):
         """Try the index with these words; Esc leads back here."""
         from kvchat.ui.screens.documents_search import DocumentSearchScreen
 
-        if not self.service.has_library:
+        if not self.service.documents.has_library:
             self.say("There are no documents in an incognito run.")
-        elif not self.service.has_documents:
+        elif not self.service.documents.has_collections:
             self.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
         else:
-            await self.ask(DocumentSearchScreen(self.service, query=query))
+            await self.ask(DocumentSearchScreen(DocumentsDesk(self.service), query=query))
 
     @work(group="dialog")
     async def remove_documents(self, name: str) -> None:
         """Ask whether a collection is to be removed."""
         try:
             with self.app.key_queue.coming() as dialog:
-                known = await self.service.with_documents(lambda library: [one.name for one in library.collections()])
+                known = await self.service.documents.with_library(_names)
                 if not name:
                     self.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
                              "There are no documents yet.", "warning")
                     return
-                one, status = await self.service.with_documents(
+                one, status = await self.service.documents.with_library(
                     lambda library: (library.get(name), library.status(name)))
         except ChatError as error:
             self.say(str(error), "warning")
@@ -100,7 +102,7 @@ class CollectingActs(ChatBase):
         from kvchat.ui.screens.documents_acts import remove_question
 
         if await self.ask(remove_question(one, status)) and await self.attempt(
-                self.service.remove_documents(one.name)):
+                self.service.documents.remove(one.name)):
             self.show_searching()
             self.say(f"{one_line(one.name, 40)} is removed; its files stay.")
 
@@ -112,7 +114,7 @@ class CollectingActs(ChatBase):
             self.open_documents(add="")
             return
         try:
-            added = await self.service.add_documents(unquoted(path))
+            added = await self.service.documents.add(unquoted(path))
         except ChatError as error:
             self.say(str(error), "warning")
             return
@@ -126,9 +128,9 @@ class CollectingActs(ChatBase):
         record = self.conversation.record
         if mode != OFF:
             try:
-                known = await self.service.with_documents(lambda library: [one.name for one in library.collections()])
+                known = await self.service.documents.with_library(_names)
                 self._known = frozenset(known)
-                chosen = await self.service.with_documents(
+                chosen = await self.service.documents.with_library(
                     lambda library: [library.get(name).name for name in names])
             except ChatError as error:
                 self.say(str(error), "warning")
@@ -141,7 +143,7 @@ class CollectingActs(ChatBase):
                 return
         else:
             chosen = []
-        if await self.attempt(self.service.set_searching(self.conversation.id, mode, chosen)):
+        if await self.attempt(self.service.retrieval.set_searching(self.conversation.id, mode, chosen)):
             self.show_searching()
             self.say(searching_words(mode, chosen))
 
@@ -162,7 +164,7 @@ class CollectingActs(ChatBase):
     @work(exclusive=True, group="collections")
     async def _look_what_exists(self) -> None:
         try:
-            self._known = await self.service.with_documents(
+            self._known = await self.service.documents.with_library(
                 lambda library: frozenset(one.name for one in library.collections()))
         except ChatError:
             self._known = frozenset()  # nothing can be searched
@@ -174,10 +176,10 @@ class CollectingActs(ChatBase):
     def show_indexing(self) -> None:
         """In the status line, how far indexing is."""
         words = ""
-        if self.service.indexing:
+        if self.service.documents.indexing:
             from kvchat.ui.screens.documents_rows import indexing_words
 
-            words = indexing_words(self.service.indexing)
+            words = indexing_words(self.service.documents.indexing)
         self.status.set_indexing(words)
 
     def documents_changed(self) -> None:
@@ -185,7 +187,7 @@ class CollectingActs(ChatBase):
         self.show_indexing()
         if self._known is not None:
             self._look_what_exists()
-        seen, self._reported = self._reported or {}, dict(self.service.reports)
+        seen, self._reported = self._reported or {}, dict(self.service.documents.reports)
         fresh = [report for name, report in self._reported.items() if seen.get(name) is not report]
         if not any(map(worth_telling, fresh)) or self.app.screen is not self:
             return
@@ -226,11 +228,15 @@ class CollectingActs(ChatBase):
         elif len(found) == 1:
             from kvchat.ui.screens.source import SourceScreen
 
-            await self.ask(SourceScreen(self.service, found[0][1], number=found[0][0]))
+            await self.ask(SourceScreen(DocumentsDesk(self.service), found[0][1], number=found[0][0]))
         else:
             from kvchat.ui.screens.source_list import SourcesScreen
 
-            await self.ask(SourcesScreen(self.service, found, words=words))
+            await self.ask(SourcesScreen(DocumentsDesk(self.service), found, words=words))
+
+
+def _names(library: Library) -> list[str]:
+    return [one.name for one in library.collections()]
 
 
 def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sources, str]:

@@ -24,7 +24,7 @@ from kvchat.ui.widgets.context_items import FILE, PASSAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvchat.chat.consulting import Consulted
+    from kvchat.chat.retrieval import Consulted
     from kvchat.prompt.context import ContextBlock
 
 SLOW_S = 0.3
@@ -72,9 +72,9 @@ class ConsultingActs(ChatBase):
 
     async def _consulted(self, id: str, text: str, meant: Meant, editing: str | None) -> Consulted:
         if editing is None:
-            return await self.service.consult(id, text, meant=meant)
+            return await self.service.retrieval.consult(id, text, meant=meant)
         tree = self.conversation.tree
-        return await self.service.consult(id, text, tree.path(tree[editing].parent), meant=meant)
+        return await self.service.retrieval.consult(id, text, tree.path(tree[editing].parent), meant=meant)
 
     @on(Composer.Mentioning)
     def _mentioning(self, event: Composer.Mentioning) -> None:
@@ -83,7 +83,7 @@ class ConsultingActs(ChatBase):
 
     @work(exclusive=True, group="mention")
     async def _suggest(self, beginning: str) -> None:
-        self.composer.set_completions(await self.service.completions(beginning, SUGGESTED), beginning)
+        self.composer.set_completions(await self.service.retrieval.completions(beginning, SUGGESTED), beginning)
 
     @on(Composer.ContextChanged)
     def _context_changed(self, event: Composer.ContextChanged) -> None:
@@ -167,7 +167,7 @@ class ConsultingActs(ChatBase):
     async def _capture(self, path: str, instead_of: str = "") -> None:
         id = self.conversation.id
         try:
-            block = await self.service.attach(id, path)
+            block = await self.service.retrieval.attach(id, path)
         except ChatError as error:
             self.say(str(error), "warning")
             if not instead_of and not self.composer.text and self.conversation.id == id:
@@ -187,7 +187,8 @@ class ConsultingActs(ChatBase):
 
         id = self.conversation.id
         block = await self.ask(AttachScreen(
-            lambda beginning: self.service.completions(beginning, LISTED), lambda path: self.service.attach(id, path)))
+            lambda beginning: self.service.retrieval.completions(beginning, LISTED),
+            lambda path: self.service.retrieval.attach(id, path)))
         if block is not None:
             self._put_attached(id, block)
 
@@ -208,7 +209,7 @@ class ConsultingActs(ChatBase):
         if self.current is None:
             return
         id = self.current.id
-        changed = await self.service.changed_files(id)
+        changed = await self.service.retrieval.changed_files(id)
         news = [path for path in changed if (id, path) not in self._told_changed]
         elsewhere = {told for told in self._told_changed if told[0] != id}
         self._told_changed = frozenset(elsewhere | {(id, path) for path in changed})

@@ -14,6 +14,7 @@ from textual import work
 from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.ui.chat.base import ChatBase
+from kvchat.ui.chat.desks import MemoryDesk
 
 if TYPE_CHECKING:
     from kvchat.chat.events import MemoriesNoted
@@ -37,7 +38,7 @@ class RememberingActs(ChatBase):
             case "on" | "off" as state:
                 await self._switch(state == "on")
             case "now":
-                if await self.attempt(self.service.remember_now(self.conversation.id)):
+                if await self.attempt(self.service.extraction.request(self.conversation.id)):
                     self.say("This conversation is gone through as soon as no answer runs.")
             case _:
                 self.open_memory(query=argument)
@@ -46,8 +47,8 @@ class RememberingActs(ChatBase):
         from kvchat.ui.screens.memory_source import why_off
 
         id = self.conversation.id
-        if await self.attempt(self.service.set_memory(id, on)):
-            self.say(why_off(self.service, id) or "Memory is on in this conversation.")
+        if await self.attempt(self.service.extraction.set_memory(id, on)):
+            self.say(why_off(MemoryDesk(self.service), id) or "Memory is on in this conversation.")
 
     @work(group="dialog")
     async def open_memory(self, *, query: str = "", add: bool = False) -> None:
@@ -57,7 +58,7 @@ class RememberingActs(ChatBase):
         fresh, self._noted, self._proposed = (*self._noted, *self._proposed), (), ()
         self.status.set_memory("")
         chosen = await self.ask(MemoryScreen(
-            self.service, self.conversation.id, query=query, fresh=fresh, add=add,
+            MemoryDesk(self.service), self.conversation.id, query=query, fresh=fresh, add=add,
             editor=self.service.settings.editor))
         await self._count_proposals()
         if chosen is not None:
@@ -68,7 +69,8 @@ class RememberingActs(ChatBase):
         from kvchat.memory.entry import Status
 
         try:
-            waiting = await self.service.with_memories(lambda book: [one.id for one in book.entries(Status.PROPOSED)])
+            waiting = await self.service.memory.with_memories(
+                lambda book: [one.id for one in book.entries(Status.PROPOSED)])
         except ChatError:
             return
         self._proposed = tuple(waiting)
@@ -78,7 +80,7 @@ class RememberingActs(ChatBase):
         """Add what is given; without words, ask for them."""
         if not text.strip():
             self.open_memory(add=True)
-        elif await self.attempt(self.service.remember(text, self.conversation.id)):
+        elif await self.attempt(self.service.memory.remember(text, self.conversation.id)):
             self.say(f"Remembered: “{one_line(text, 80)}” {self.app.key_of('memory')} shows it.")
 
     async def action_forget(self, words: str = "") -> None:
@@ -95,7 +97,7 @@ class RememberingActs(ChatBase):
             return len(found) or len(book.search(words)), None
 
         try:
-            many, gone = await self.service.with_memories(forget)
+            many, gone = await self.service.memory.with_memories(forget)
         except ChatError as error:
             self.say(str(error), "warning")
             return

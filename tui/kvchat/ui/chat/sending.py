@@ -25,9 +25,9 @@ from kvchat.ui.widgets.composer import Composer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvchat.chat.consulting import Consulted
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.live import OpenConversation
+    from kvchat.chat.retrieval import Consulted
     from kvchat.chat.service import ChatService
 
 UNDER_WAY = "The message before it is still on its way. Esc takes that one back, or wait for it."
@@ -166,7 +166,7 @@ class SendingActs(ConsultingActs):
         if sending.editing is not None:
             look_up = self._consulted(sending.id, question.text, question.meant, sending.editing)
         else:
-            look_up = self.service.consult(sending.id, question.text, search=question.passages is None,
+            look_up = self.service.retrieval.consult(sending.id, question.text, search=question.passages is None,
                                            meant=question.meant)
         sending.looking = asyncio.create_task(look_up)
         try:

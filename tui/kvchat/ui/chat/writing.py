@@ -71,7 +71,7 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
 
     @work(exclusive=True, group="recall")
     async def _recall(self, key: str, text: str) -> None:
-        found = await self.service.recall(key, text) if key and text else ()
+        found = await self.service.memory.recall(key, text) if key and text else ()
         if self.current is not None and key == self.current.id:
             # The profile comes first in the question; what belongs to the question itself is shown first.
             self.composer.set_memories([entry for recalled in reversed(found) for entry in recalled.entries], text)

@@ -10,13 +10,13 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from kvchat.chat.consolidating import Consolidating
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed
 from kvchat.chat.worker import Worker
@@ -24,6 +24,8 @@ from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
+    from kvchat.chat.serving import Serving as Core
+    from kvchat.config import Settings
     from kvchat.documents.collection import Collection, Progress, Report
     from kvchat.documents.library import Library
 
@@ -36,19 +38,21 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Collecting(Consolidating):
+class DocumentService:
     """The library, and the indexing of its collections."""
 
-    def __init__(self, *args: Any, library: Callable[[], Library | None] | None = None, **options: Any) -> None:
-        """`library` opens it when it is first needed; None: there is none."""
-        super().__init__(*args, **options)
-        self._open_library = library if not self.incognito else None
+    def __init__(self, core: Core, settings: Settings, open_library: Callable[[], Library | None] | None) -> None:
+        """`open_library` opens it when it is first needed; None: there is none."""
+        self._core = core
+        self._settings = settings
+        self._open_library = open_library
+        self._watches = False
         self._library: Library | None = None
         self._opening = threading.Lock()
         self._reader = Worker("kvchat-documents")
         self._caretaker = Worker("kvchat-collections")
         """For what takes long and nobody waits for."""
-        self._has_documents: bool | None = None
+        self._has_collections: bool | None = None
         self._indexers: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, bool] = {}
         """Those in which something changed while they were indexed, and whether all is to be read again."""
@@ -65,13 +69,13 @@ class Collecting(Consolidating):
         return self._open_library is not None
 
     @property
-    def has_documents(self) -> bool:
+    def has_collections(self) -> bool:
         """Whether there is any collection."""
-        if self._has_documents is None:
-            self._has_documents = self.has_library and bool(self._names())
-        return self._has_documents
+        if self._has_collections is None:
+            self._has_collections = self.has_library and bool(self._names())
+        return self._has_collections
 
-    async def with_documents(self, work: Callable[[Library], T], *, patient: bool = False) -> T:
+    async def with_library(self, work: Callable[[Library], T], *, patient: bool = False) -> T:
         """What `work` gives back, done beside the loop, in the order of the calls; `patient`: on a thread of its own,
         because it takes long and no question waits for it. Raises ChatError."""
         if self._open_library is None:
@@ -98,41 +102,41 @@ class Collecting(Consolidating):
 
     # -- by the person
 
-    async def add_documents(self, path: str, name: str = "") -> Collection:
+    async def add(self, path: str, name: str = "") -> Collection:
         """Note a folder or file as a collection, and begin to index it. Raises ChatError."""
-        made = await self.with_documents(lambda library: library.add(path, name))
-        self.tell(DocumentsChanged())
+        made = await self.with_library(lambda library: library.add(path, name))
+        self._core.tell(DocumentsChanged())
         self._index(made.name)
         self._watch_anew()
         return made
 
-    async def remove_documents(self, name: str) -> None:
+    async def remove(self, name: str) -> None:
         """Forget a collection; its files stay. Raises ChatError."""
-        found = await self.with_documents(lambda library: library.get(name))
+        found = await self.with_library(lambda library: library.get(name))
         await self._stopped_indexing(found.name)
-        await self.with_documents(lambda library: library.remove(found.name))
-        for record in [one for one in self.conversations() if found.name in one.collections]:
-            await self.change(self.loaded(record.id), partial(_without, found.name))
+        await self.with_library(lambda library: library.remove(found.name))
+        for record in [one for one in self._core.conversations() if found.name in one.collections]:
+            await self._core.change(self._core.loaded(record.id), partial(_without, found.name))
         self._reports.pop(found.name, None)
-        self.tell(DocumentsChanged())
+        self._core.tell(DocumentsChanged())
         self._watch_anew()
-        self.in_background(self._forget_orphans())
+        self._core.in_background(self._forget_orphans())
 
     async def _forget_orphans(self) -> None:
         """Take out of the index what belongs to no collection any more, a little at a time."""
         from kvchat.documents.library import FORGOTTEN
 
         with suppress(ChatError):
-            orphans = await self.with_documents(lambda library: library.orphans(), patient=True)
+            orphans = await self.with_library(lambda library: library.orphans(), patient=True)
             for start in range(0, len(orphans), FORGOTTEN):
                 some = orphans[start:start + FORGOTTEN]
-                await self.with_documents(
+                await self.with_library(
                     lambda library, some=some: library.forget(some), patient=True)  # type: ignore[misc]
 
-    async def index_documents(self, name: str = "", anew: bool = False) -> None:
+    async def look_for_changes(self, name: str = "", anew: bool = False) -> None:
         """Begin to look for changes in a collection (without a name: in all); `anew`: read everything again. Raises
         ChatError."""
-        chosen = await self.with_documents(lambda library: [library.get(name)] if name else library.collections())
+        chosen = await self.with_library(lambda library: [library.get(name)] if name else library.collections())
         for collection in chosen:
             self._index(collection.name, anew)
 
@@ -166,12 +170,12 @@ class Collecting(Consolidating):
 
             self._indexing[name] = Progress(name, 0, 0, 0, 0, 0, 0.0, counting=True)
             self._indexers[name] = asyncio.create_task(self._indexed(name, anew))
-            self.tell(IndexingProgressed(name))
+            self._core.tell(IndexingProgressed(name))
 
     async def _indexed(self, name: str, anew: bool) -> None:
         def told(progress: Progress) -> None:
             self._indexing[name] = progress
-            self.tell(IndexingProgressed(name))
+            self._core.tell(IndexingProgressed(name))
 
         from kvchat.documents.collection import Report
 
@@ -187,44 +191,53 @@ class Collecting(Consolidating):
             self._indexers.pop(name, None)
             self._indexing.pop(name, None)
             again = self._again.pop(name, None)
-            self.tell(DocumentsChanged())
+            self._core.tell(DocumentsChanged())
         if again is not None:
             self._index(name, again)
 
     async def _carried_out(self, name: str, anew: bool, told: Callable[[Progress], None]) -> Report:
         from kvchat.documents.process import indexed
 
-        collection, options, path = await self.with_documents(
+        collection, options, path = await self.with_library(
             lambda library: (library.get(name), library.options, library.index.path))
         if path is None:
             raise ChatError("The search index cannot be written; its folder is read-only or full.")
         report = await indexed(path, collection, options, told, anew)
         if not report.trouble:
-            await self.with_documents(lambda library: library.indexed(name))
+            await self.with_library(lambda library: library.indexed(name))
         return report
 
     # -- keeping up
 
-    def refresh(self) -> None:
-        seen = self._seen_version
-        super().refresh()
-        if self._seen_version == seen or not self.has_library or (names := self._names()) == self._known_names:
+    def look_again(self) -> None:
+        """Another kvchat may have added collections, or removed some."""
+        if not self.has_library or (names := self._names()) == self._known_names:
             return
-        self._known_names, self._has_documents = names, bool(names)
+        self._known_names, self._has_collections = names, bool(names)
         for name in {*self._indexers} - {name for name, _ in names}:
             self.stop_indexing(name)
-        self.tell(DocumentsChanged())
+        self._core.tell(DocumentsChanged())
         self._watch_anew()
 
     def _names(self) -> frozenset[tuple[str, str]]:
         try:
-            return frozenset((one.name, one.root) for one in self.store.collections.all())
+            return frozenset((one.name, one.root) for one in self._core.store.collections.all())
         except StoreError:
             return frozenset()
 
-    def begin_background(self) -> None:
-        super().begin_background()
+    def begin(self, watches: bool) -> None:
+        """Look after the collections from now on; `watches`: what changes in their files is indexed."""
+        self._watches = watches
         self._watch_anew(BEGIN_S)
+
+    def roots(self) -> AbstractSet[tuple[str, str]]:
+        """The collections by name, each with its folder."""
+        return (self._known_names or self._names()) if self.has_library else frozenset()
+
+    async def look_up(self, work: Callable[[Library | None], T]) -> T:
+        """What `work` finds in the library, None where there are no collections; left out where nobody waits for it
+        any more. Raises ChatError and StoreError."""
+        return await self._reader.do(lambda: work(self._opened_library() if self.roots() else None), droppable=True)
 
     def _watch_anew(self, rest: float = 0.0) -> None:
         """Look after the collections that there are now."""
@@ -232,8 +245,8 @@ class Collecting(Consolidating):
             self._watch.cancel()
             self._watch = None
         self._known_names = self._names() if self.has_library else frozenset()
-        self._has_documents = bool(self._known_names)
-        if self.works_in_background and self.settings.documents.watch and self._known_names:
+        self._has_collections = bool(self._known_names)
+        if self._watches and self._settings.documents.watch and self._known_names:
             self._watch = asyncio.create_task(self._looked_after(rest))
 
     async def _looked_after(self, rest: float) -> None:
@@ -241,7 +254,7 @@ class Collecting(Consolidating):
         now and then finds."""
         await asyncio.sleep(rest)
         try:
-            roots = await self.with_documents(lambda library: {one.name: Path(one.root)
+            roots = await self.with_library(lambda library: {one.name: Path(one.root)
                                                                for one in library.collections()})
             await self._forget_orphans()
             await self._look(roots)
@@ -254,7 +267,7 @@ class Collecting(Consolidating):
 
     async def _look(self, roots: Mapping[str, Path]) -> None:
         for name in roots:
-            if name not in self._indexers and await self.with_documents(
+            if name not in self._indexers and await self.with_library(
                     lambda library, name=name: library.is_stale(name), patient=True):  # type: ignore[misc]
                 self._index(name)
 
@@ -265,7 +278,7 @@ class Collecting(Consolidating):
         async for name in changes(roots):
             self._index(name)
 
-    async def _end_documents(self) -> None:
+    async def aclose(self) -> None:
         """End what indexes, and close the index."""
         tasks = {task for task in (self._watch, *self._indexers.values()) if task is not None}
         for task in tasks:

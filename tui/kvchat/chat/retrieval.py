@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kvchat.chat.branch_files import files_of, path_of, unsaid
-from kvchat.chat.defusing import SpecialTokens
-from kvchat.chat.embedding import Embedding
 from kvchat.chat.errors import ChatError
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.mentioning import ALL, Meant, OutsideError, OutsideFile, outside
 from kvchat.chat.question import Question
-from kvchat.chat.question_builder import QuestionBuilder
-from kvchat.chat.sources import AttachmentSource, Memories, PassageSource, ProfileSource, RecallSource
 from kvchat.prompt.citing import name_of
 from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
@@ -30,8 +26,13 @@ from kvchat.prompt.message import Node
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
+    from kvchat.chat.document_service import DocumentService
+    from kvchat.chat.serving import Serving as Core
+    from kvchat.chat.vectors import Vectors
+    from kvchat.config import Settings
     from kvchat.documents.collection import Passage
     from kvchat.documents.consultation import Consultation
+    from kvchat.documents.library import Library
     from kvchat.documents.mentions import Mention, Written
 
 UNKNOWN_WINDOW = 4096
@@ -63,19 +64,18 @@ class Consulted:
     """What it would mention if the person had typed it: plain text."""
 
 
-class Consulting(Embedding):
+class Retrieval:
     """Passages and files for questions."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        memories = Memories(self.recall, self.profile)
-        sources = ProfileSource(memories), AttachmentSource(), PassageSource(), RecallSource(memories)
-        tokens = SpecialTokens(self.link, self.agreed_to)
-        self.questions = QuestionBuilder(self.resolved, sources, tokens.plain, self.settings, self.clock)
+    def __init__(self, core: Core, settings: Settings, documents: DocumentService, vectors: Vectors) -> None:
+        self._core = core
+        self._settings = settings
+        self._documents = documents
+        self._vectors = vectors
 
     async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
-        await self.update(await self.opened(id), searching=mode if collections else OFF,
+        await self._core.update(await self._core.opened(id), searching=mode if collections else OFF,
                            collections=tuple(dict.fromkeys(collections)))
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
@@ -85,10 +85,11 @@ class Consulting(Embedding):
 
         if is_of_disk(beginning):
             return await asyncio.to_thread(on_disk, beginning, most)
-        if not self.has_documents:
+        if not self._documents.has_collections:
             return []
         try:
-            return await self._reader.do(lambda: self._opened_library().completions(beginning, most), droppable=True)
+            return await self._documents.look_up(
+                lambda library: library.completions(beginning, most) if library is not None else [])
         except (ChatError, StoreError):
             return []
 
@@ -99,14 +100,14 @@ class Consulting(Embedding):
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
         the files."""
-        conversation = self.open_conversations.get(id)
+        conversation = self._core.open_conversations.get(id)
         if conversation is None or not text.strip():
             return Consulted()
         record = conversation.record
         every = await self._mentioned(text) if "@" in text else []
         mentions = meant.counted(text, every)
         pasted = self._pasted(every, mentions)
-        chosen = record.collections if record.searching != OFF and self.has_documents else ()
+        chosen = record.collections if record.searching != OFF and self._documents.has_collections else ()
         if not mentions and not (chosen and search):
             return Consulted(pasted=pasted)
         path = conversation.path() if after is None else after
@@ -126,14 +127,10 @@ class Consulting(Embedding):
         """The mentions that may mean something. The documents' thread is not needed for that."""
         from kvchat.documents.consultation import mentioned
 
-        collections = [name for name, _ in self._roots()]
+        collections = [name for name, _ in self._documents.roots()]
         if len(text) < LONG:
             return mentioned(text, collections)
         return await asyncio.to_thread(mentioned, text, collections)
-
-    def _roots(self) -> Collection[tuple[str, str]]:
-        """The collections by name, each with its folder."""
-        return (self._known_names or self._names()) if self.has_library else ()
 
     def _pasted(self, every: Sequence[Written], mentions: Sequence[Written]) -> tuple[str, ...]:
         """What mentions something by its form, and does not count. The disk is not asked: others chose these names."""
@@ -141,7 +138,7 @@ class Consulting(Embedding):
             return ()
         from kvchat.documents.mentions import is_of_disk
 
-        known, counted = {name.casefold() for name, _ in self._roots()}, {one.start for one in mentions}
+        known, counted = {name.casefold() for name, _ in self._documents.roots()}, {one.start for one in mentions}
         left = [one for one in every if one.start not in counted]
         names = (name for one in left for name in one.names[-1:]
                  if is_of_disk(name) or name.partition("/")[0].casefold() in known)
@@ -169,7 +166,8 @@ class Consulting(Embedding):
                 log.info("the documents were not searched: %s", error or "it took too long")
                 problems = (*problems, *((NOT_SEARCHED,) if plan.named and plan.scopes else ()))
             else:
-                begun = [name for name in self.indexing if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
+                begun = [name for name in self._documents.indexing
+                         if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
                 if begun and plan.named and plan.query and not passages:
                     problems = (*problems, still_indexed(begun[0]))
         taken = plan.named or conversation.record.searching == ALWAYS
@@ -180,32 +178,33 @@ class Consulting(Embedding):
                                 Consultation, tuple[OutsideFile, ...]]:
         """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
         the collections to search in, where it mentions none. Raises ChatError and StoreError."""
-        window = self.window(conversation.id) or UNKNOWN_WINDOW
-        most = window * self.settings.documents.attach_percent // 100 * 4
-        roots, indexing = [root for _, root in self._roots()], frozenset(self.indexing)
+        window = self._core.window(conversation.id) or UNKNOWN_WINDOW
+        most = window * self._settings.documents.attach_percent // 100 * 4
+        roots, indexing = [root for _, root in self._documents.roots()], frozenset(self._documents.indexing)
         given = _given(conversation)
 
-        def look() -> tuple[Consultation, tuple[OutsideFile, ...]]:
+        def look(library: Library | None) -> tuple[Consultation, tuple[OutsideFile, ...]]:
             from kvchat.documents.consultation import consultation
 
-            plan = consultation(self._opened_library() if roots else None, text, mentions, chosen, most, indexing)
+            plan = consultation(library, text, mentions, chosen, most, indexing)
             plan = replace(plan, files=unsaid(path, plan.files))
             return plan, outside(plan.files, roots, given)
 
-        return await self._reader.do(look, droppable=True)
+        return await self._documents.look_up(look)
 
     async def _passages_for(self, id: str, plan: Consultation, path: Sequence[Node]) -> tuple[Passage, ...]:
         """The passages for a question. Raises ChatError and StoreError."""
         if not plan.scopes or not plan.query:
             return ()
-        vector, model = await self._vector_of(plan.query), self.vector_model
-        settings, window = self.settings.documents, self.window(id) or UNKNOWN_WINDOW
+        vector, model = await self._vectors.of(plan.query), self._vectors.model
+        settings, window = self._settings.documents, self._core.window(id) or UNKNOWN_WINDOW
         there = [*(block for node in path for block in node.message.blocks), *plan.files]
 
-        def find() -> tuple[Passage, ...]:
+        def find(library: Library | None) -> tuple[Passage, ...]:
             from kvchat.documents.finding import found
 
-            library = self._opened_library()
+            if library is None:
+                return ()
             library.vector_model = model
             passages = found(library, plan.query, plan.scopes, there, most=settings.passages,
                              tokens=window * settings.budget_percent // 100, named=plan.named, vector=vector)
@@ -213,13 +212,13 @@ class Consulting(Embedding):
                 raise ChatError("the index cannot be read")
             return tuple(passages)
 
-        return await self._reader.do(find, droppable=True)
+        return await self._documents.look_up(find)
 
     async def attach(self, id: str, path: str) -> ContextBlock:
         """A file as a block, captured now; of one that stands on the branch already, what has changed in it. Raises
         ChatError."""
-        conversation = await self.opened(id)
-        most = (self.window(id) or UNKNOWN_WINDOW) * self.settings.documents.attach_percent // 100 * 4
+        conversation = await self._core.opened(id)
+        most = (self._core.window(id) or UNKNOWN_WINDOW) * self._settings.documents.attach_percent // 100 * 4
         path_there = conversation.path()
 
         def capture() -> ContextBlock:
@@ -239,7 +238,7 @@ class Consulting(Embedding):
 
     async def changed_files(self, id: str) -> list[str]:
         """The attached files of the branch in use that say something else on the disk now, by their paths."""
-        conversation = self.open_conversations.get(id)
+        conversation = self._core.open_conversations.get(id)
         there = files_of(conversation.path()) if conversation is not None else {}
         if not there:
             return []
@@ -295,7 +294,7 @@ class Consulting(Embedding):
             OutsideFile, ...]:
         if not files:
             return ()
-        roots, given = [root for _, root in self._roots()], _given(conversation)
+        roots, given = [root for _, root in self._documents.roots()], _given(conversation)
         return await asyncio.to_thread(lambda: outside(files, roots, given))
 
     async def _with_bases(self, conversation: OpenConversation, text: str,

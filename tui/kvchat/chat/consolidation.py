@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kvchat.chat.background import How, Outcome, Place
 from kvchat.chat.events import MemoriesChanged
-from kvchat.chat.extracting import Extracting
+from kvchat.chat.extraction import EXTRACTION, Extraction
+from kvchat.chat.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
@@ -26,6 +26,9 @@ from kvchat.prompt.request import Parameters
 from kvchat.store.jobs import Job
 
 if TYPE_CHECKING:
+    from kvchat.chat.memory_service import MemoryService
+    from kvchat.chat.serving import Serving as Core
+    from kvchat.config import Settings
     from kvchat.memory.book import Memories
     from kvchat.memory.entry import Change, Entry
 
@@ -36,64 +39,71 @@ MOST_TOKENS = 1024
 _NEWS = frozenset({Act.NOTED, Act.ADDED, Act.EDITED, Act.ACCEPTED})
 
 
-class Consolidating(Extracting):
+class Consolidation:
     """The one job of the kind `consolidation`."""
 
-    async def _tidy_soon(self) -> None:
-        """Tidy when everything has rested."""
-        if self.settings.memory.consolidate:
-            at = time.time() + self.settings.memory.idle_seconds
-            await self.keeper.call(lambda: self.store.jobs.put(CONSOLIDATION, "", at, "new memories"))
-            self._jobs_changed()
+    kind = CONSOLIDATION
 
-    async def _place_of(self, job: Job) -> Place | None:
-        if job.kind != CONSOLIDATION:
-            return await super()._place_of(job)
-        link = self._workplace(self.looked_at) if self.looked_at else None
-        if link is None or self.streaming() or not self.memory_on(self.looked_at):
+    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService,
+                 extraction: Extraction) -> None:
+        self._core = core
+        self._settings = settings
+        self._jobs = jobs
+        self._memory = memory
+        self._extraction = extraction
+        jobs.register(self)
+        jobs.observers.append(self._after)
+
+    def _after(self, job: Job, how: How) -> None:
+        if job.kind == EXTRACTION and how is How.DONE:
+            self._core.in_background(self._tidy_soon_if_due())
+
+    async def tidy_soon(self) -> None:
+        """Tidy when everything has rested."""
+        if self._settings.memory.consolidate:
+            at = time.time() + self._settings.memory.idle_seconds
+            await self._core.keeper.call(lambda: self._core.store.jobs.put(CONSOLIDATION, "", at, "new memories"))
+            self._jobs.changed()
+
+    async def place_of(self, job: Job) -> Place | None:
+        link = self._extraction.workplace(self._core.looked_at) if self._core.looked_at else None
+        if link is None or self._core.streaming() or not self._memory.is_on(self._core.looked_at):
             return None
         if job.why == ASKED:
             return Place(link.lane, 0.0)
-        rest = self.settings.memory.idle_seconds * self._patience(link)
-        quiet = max(other.lane.quiet_since for other in self.links)
-        return Place(link.lane, self._rested_at(quiet, rest))
+        rest = self._settings.memory.idle_seconds * self._extraction.patience(link)
+        quiet = max(other.lane.quiet_since for other in self._core.links)
+        return Place(link.lane, self._jobs.rested_at(quiet, rest))
 
-    async def retry_job(self, kind: str, subject: str) -> None:
-        await super().retry_job(kind, subject)
-        if kind == CONSOLIDATION:
-            await self._queued(lambda: self.store.jobs.put(kind, subject, time.time(), ASKED))
-            self._jobs_changed()
+    async def retried(self, subject: str) -> None:
+        await self._jobs.queued(lambda: self._core.store.jobs.put(CONSOLIDATION, subject, time.time(), ASKED))
 
-    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
-        if job.kind != CONSOLIDATION:
-            outcome = await super()._work_on(job, lane)
-            if outcome.how is How.DONE:
-                await self._tidy_soon_if_due()
-            return outcome
-        conversation, link = self.open_conversations.get(self.looked_at), self._workplace(self.looked_at)
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        id = self._core.looked_at
+        conversation, link = self._core.open_conversations.get(id), self._extraction.workplace(id)
         if conversation is None or link is None or link.lane is not lane:
             return Outcome(How.CALLED_OFF)
         from kvchat.memory.learning.consolidation import duplicates
 
-        pages, last = await self.with_memories(self._fresh_pages)
+        pages, last = await self._memory.with_memories(self._fresh_pages)
         for entries in pages:
-            changes = await asyncio.to_thread(duplicates, entries, time.time(), self.session)
+            changes = await asyncio.to_thread(duplicates, entries, time.time(), self._memory.session)
             if changes:
-                await self.with_memories(partial(_apply, changes))
+                await self._memory.with_memories(partial(_apply, changes))
         for entries in pages:
             outcome = await self._tidied(link, conversation, entries)
             if outcome.how is not How.DONE:
                 return outcome
-        await self.keeper.write(lambda: self.store.set_setting(TIDIED, str(last)))
-        self.tell(MemoriesChanged())
+        await self._core.keeper.write(lambda: self._core.store.set_setting(TIDIED, str(last)))
+        self._core.tell(MemoriesChanged())
         return Outcome(How.DONE)
 
     async def _tidy_soon_if_due(self) -> None:
-        if await self.with_memories(lambda m: self._newest(m) > self._tidied_to()):
-            await self._tidy_soon()
+        if await self._memory.with_memories(lambda m: self._newest(m) > self._tidied_to()):
+            await self.tidy_soon()
 
     def _tidied_to(self) -> int:
-        found = self.setting(TIDIED)
+        found = self._core.setting(TIDIED)
         return int(found) if found.isdigit() else 0
 
     def _newest(self, memories: Memories) -> int:
@@ -119,22 +129,22 @@ class Consolidating(Extracting):
         if asked is None:
             return Outcome(How.DONE)
         messages, schema = asked
-        now = self.clock().timestamp()
+        now = self._core.clock().timestamp()
         path: list[Node] = []
         for message in messages:
             path.append(node(path[-1] if path else None, message, now))
         parameters = Parameters(
             temperature=0.0, max_tokens=MOST_TOKENS,
             response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
-        answer, began = await self._in_lane(
-            link.lane, lambda: self.answered_in_background(CONSOLIDATION, link, conversation, path, parameters,
+        answer, began = await self._jobs.in_lane(
+            link.lane, lambda: self._core.answered_in_background(CONSOLIDATION, link, conversation, path, parameters,
                                                             apart=True))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        self.warm_soon(self.looked_at, 0.0)  # it may have been pushed out
+        self._core.warm_soon(self._core.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
-        await self.with_memories(partial(_apply, checked(answer.text, entries, now, self.session)))
+        await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))
         return Outcome(How.DONE)
 
 

@@ -14,14 +14,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from typing import Any, TypeVar
+from typing import Protocol, TypeVar
 
-from kvchat.chat.compaction import Compacted, Compaction
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import JobsChanged, ServiceEvent, WarmthChanged
+from kvchat.chat.events import CompactionChanged, JobsChanged, ServerChanged, ServiceEvent, WarmthChanged
+from kvchat.chat.keeper import Keeper
 from kvchat.chat.lane import Lane
-from kvchat.chat.link import Link
-from kvchat.store import StoreError
+from kvchat.store import Store, StoreError
 from kvchat.store.jobs import Job, JobState
 
 TRIES = 3
@@ -70,72 +69,93 @@ class Place:
     """Seconds since the epoch."""
 
 
-class Background(Compaction):
-    """The runner of jobs. What a job is, its kind decides: `_place_of` and `_work_on`."""
+class JobHandler(Protocol):
+    """What does the jobs of one kind."""
 
-    works_in_background = False
-    """Whether jobs are done at all: the app sets it."""
+    kind: str
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    async def place_of(self, job: Job) -> Place | None:
+        """Where and when a job can be done; None: not now, and whatever changes that stirs the runner."""
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        """Do a job."""
+
+    async def retried(self, subject: str) -> None:
+        """The person wants a job done that had failed: it is in the queue again."""
+
+
+class Jobs:
+    """The queue, and the runner of its jobs."""
+
+    def __init__(self, store: Store, keeper: Keeper, tell: Callable[[ServiceEvent], None]) -> None:
+        self.enabled = False
+        """Whether jobs are done at all: the app sets it."""
+        self._store = store
+        self._keeper = keeper
+        self._tell = tell
+        self._handlers: dict[str, JobHandler] = {}
         self._stir = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
         self._at_work: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
         self._awaited: dict[Lane, asyncio.Task[None]] = {}
         self._elsewhere: dict[tuple[str, str], float] = {}
         """Jobs that another kvchat does, until when they are left alone."""
-        self._typed_at = 0.0
-        self.job_observers: list[Callable[[Job], None]] = []
-        """Called with every job that was worked on, when the queue has how it ended."""
+        self.typed_at = 0.0
+        self.observers: list[Callable[[Job, How], None]] = []
+        """Called with every job that was worked on and how that ended, when the queue has it."""
 
-    def begin_background(self) -> None:
+    def register(self, handler: JobHandler) -> None:
+        """Have the jobs of a kind done by this handler."""
+        self._handlers[handler.kind] = handler
+
+    def begin(self) -> None:
         """Do what is due from now on, until `aclose`."""
-        if self.works_in_background and self._runner is None:
+        if self.enabled and self._runner is None:
             self.typed()  # somebody has just come
             self._runner = asyncio.create_task(self._run())
 
-    async def _place_of(self, job: Job) -> Place | None:
-        """Where and when a job can be done; None: not now, and whatever changes that stirs."""
-        raise NotImplementedError
-
-    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
-        """Do a job."""
-        raise NotImplementedError
-
-    def jobs(self) -> list[Job]:
+    def all(self) -> list[Job]:
         """The queue, the first due first."""
-        return self.store.jobs.all()
+        return self._store.jobs.all()
 
     def at_work(self) -> frozenset[tuple[str, str]]:
         """Kind and subject of the jobs that this kvchat is doing."""
         return frozenset(self._at_work)
 
-    async def _queued(self, work: Callable[[], T]) -> T:
+    async def queued(self, work: Callable[[], T]) -> T:
         """What a look at the queue gives, or a change of it that the person asked for. Raises ChatError."""
         try:
-            return await self.keeper.call(work)
+            return await self._keeper.call(work)
         except StoreError as error:
             raise ChatError(str(error)) from None
 
-    async def retry_job(self, kind: str, subject: str) -> None:
+    async def retry(self, kind: str, subject: str) -> None:
         """Try a parked job again. Raises ChatError."""
-        await self._queued(lambda: self.store.jobs.retry(kind, subject, time.time()))
-        self._jobs_changed()
+        await self.queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
+        await self._handlers[kind].retried(subject)
+        self.changed()
 
-    def refresh(self) -> None:
-        before = self._seen_version
-        super().refresh()
-        if self._seen_version != before:  # another kvchat may have put something into the queue, or given it back
-            self._elsewhere.clear()
-            self._stir.set()
+    def look_again(self) -> None:
+        """Another kvchat may have put something into the queue, or given it back."""
+        self._elsewhere.clear()
+        self.stir()
+
+    def stir(self) -> None:
+        """See what is due now."""
+        self._stir.set()
+
+    def heard(self, event: ServiceEvent) -> None:
+        """What happened may decide when a job can begin."""
+        if isinstance(event, WarmthChanged | ServerChanged | CompactionChanged):
+            self.stir()
 
     def typed(self) -> None:
         """The person types: what has not begun waits."""
-        self._typed_at = time.time()
+        self.typed_at = time.time()
 
-    def _rested_at(self, quiet_since: float, rest: float) -> float:
+    def rested_at(self, quiet_since: float, rest: float) -> float:
         """From when on a server that is quiet since then has rested for `rest` seconds, and nobody types."""
-        return max(quiet_since + rest, self._typed_at + max(rest, TYPING_S))
+        return max(quiet_since + rest, self.typed_at + max(rest, TYPING_S))
 
     # -- the runner -----------------------------------------------------------------------------------------------
 
@@ -143,7 +163,7 @@ class Background(Compaction):
         while True:
             self._stir.clear()
             try:
-                pause = await self._start_due()
+                pause = await self.start_due()
             except StoreError as error:
                 log.info("the queue could not be read: %s", error)
                 pause = BACK_OFF_S
@@ -151,15 +171,16 @@ class Background(Compaction):
                 async with asyncio.timeout(pause):
                     await self._stir.wait()
 
-    async def _start_due(self) -> float | None:
+    async def start_due(self) -> float | None:
         """Start what is due; seconds until the next is. None: nothing is, before something changes."""
         pauses: list[float] = []
-        jobs = await self.keeper.call(self.store.jobs.all)
+        jobs = await self._keeper.call(self._store.jobs.all)
         for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
             key = job.kind, job.subject
             if job.state is JobState.PARKED or key in self._at_work:
                 continue
-            place = await self._place_of(job)
+            handler = self._handlers.get(job.kind)
+            place = await handler.place_of(job) if handler is not None else None
             if place is None or self._occupied(place.lane):
                 continue
             pause = max(job.due, place.ready, self._elsewhere.get(key, 0.0)) - time.time()
@@ -189,17 +210,16 @@ class Background(Compaction):
         self._stir.set()
 
     async def _do(self, job: Job, lane: Lane) -> None:
-        jobs = self.store.jobs
-        key = job.kind, job.subject
+        jobs = self._store.jobs
+        key, outcome = (job.kind, job.subject), Outcome(How.CALLED_OFF)
         try:
-            if await self.keeper.call(lambda: jobs.claim(*key)) is None:
+            if await self._keeper.call(lambda: jobs.claim(*key)) is None:
                 self._elsewhere[key] = time.time() + ELSEWHERE_S
                 return
             self._elsewhere.pop(key, None)
-            self.tell(JobsChanged())
-            outcome = Outcome(How.CALLED_OFF)
+            self._tell(JobsChanged())
             try:
-                outcome = await self._work_on(job, lane)
+                outcome = await self._handlers[job.kind].work_on(job, lane)
             except Exception as error:  # the app lives on, whatever a job does
                 log.exception("a job failed")
                 outcome = Outcome(How.FAILED, f"{type(error).__name__}: {error}")
@@ -211,28 +231,28 @@ class Background(Compaction):
             log.info("a job could not be noted: %s", error)
         finally:
             del self._at_work[key]
-            self._jobs_changed()
-            for observer in self.job_observers:
-                observer(job)
+            self.changed()
+            for observer in self.observers:
+                observer(job, outcome.how)
 
     async def _settle(self, job: Job, outcome: Outcome) -> None:
         """Note how a job ended."""
-        jobs, key, tries = self.store.jobs, (job.kind, job.subject), job.attempts + 1
+        jobs, key, tries = self._store.jobs, (job.kind, job.subject), job.attempts + 1
         pause = min(BACK_OFF_S * 2 ** job.attempts, LONGEST_PAUSE_S)
         match outcome.how:
             case How.DONE:
-                await self.keeper.call(lambda: jobs.done(*key))
+                await self._keeper.call(lambda: jobs.done(*key))
             case How.BUSY:
-                await self.keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
+                await self._keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
             case How.CALLED_OFF:
-                await self.keeper.call(
+                await self._keeper.call(
                     lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts))
             case How.USELESS if tries >= TRIES:
-                await self.keeper.call(lambda: jobs.park(*key, outcome.why))
+                await self._keeper.call(lambda: jobs.park(*key, outcome.why))
             case _:
-                await self.keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
+                await self._keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
 
-    async def _in_lane(self, lane: Lane, request: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
+    async def in_lane(self, lane: Lane, request: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
         """What a request in the background gives, None if it was not carried out; and whether it began."""
         given: T | None = None
         began = False
@@ -245,35 +265,21 @@ class Background(Compaction):
         done = await lane.in_background(ask())
         return (given if done else None), began
 
-    async def _drop_job(self, kind: str, subject: str) -> None:
+    async def drop(self, kind: str, subject: str) -> None:
         """End a job for good, also while it is being done."""
         running = self._at_work.get((kind, subject))
         if running is not None:
             running[1].cancel()
             await asyncio.wait({running[1]}, timeout=STOP_S)
-        await self.keeper.call(lambda: self.store.jobs.done(kind, subject))
-        self._jobs_changed()
+        await self._keeper.call(lambda: self._store.jobs.done(kind, subject))
+        self.changed()
 
-    async def compact(self, id: str) -> Compacted | None:
-        try:
-            return await super().compact(id)
-        finally:
-            self._stir.set()
+    def changed(self) -> None:
+        """The queue was changed."""
+        self.stir()
+        self._tell(JobsChanged())
 
-    def _jobs_changed(self) -> None:
-        self._stir.set()
-        self.tell(JobsChanged())
-
-    def tell(self, event: ServiceEvent) -> None:
-        if isinstance(event, WarmthChanged):
-            self._stir.set()  # when a job may begin depends on what the server holds
-        super().tell(event)
-
-    def _link_changed(self, link: Link) -> None:
-        super()._link_changed(link)
-        self._stir.set()
-
-    async def _end_background(self) -> None:
+    async def aclose(self) -> None:
         """End what runs; it goes back to the queue."""
         tasks = {task for _, task in self._at_work.values()} | set(self._awaited.values())
         if self._runner is not None:

@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import pytest
 from remembering_kit import until
 
-from kvchat.chat import background
-from kvchat.chat.background import How, Outcome, Place
+from kvchat.chat import jobs
+from kvchat.chat.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.lane import Lane
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
@@ -22,24 +22,28 @@ KIND = "test"
 Act = Callable[[Job], Awaitable[Outcome]]
 
 
-class Working(ChatService):
-    """A service whose jobs do what the test says, each on the lane of its subject's first letter."""
+class Handler:
+    """Its jobs do what the test says, each on the lane of its subject's first letter."""
 
-    def prepare_jobs(self, act: Act, lanes: dict[str, Lane], ready: Callable[[], float]) -> None:
-        self.act, self.lanes, self.ready = act, lanes, ready
-        self.works_in_background = True
+    kind = KIND
 
-    async def _place_of(self, job: Job) -> Place | None:
+    def __init__(self, jobs: Jobs, act: Act, lanes: dict[str, Lane], ready: Callable[[], float]) -> None:
+        self.jobs, self.act, self.lanes, self.ready = jobs, act, lanes, ready
+
+    async def place_of(self, job: Job) -> Place | None:
         return Place(self.lanes.setdefault(job.subject[:1], Lane()), self.ready())
 
-    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
-        outcome, began = await self._in_lane(lane, lambda: self.act(job))
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        outcome, began = await self.jobs.in_lane(lane, lambda: self.act(job))
         return outcome or Outcome(How.CALLED_OFF if began else How.BUSY)
+
+    async def retried(self, subject: str) -> None:
+        """It is due as it is."""
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    monkeypatch.setattr(background, "BACK_OFF_S", 0.0)
+    monkeypatch.setattr(jobs, "BACK_OFF_S", 0.0)
 
 
 @pytest.fixture
@@ -47,8 +51,9 @@ def working(tmp_path):
     """Opens a service on the test's store."""
     @asynccontextmanager
     async def start(act: Act, lanes: dict[str, Lane] | None = None, ready: Callable[[], float] = lambda: 0.0):
-        service = Working(Store.open(tmp_path / "data"), Settings())
-        service.prepare_jobs(act, {} if lanes is None else lanes, ready)
+        service = ChatService(Store.open(tmp_path / "data"), Settings())
+        service.jobs.register(Handler(service.jobs, act, {} if lanes is None else lanes, ready))
+        service.jobs.enabled = True
         try:
             yield service
         finally:
@@ -74,7 +79,7 @@ async def test_a_job_that_hangs_holds_up_no_other_server(working):
     async with working(act) as service:
         put(service, "hangs", "also here", "by itself")
         service.begin_background()
-        await until(service, lambda: service.at_work() == {(KIND, "hangs")} and len(service.jobs()) == 1)
+        await until(service, lambda: service.jobs.at_work() == {(KIND, "hangs")} and len(service.jobs.all()) == 1)
         assert sorted(done) == ["also here", "by itself"]
     with_the_next = Store.open(service.store.database.path.parent)
     assert [(job.subject, job.state, job.attempts) for job in with_the_next.jobs.all()] == [
@@ -92,11 +97,11 @@ async def test_answers_of_no_use_park_a_job_after_three_and_the_person_tries_aga
     async with working(act) as service:
         put(service, "a")
         service.begin_background()
-        await until(service, lambda: [job.state for job in service.jobs()] == [JobState.PARKED])
+        await until(service, lambda: [job.state for job in service.jobs.all()] == [JobState.PARKED])
         assert tries == [0, 1, 2]
-        assert service.jobs()[0].why == "no JSON"
-        await service.retry_job(KIND, "a")
-        await until(service, lambda: service.jobs() == [])
+        assert service.jobs.all()[0].why == "no JSON"
+        await service.jobs.retry(KIND, "a")
+        await until(service, lambda: service.jobs.all() == [])
         assert len(tries) == 4
 
 
@@ -112,7 +117,7 @@ async def test_a_job_that_fails_or_raises_is_tried_again_and_never_parked(workin
     async with working(act) as service:
         put(service, "a")
         service.begin_background()
-        await until(service, lambda: service.jobs() == [])
+        await until(service, lambda: service.jobs.all() == [])
         assert tries == list(range(8))
 
 
@@ -134,12 +139,12 @@ async def test_a_chat_ends_a_job_and_it_is_done_later_without_counting_as_a_try(
         assert await begun.get() == 0
         async with lane.chat("conversation"):
             assert closed
-            await until(service, lambda: not service.at_work())
-            assert [job.state for job in service.jobs()] == [JobState.WAITING]
+            await until(service, lambda: not service.jobs.at_work())
+            assert [job.state for job in service.jobs.all()] == [JobState.WAITING]
             assert begun.empty()
             free.set()
         assert await begun.get() == 0
-        await until(service, lambda: service.jobs() == [])
+        await until(service, lambda: service.jobs.all() == [])
 
 
 async def test_nothing_begins_before_it_is_due_or_its_server_has_rested(working):
@@ -154,7 +159,7 @@ async def test_nothing_begins_before_it_is_due_or_its_server_has_rested(working)
         put(service, "at once")
         put(service, "later", due=quiet + 0.2)
         service.begin_background()
-        await until(service, lambda: service.jobs() == [])
+        await until(service, lambda: service.jobs.all() == [])
     assert began[0] >= quiet and began[1] >= quiet + 0.2
 
 
@@ -170,8 +175,8 @@ async def test_two_kvchats_do_a_job_once(working):
         put(one, *"abcdefgh")
         one.begin_background()
         other.begin_background()
-        await until(one, lambda: one.jobs() == [])
-        await until(other, lambda: not other.at_work() and not one.at_work())
+        await until(one, lambda: one.jobs.all() == [])
+        await until(other, lambda: not other.jobs.at_work() and not one.jobs.at_work())
     assert sorted(done) == list("abcdefgh")
 
 
@@ -193,10 +198,10 @@ async def test_a_job_that_another_kvchat_does_is_left_alone_until_it_is_done(wor
         other.store.jobs.claim = counted
         put(one, "a")
         one.begin_background()
-        await until(one, one.at_work)
+        await until(one, one.jobs.at_work)
         other.begin_background()
         for _ in range(20):
-            other._stir.set()
+            other.jobs.stir()
             await asyncio.sleep(0.02)
         hold.set()
     assert 1 <= tried <= 3, f"the store was written to {tried} times for a job that another kvchat does"

@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
-from kvchat.chat.background import How, Outcome, Place
-from kvchat.chat.collecting import Collecting
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
+from kvchat.chat.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.lane import Lane
 from kvchat.config import ConfigError, ServerSettings, api_key
 from kvchat.store.jobs import Job
@@ -25,6 +24,10 @@ from kvchat.store.jobs import Job
 if TYPE_CHECKING:
     from kvchat.backends.embeddings import ChatServer, Embeddings
     from kvchat.backends.local_embeddings import LocalEmbeddings
+    from kvchat.chat.document_service import DocumentService
+    from kvchat.chat.memory_service import MemoryService
+    from kvchat.chat.serving import Serving as Core
+    from kvchat.config import Settings
     from kvchat.index.index import Index
     from kvchat.memory.book import Memories
 
@@ -43,34 +46,42 @@ _At = Callable[[Callable[["Index"], Any]], Awaitable[Any]]
 """Work done on the index, as one part of kvchat has it open."""
 
 
-class Embedding(Collecting):
+class Vectors:
     """Jobs of the kind `embedding`, and the vectors of questions."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    kind = EMBEDDING
+
+    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService,
+                 documents: DocumentService) -> None:
+        self._core = core
+        self._settings = settings
+        self._jobs = jobs
+        self._memory = memory
+        self._documents = documents
         self._embeddings: Embeddings | LocalEmbeddings | None = None
         self._last_vector: tuple[str, list[float]] | None = None
-        self.vector_model = ""
+        self.model = ""
         """Whose vector the last question had."""
+        jobs.register(self)
         if self._embeds:
-            self.subscribe(self._embed_what_is_new)
+            core.subscribe(self._embed_what_is_new)
 
     @property
     def _embeds(self) -> bool:
-        chosen = self.settings.embeddings
-        return bool(chosen.base_url or chosen.local_model) and (self._embeds_memory or self.has_library)
+        chosen = self._settings.embeddings
+        return bool(chosen.base_url or chosen.local_model) and (self._embeds_memory or self._documents.has_library)
 
     @property
     def _embeds_memory(self) -> bool:
-        return self.has_memory and self.settings.memory.enabled
+        return self._memory.has_memory and self._settings.memory.enabled
 
     @property
-    def _embedding_lane(self) -> Lane:
-        return self.links.lane_at(self.settings.embeddings.base_url or OWN_ENGINE)
+    def lane(self) -> Lane:
+        return self._core.links.lane_at(self._settings.embeddings.base_url or OWN_ENGINE)
 
-    async def _vector_source(self) -> Embeddings | LocalEmbeddings:
+    async def source(self) -> Embeddings | LocalEmbeddings:
         """Where vectors come from. Raises BackendError and ConfigError."""
-        chosen = self.settings.embeddings
+        chosen = self._settings.embeddings
         if self._embeddings is None and chosen.local_model:
             from kvchat.backends.local_embeddings import LocalEmbeddings
 
@@ -86,7 +97,7 @@ class Embedding(Collecting):
     def _chat_servers(self) -> Iterator[ChatServer]:
         from kvchat.backends.embeddings import ChatServer
 
-        for link in self.links:
+        for link in self._core.links:
             if link.info is not None:
                 yield ChatServer(link.info.base_url, link.info.kind, link.info.model)
             elif link.connector.base_url:
@@ -94,34 +105,34 @@ class Embedding(Collecting):
 
     # -- what is in the index
 
-    def begin_background(self) -> None:
-        super().begin_background()
+    def begin(self) -> None:
+        """Embed what has no vector yet."""
         if self._embeds:
-            self.in_background(self._embed_soon())
+            self._core.in_background(self._embed_soon())
 
     def _embed_what_is_new(self, event: ServiceEvent) -> None:
-        if isinstance(event, MemoriesNoted | MemoriesChanged | DocumentsChanged) and self.works_in_background:
-            self.in_background(self._embed_soon())
+        if isinstance(event, MemoriesNoted | MemoriesChanged | DocumentsChanged) and self._jobs.enabled:
+            self._core.in_background(self._embed_soon())
 
     async def _embed_soon(self) -> None:
-        await self.keeper.call(lambda: self.store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
-        self._jobs_changed()
+        await self._core.keeper.call(lambda: self._core.store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
+        self._jobs.changed()
 
-    async def _place_of(self, job: Job) -> Place | None:
-        if job.kind != EMBEDDING:
-            return await super()._place_of(job)
-        if not self._embeds or self.streaming():
+    async def retried(self, subject: str) -> None:
+        """It is due as it is."""
+
+    async def place_of(self, job: Job) -> Place | None:
+        if not self._embeds or self._core.streaming():
             return None
-        quiet = max((link.lane.quiet_since for link in self.links), default=0.0)
-        return Place(self._embedding_lane, self._rested_at(quiet, self.settings.memory.rest_seconds))
+        quiet = max((link.lane.quiet_since for link in self._core.links), default=0.0)
+        return Place(self.lane, self._jobs.rested_at(quiet, self._settings.memory.rest_seconds))
 
-    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
-        if job.kind != EMBEDDING:
-            return await super()._work_on(job, lane)
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
         try:
             if self._embeds_memory and (stopped := await self._embedded(lane, self._in_memory, MEMORY_SCOPE)):
                 return stopped
-            if self.has_documents and (stopped := await self._embedded(lane, self._in_documents, DOCUMENT_SCOPE)):
+            documents = self._documents.has_collections
+            if documents and (stopped := await self._embedded(lane, self._in_documents, DOCUMENT_SCOPE)):
                 return stopped
         except (BackendError, ConfigError, ChatError) as error:
             return Outcome(How.FAILED, str(error))
@@ -129,10 +140,10 @@ class Embedding(Collecting):
 
     async def _embedded(self, lane: Lane, at: _At, scope: str) -> Outcome | None:
         """Embed what has no vector yet in a scope of the index; None: all has one now."""
-        source = await self._vector_source()
+        source = await self.source()
         while waiting := await at(lambda index: index.without_vector(source.model, BATCH, scope)):
             texts = [f"{chunk.head}\n{chunk.text}" if scope == DOCUMENT_SCOPE else chunk.text for _, chunk in waiting]
-            vectors, began = await self._in_lane(lane, lambda texts=texts: source.vectors(texts))  # type: ignore[misc]
+            vectors, began = await self._jobs.in_lane(lane, lambda texts=texts: source.vectors(texts))  # type: ignore[misc]
             if vectors is None:
                 return Outcome(How.CALLED_OFF if began else How.BUSY)
             found = {(doc, chunk.key): vector for (doc, chunk), vector in zip(waiting, vectors, strict=True)}
@@ -140,36 +151,36 @@ class Embedding(Collecting):
         return None
 
     async def _in_memory(self, work: Callable[[Index], T]) -> T:
-        return await self.with_memories(lambda memories: work(memories.index))
+        return await self._memory.with_memories(lambda memories: work(memories.index))
 
     async def _in_documents(self, work: Callable[[Index], T]) -> T:
-        return await self.with_documents(lambda library: work(library.index), patient=True)
+        return await self._documents.with_library(lambda library: work(library.index), patient=True)
 
     # -- a question
 
-    async def _vector_of(self, question: str) -> list[float] | None:
+    async def of(self, question: str) -> list[float] | None:
         """The vector of a question; None where it cannot be had at once."""
         if not self._embeds or not question.strip():
             return None
         if self._last_vector is not None and self._last_vector[0] == question:
             return self._last_vector[1]
-        if not self._embedding_lane.is_free:
+        if not self.lane.is_free:
             return None
         try:
             async with asyncio.timeout(QUESTION_S):
-                source = await self._vector_source()
+                source = await self.source()
                 vector = await source.vector(question)
                 if self._embeds_memory:
-                    await self.with_memories(lambda memories: _use_vectors(memories, source.model))
+                    await self._memory.with_memories(lambda memories: _use_vectors(memories, source.model))
         except (BackendError, ConfigError, ChatError, TimeoutError) as error:
             log.info("a question has no vector: %s", error)
             return None
-        self._last_vector, self.vector_model = (question, vector), source.model
+        self._last_vector, self.model = (question, vector), source.model
         return vector
 
-    async def _end_embedding(self) -> None:
+    async def aclose(self) -> None:
         """End the engine for vectors, where there is one."""
-        if self.settings.embeddings.local_model and self._embeddings is not None:
+        if self._settings.embeddings.local_model and self._embeddings is not None:
             await self._embeddings.aclose()  # type: ignore[union-attr]
 
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from kvchat.backends.dialect import HostClass
-from kvchat.chat.background import Background
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.live import OpenConversation
@@ -22,6 +21,8 @@ from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
+    from kvchat.chat.serving import Serving as Core
+    from kvchat.config import Settings
     from kvchat.memory.book import Memories
     from kvchat.memory.recalling.recall import Recalled
 
@@ -34,15 +35,19 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Remembering(Background):
+class MemoryService:
     """What is remembered, for the other parts of the service and for the screen."""
 
-    def __init__(self, *args: Any, memories: Callable[[], Memories | None] | None = None, **options: Any) -> None:
-        """`memories` opens them when they are first needed; None: there is no memory."""
-        super().__init__(*args, **options)
+    def __init__(self, core: Core, settings: Settings, open_memories: Callable[[], Memories | None] | None,
+                 vector_of: Callable[[str], Awaitable[list[float] | None]]) -> None:
+        """`open_memories` opens them when they are first needed; None: there is no memory. `vector_of`: the vector of a
+        question, None where there is no source of vectors."""
+        self._core = core
+        self._settings = settings
+        self._vector_of = vector_of
         self.session = new_id()[:12]
         """This run, as the history of the memory names it."""
-        self._open_memories = memories if not self.incognito else None
+        self._open_memories = open_memories
         self._memories: Memories | None = None
         self._looking = False
         self._remembering = Worker("kvchat-memory")
@@ -75,17 +80,17 @@ class Remembering(Background):
             raise ChatError("There is no memory in an incognito run.")
         return self._memories
 
-    def refresh(self) -> None:
-        super().refresh()
+    def look_soon(self) -> None:
+        """Look at the files beside everything else, where they were read before."""
         if self._memories is not None and not self._looking:
             self._looking = True
-            self.in_background(self.look_at_memories())
+            self._core.in_background(self.look())
 
-    async def look_at_memories(self) -> None:
+    async def look(self) -> None:
         """Take over what was changed in the files by hand; tell if anything was."""
         try:
             if await self.with_memories(_synced):
-                self.tell(MemoriesChanged())
+                self._core.tell(MemoriesChanged())
         except ChatError as error:
             log.info("the memory could not be read: %s", error)
         finally:
@@ -93,30 +98,26 @@ class Remembering(Background):
 
     # -- for which conversations
 
-    def memory_on(self, id: str) -> bool:
+    def is_on(self, id: str) -> bool:
         """Whether a conversation is gone through for memories and gets them."""
-        record = self.record(id)
-        return (self.has_memory and self.settings.memory.enabled and record is not None and record.memory
-                and (self.settings.memory.on_cloud or not self._may_go_to_cloud(id)))
+        record = self._core.record(id)
+        return (self.has_memory and self._settings.memory.enabled and record is not None and record.memory
+                and (self._settings.memory.on_cloud or not self._may_go_to_cloud(id)))
 
     def _may_go_to_cloud(self, id: str) -> bool:
         """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
-        link = self.link(id)
+        link = self._core.link(id)
         if link.info is not None:
-            return self.destination(link.info, id).host_class is HostClass.CLOUD
-        return self.is_on_the_internet(link)
-
-    async def set_memory(self, id: str, on: bool) -> None:
-        """Have a conversation gone through for memories and given them, or not."""
-        await self.update(await self.opened(id), memory=on)
+            return self._core.destination(link.info, id).host_class is HostClass.CLOUD
+        return self._core.is_on_the_internet(link)
 
     # -- in front of a question
 
     async def recall(self, id: str, text: str, after: Sequence[Node] | None = None) -> tuple[Recalled, ...]:
         """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
         is nothing, or it cannot be had. `after`: the branch it goes on from; None: the one in use."""
-        settings, conversation = self.settings.memory, self.open_conversations.get(id)
-        if conversation is None or not settings.recall or not self.memory_on(id):
+        settings, conversation = self._settings.memory, self._core.open_conversations.get(id)
+        if conversation is None or not settings.recall or not self.is_on(id):
             return ()
         path = conversation.path() if after is None else after
         vector: list[float] | None = None
@@ -136,14 +137,10 @@ class Remembering(Background):
             log.info("nothing was recalled: %s", error or "it took too long")
             return ()
 
-    async def _vector_of(self, question: str) -> list[float] | None:
-        """The vector of a question; None where there is no source of vectors."""
-        return None
-
     async def profile(self, conversation: OpenConversation) -> Recalled | None:
         """What stands first in a conversation's next question, whatever that will be; None: nothing does."""
-        path, tokens = conversation.path(), self.settings.memory.profile_tokens
-        if len(path) > 1 or not self.settings.memory.recall or not self.memory_on(conversation.id):
+        path, tokens = conversation.path(), self._settings.memory.profile_tokens
+        if len(path) > 1 or not self._settings.memory.recall or not self.is_on(conversation.id):
             return None
 
         def find(memories: Memories) -> Recalled | None:
@@ -161,13 +158,9 @@ class Remembering(Background):
     async def remember(self, text: str, id: str = "") -> None:
         """Note what the person asks for. Raises ChatError."""
         await self.with_memories(lambda m: m.add(text, conversation=id))
-        self.tell(MemoriesChanged())
+        self._core.tell(MemoriesChanged())
 
-    async def set_draft(self, id: str, text: str) -> None:
-        self.typed()
-        await super().set_draft(id, text)
-
-    async def _end_memory(self) -> None:
+    async def aclose(self) -> None:
         if self._memories is not None:
             with suppress(TimeoutError):  # another kvchat may hang with the lock
                 async with asyncio.timeout(QUIT_S):

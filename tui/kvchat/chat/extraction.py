@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends import kinds
 from kvchat.cache.warmth import Heat
-from kvchat.chat.background import How, Outcome, Place
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesNoted, MemoryBegins
-from kvchat.chat.following import FollowedTurn
+from kvchat.chat.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.remembering import Remembering
+from kvchat.chat.memory_service import MemoryService
 from kvchat.memory.entry import Status
 from kvchat.memory.learning.capture import ASKED, IDLE, LEFT, MAXIMUM, due
 from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
@@ -33,6 +32,8 @@ from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
 
 if TYPE_CHECKING:
+    from kvchat.chat.serving import Serving as Core
+    from kvchat.config import Settings
     from kvchat.memory.learning.extraction import Findings, Passage
 
 EXTRACTION = "extraction"
@@ -73,31 +74,42 @@ class QueueRow:
     """When its job can begin at the earliest, in seconds since the epoch, as far as it is known."""
 
 
-class Extracting(Remembering):
+class Extraction:
     """Jobs of the kind `extraction`; their subject is a conversation."""
 
-    _resumed = 0.0
-    _more_left = False
-    """Whether more was left than is in the queue."""
+    kind = EXTRACTION
+
+    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService) -> None:
+        self._core = core
+        self._settings = settings
+        self._jobs = jobs
+        self._memory = memory
+        self._resumed = 0.0
+        self._more_left = False
+        """Whether more was left than is in the queue."""
+        jobs.register(self)
+        jobs.observers.append(self._resume_after)
+        core.turn_observers.append(self)
+        core.observers.append(self)
 
     # -- when
 
     async def _capture(self, id: str, *, left: bool = False) -> None:
         """See whether messages of a conversation wait, and when they are due."""
-        if self.record(id) is None or not self.memory_on(id):
+        if self._core.record(id) is None or not self._memory.is_on(id):
             return
-        conversation = await self.opened(id)
+        conversation = await self._core.opened(id)
         _, pending = await self._waiting(conversation)
-        found = due(pending, self.settings.memory, time.time(), left=left)
+        found = due(pending, self._settings.memory, time.time(), left=left)
         if found is not None:
-            await self.keeper.call(lambda: self.store.jobs.put(EXTRACTION, id, found.at, found.why))
-            self._jobs_changed()
+            await self._core.keeper.call(lambda: self._core.store.jobs.put(EXTRACTION, id, found.at, found.why))
+            self._jobs.changed()
             await self._announce_memory()
 
     async def _announce_memory(self) -> None:
         """Say once that conversations are gone through, before the first one is."""
-        if self.works_in_background and await self.once.first("memory"):
-            self.tell(MemoryBegins())
+        if self._jobs.enabled and await self._core.once.first("memory"):
+            self._core.tell(MemoryBegins())
 
     async def _waiting(self, conversation: OpenConversation) -> tuple[list[Node], list[Node]]:
         """The first branch in use that has messages that wait, and these: the one that is shown here, then those that
@@ -111,125 +123,126 @@ class Extracting(Remembering):
     async def _other_branches(self, conversation: OpenConversation) -> list[list[Node]]:
         """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
         tree, shown = conversation.tree, conversation.record.head
-        ends = await self.keeper.call(lambda: Ledger(self.store.database).branches(conversation.id))
+        ends = await self._core.keeper.call(lambda: Ledger(self._core.store.database).branches(conversation.id))
         return [tree.path(end) for end in ends
                 if end != shown and end in tree and tree[end].state is not State.STREAMING]
 
     async def _pending(self, path: Sequence[Node]) -> list[Node]:
-        return await self.keeper.call(lambda: Ledger(self.store.database).pending(path))
+        return await self._core.keeper.call(lambda: Ledger(self._core.store.database).pending(path))
 
-    async def remember_now(self, id: str) -> None:
+    async def request(self, id: str) -> None:
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
-        if not self.memory_on(id):
+        if not self._memory.is_on(id):
             raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
-        _, pending = await self._waiting(await self.opened(id))
+        _, pending = await self._waiting(await self._core.opened(id))
         if not pending:
             raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
-        await self._queued(lambda: self.store.jobs.put(EXTRACTION, id, time.time(), ASKED))
-        self._elsewhere.clear()
-        self._jobs_changed()
+        await self._jobs.queued(lambda: self._core.store.jobs.put(EXTRACTION, id, time.time(), ASKED))
+        self._jobs.look_again()
+        self._jobs.changed()
 
-    async def memory_queue(self) -> list[QueueRow]:
+    async def queue(self) -> list[QueueRow]:
         """The conversations with a job, then the first QUEUE_PAGE + 1 of the others with messages that wait. Raises
         ChatError."""
-        jobs = {job.subject: job for job in await self._queued(self.store.jobs.all) if job.kind == EXTRACTION}
-        ledger, rows = Ledger(self.store.database), []
-        behind = dict(await self._queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
+        every = await self._jobs.queued(self._core.store.jobs.all)
+        jobs = {job.subject: job for job in every if job.kind == EXTRACTION}
+        ledger, rows = Ledger(self._core.store.database), []
+        behind = dict(await self._jobs.queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
         for id in {**jobs, **behind}:
-            record = self.record(id)
+            record = self._core.record(id)
             if record is not None:
-                job, at_work = jobs.get(id), (EXTRACTION, id) in self._at_work
-                place = await self._place_of(job) if job is not None else None
+                job, at_work = jobs.get(id), (EXTRACTION, id) in self._jobs.at_work()
+                place = await self.place_of(job) if job is not None else None
                 begins = max(job.due, place.ready) if job is not None and place is not None else 0.0
-                rows.append(QueueRow(id, record.title, behind.get(id, 0), job, at_work, self.memory_on(id), begins))
+                rows.append(QueueRow(id, record.title, behind.get(id, 0), job, at_work, self._memory.is_on(id), begins))
         return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
 
-    async def retry_memory(self, id: str) -> None:
+    async def retry(self, id: str) -> None:
         """Go through a parked conversation again."""
-        await self.retry_job(EXTRACTION, id)
+        await self._jobs.retry(EXTRACTION, id)
 
-    def begin_background(self) -> None:
-        super().begin_background()
-        if self.works_in_background and self.has_memory:
-            self.job_observers.append(self._resume_after)
-            self.in_background(self._resume() if self.settings.memory.enabled else self._note_off())
+    async def retried(self, subject: str) -> None:
+        """It is due as it is."""
 
-    def refresh(self) -> None:
-        before = self._seen_version
-        super().refresh()
+    def begin(self) -> None:
+        """Go through what earlier runs have left, from now on."""
+        if self._jobs.enabled and self._memory.has_memory:
+            self._core.in_background(self._resume() if self._settings.memory.enabled else self._note_off())
+
+    def look_again(self) -> None:
+        """Another kvchat, or `kvchat ask`, may have left something."""
         late = time.time() - self._resumed >= RESUME_S
-        if self._seen_version != before and late and self.works_in_background and self.settings.memory.enabled:
-            self.in_background(self._resume())  # another kvchat, or `kvchat ask`, may have left something
+        if late and self._jobs.enabled and self._settings.memory.enabled:
+            self._core.in_background(self._resume())
 
     async def _note_off(self) -> None:
         """Memory is off in the settings: what is said until it is on again is never gone through."""
-        await self.keeper.write(lambda: self.store.set_setting(WAS_OFF, "yes"))
+        await self._core.keeper.write(lambda: self._core.store.set_setting(WAS_OFF, "yes"))
 
     async def _resume(self) -> None:
         """What an earlier run has left is due when this one rests."""
         self._resumed = time.time()
-        if self.setting(WAS_OFF):
-            await self.keeper.call(Ledger(self.store.database).begin_now)
-            await self.keeper.write(lambda: self.store.set_setting(WAS_OFF, None))
-        known = {job.subject for job in await self.keeper.call(self.store.jobs.all)}
-        left = await self.keeper.call(lambda: Ledger(self.store.database).behind(RESUMED, known))
+        if self._core.setting(WAS_OFF):
+            await self._core.keeper.call(Ledger(self._core.store.database).begin_now)
+            await self._core.keeper.write(lambda: self._core.store.set_setting(WAS_OFF, None))
+        known = {job.subject for job in await self._core.keeper.call(self._core.store.jobs.all)}
+        left = await self._core.keeper.call(lambda: Ledger(self._core.store.database).behind(RESUMED, known))
         self._more_left = len(left) == RESUMED
         for id, _ in left:
-            at = time.time() + self.settings.memory.idle_seconds
-            await self.keeper.call(partial(self.store.jobs.put, EXTRACTION, id, at, IDLE))
-            if self.memory_on(id):
+            at = time.time() + self._settings.memory.idle_seconds
+            await self._core.keeper.call(partial(self._core.store.jobs.put, EXTRACTION, id, at, IDLE))
+            if self._memory.is_on(id):
                 await self._announce_memory()
-        self._jobs_changed()
+        self._jobs.changed()
 
-    def _resume_after(self, job: Job) -> None:
+    def _resume_after(self, job: Job, how: How) -> None:
         if self._more_left and job.kind == EXTRACTION:
-            self.in_background(self._resume_when_done())
+            self._core.in_background(self._resume_when_done())
 
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
-        jobs = await self.keeper.call(self.store.jobs.all)
+        jobs = await self._core.keeper.call(self._core.store.jobs.all)
         if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
             self._more_left = False
             await self._resume()
 
-    async def open(self, id: str) -> OpenConversation:
-        before = self.looked_at
-        self.typed()  # somebody is there
-        conversation = await super().open(id)
-        if before and before != conversation.id and before not in self._answering:
-            self.in_background(self._capture(before, left=True))
-        return conversation
+    # -- what it is told of
 
-    def _left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
-        super()._left(conversation, followed, answer)
-        self._stir.set()
-        if self.works_in_background:
-            self.in_background(self._capture(conversation.id, left=self.looked_at != conversation.id))
+    def typed(self, id: str) -> None:
+        self._jobs.typed()
 
-    async def delete(self, id: str) -> None:
-        await self._drop_job(EXTRACTION, id)
-        await super().delete(id)
+    def opened(self, id: str, before: str) -> None:
+        self._jobs.typed()  # somebody is there
+        if before and before != id and before not in self._core.streaming():
+            self._core.in_background(self._capture(before, left=True))
 
-    async def restore(self, id: str) -> None:
-        await super().restore(id)
+    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
+        self._jobs.stir()
+        if self._jobs.enabled:
+            self._core.in_background(self._capture(conversation.id, left=self._core.looked_at != conversation.id))
+
+    async def deleting(self, id: str) -> None:
+        await self._jobs.drop(EXTRACTION, id)
+
+    async def restored(self, id: str) -> None:
         await self._capture(id)
 
     async def set_memory(self, id: str, on: bool) -> None:
         """Have a conversation gone through for memories and given them, or not. What is said while it is off never
         is."""
-        key, conversation = f"memory.off {id}", await self.opened(id)
-        await self.shared.look(conversation)
+        key, conversation = f"memory.off {id}", await self._core.opened(id)
+        await self._core.shared.look(conversation)
         if not on:
             head = conversation.record.head or ""
-            await self.keeper.write(lambda: self.store.set_setting(key, head))
-        elif (last := self.setting(key)) and not conversation.record.memory:
+            await self._core.keeper.write(lambda: self._core.store.set_setting(key, head))
+        elif (last := self._core.setting(key)) and not conversation.record.memory:
             await self._pass_over(conversation, last)
-            await self.keeper.write(lambda: self.store.set_setting(key, None))
-        await super().set_memory(id, on)
+            await self._core.keeper.write(lambda: self._core.store.set_setting(key, None))
+        await self._core.update(conversation, memory=on)
         if on:
             await self._capture(id)
         else:
-            await self._drop_job(EXTRACTION, id)
+            await self._jobs.drop(EXTRACTION, id)
 
     async def _pass_over(self, conversation: OpenConversation, last: str) -> None:
         """What came after the message `last`, or does not stand above it, is covered without being gone through."""
@@ -237,39 +250,41 @@ class Extracting(Remembering):
         for path in [conversation.path(), *await self._other_branches(conversation)]:
             nodes = [node.id for node in await self._pending(path) if node.id not in before]
             if nodes:
-                cell = Cell(new_id(), conversation.id, self.clock().timestamp(), EMPTY, session=self.session)
-                await self.keeper.call(partial(Ledger(self.store.database).cover, cell, nodes, ()))
+                now = self._core.clock().timestamp()
+                cell = Cell(new_id(), conversation.id, now, EMPTY, session=self._memory.session)
+                await self._core.keeper.call(partial(Ledger(self._core.store.database).cover, cell, nodes, ()))
 
     # -- where
 
-    def _workplace(self, id: str) -> Link | None:
+    def workplace(self, id: str) -> Link | None:
         """The server that does the work for a conversation; None: it cannot be asked now."""
-        own, chosen = self.link(id), self.settings.memory.profile
-        link = self.links.at(chosen) if chosen in self.settings.profiles else own
+        own, chosen = self._core.link(id), self._settings.memory.profile
+        link = self._core.links.at(chosen) if chosen in self._settings.profiles else own
         if link.lane is own.lane:
             return own if own.info is not None and own.connector.connection.phase == "ready" else None
-        away = link.info is not None and self.is_on_the_internet(link)
-        return link if self.settings.memory.on_cloud or not away else None
+        away = link.info is not None and self._core.is_on_the_internet(link)
+        return link if self._settings.memory.on_cloud or not away else None
 
-    async def _place_of(self, job: Job) -> Place | None:
-        id, settings = job.subject, self.settings.memory
-        record = self.record(id)
-        link = self._workplace(id) if record is not None else None
-        if link is None or not self._wanted(record) or id in self.streaming() or self.answered_elsewhere(id):
+    async def place_of(self, job: Job) -> Place | None:
+        id, settings = job.subject, self._settings.memory
+        record = self._core.record(id)
+        link = self.workplace(id) if record is not None else None
+        busy = id in self._core.streaming() or self._core.answered_elsewhere(id)
+        if link is None or not self._wanted(record) or busy:
             return None
         if job.why in (ASKED, MAXIMUM):
             return Place(link.lane, 0.0)
-        conversation = self.open_conversations.get(id)
-        extends = link is self.link(id) and conversation is not None and self._holds(conversation, in_slot=True)
+        conversation = self._core.open_conversations.get(id)
+        extends = link is self._core.link(id) and conversation is not None and self._holds(conversation, in_slot=True)
         if job.why == LEFT and extends:
             return Place(link.lane, link.lane.quiet_since)
-        rest = settings.rest_seconds if extends else settings.idle_seconds * self._patience(link)
-        return Place(link.lane, self._rested_at(link.lane.quiet_since, rest))
+        rest = settings.rest_seconds if extends else settings.idle_seconds * self.patience(link)
+        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))
 
-    def _patience(self, link: Link) -> int:
+    def patience(self, link: Link) -> int:
         """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
         of the server's cache."""
-        if link is not self.link():
+        if link is not self._core.link():
             return 1
         following, info = link.following, link.info
         if following is not None:
@@ -281,34 +296,34 @@ class Extracting(Remembering):
         return 1 if roomy else PATIENCE
 
     def _wanted(self, record: Conversation | None) -> bool:
-        return record is not None and record.trashed is None and record.memory and self.memory_on(record.id)
+        return record is not None and record.trashed is None and record.memory and self._memory.is_on(record.id)
 
     # -- doing it
 
-    async def _work_on(self, job: Job, lane: Lane) -> Outcome:
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
         from kvchat.memory.learning.extraction import Findings, checked  # after the first paint
 
         id = job.subject
-        if not self._wanted(self.record(id)):
+        if not self._wanted(self._core.record(id)):
             return Outcome(How.DONE)
-        conversation = await self.opened(id)
+        conversation = await self._core.opened(id)
         path, pending = await self._waiting(conversation)
         if not pending:
             return Outcome(How.DONE)
-        link = self._workplace(id)
-        if link is None or link.lane is not lane or id in self.streaming() or self.answered_elsewhere(id):
+        link = self.workplace(id)
+        if link is None or link.lane is not lane or id in self._core.streaming() or self._core.answered_elsewhere(id):
             return Outcome(How.CALLED_OFF)
         shown = path[-1].id == conversation.record.head
-        by_itself = link is not self.link(id) or not shown or not self._holds(conversation)
+        by_itself = link is not self._core.link(id) or not shown or not self._holds(conversation)
         passage = await self._passage(path, pending, by_itself)
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], [], True))
-        answer, began = await self._in_lane(
+        answer, began = await self._jobs.in_lane(
             lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if self.looked_at and (by_itself or self.looked_at != id):
-            self.warm_soon(self.looked_at, 0.0)  # it may have been pushed out
+        if self._core.looked_at and (by_itself or self._core.looked_at != id):
+            self._core.warm_soon(self._core.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         findings = checked(answer.text, passage)
@@ -320,11 +335,11 @@ class Extracting(Remembering):
         """What is gone through now: all that waits, unless it is too much at once."""
         from kvchat.memory.learning.extraction import passage
 
-        wanted = list(pending[:self.settings.memory.most_messages])
+        wanted = list(pending[:self._settings.memory.most_messages])
         while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
         said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
-        known = await self.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
+        known = await self._memory.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
         return passage(path, wanted, known)
 
     async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,
@@ -332,7 +347,7 @@ class Extracting(Remembering):
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
 
-        now = self.clock().timestamp()
+        now = self._core.clock().timestamp()
         thinks = any(known.message.reasoning for known in path)
         messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
         sent = [] if by_itself else list(path)
@@ -340,39 +355,39 @@ class Extracting(Remembering):
             sent.append(node(sent[-1] if sent else None, message, now))
         parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
                                 response_format=schema(passage))
-        return await self.answered_in_background(EXTRACTION, link, conversation, sent, parameters,
+        return await self._core.answered_in_background(EXTRACTION, link, conversation, sent, parameters,
                                                   apart=by_itself)
 
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
                      model: str = "") -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
         try:  # another kvchat may have switched it off, or deleted the conversation
-            stored = await self.keeper.call(lambda: self.store.conversation(conversation.id))
+            stored = await self._core.keeper.call(lambda: self._core.store.conversation(conversation.id))
         except StoreError:
             return Outcome(How.DONE)
         if not self._wanted(stored):
             return Outcome(How.DONE)
         nodes = [node.id for _, node in passage.turns]
         refused = json.dumps([list(one) for one in findings.refused], ensure_ascii=False)
-        cell = Cell(new_id(), conversation.id, self.clock().timestamp(), FACTS if findings.facts else EMPTY, model,
-                    self.session, len(findings.facts), refused)
-        entries = await self.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
+        outcome, now = FACTS if findings.facts else EMPTY, self._core.clock().timestamp()
+        cell = Cell(new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused)
+        entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
             proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
-            self.tell(MemoriesNoted(conversation.id, noted, proposed))
-        self.in_background(self._capture(conversation.id, left=self.looked_at != conversation.id))
+            self._core.tell(MemoriesNoted(conversation.id, noted, proposed))
+        self._core.in_background(self._capture(conversation.id, left=self._core.looked_at != conversation.id))
         return Outcome(How.DONE)
 
     def _holds(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
         """Whether the server still has most of the conversation, and room behind it. `in_slot`: where going on with it
         pushes no other one out."""
-        used, window = self.context_used(conversation), self.window(conversation.id)
+        used, window = self._core.context_used(conversation), self._core.window(conversation.id)
         if used is not None and window and used + ROOM > window:
             return False
-        found = self.warmth(conversation.id)
+        found = self._core.warmth(conversation.id)
         if found.heat is Heat.UNKNOWN:
-            return self.looked_at == conversation.id
+            return self._core.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
             return (found.reread or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM

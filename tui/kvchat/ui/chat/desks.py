@@ -1,0 +1,85 @@
+"""The service as the memory screen and the documents screen ask it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kvchat.chat.events import ServiceEvent
+    from kvchat.chat.extraction import QueueRow
+    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.service import ChatService
+    from kvchat.config import Settings
+    from kvchat.documents.collection import Collection, Progress, Report
+    from kvchat.documents.library import Library
+    from kvchat.memory.book import Memories
+    from kvchat.prompt.conversation import Conversation
+    from kvchat.ui.screens.memory_source import Job
+
+T = TypeVar("T")
+Listener = Callable[["ServiceEvent"], None]
+
+
+class MemoryDesk:
+    """What is remembered, and the queue of what is gone through."""
+
+    def __init__(self, service: ChatService) -> None:
+        self._service = service
+        self.subscribe: Callable[[Listener], Callable[[], None]] = service.subscribe
+        self.now: Callable[[], datetime] = service.now
+        self.conversations: Callable[[], Sequence[Conversation]] = service.conversations
+        self.memory_queue: Callable[[], Awaitable[Sequence[QueueRow]]] = service.extraction.queue
+        self.remember_now: Callable[[str], Awaitable[None]] = service.extraction.request
+        self.retry_memory: Callable[[str], Awaitable[None]] = service.extraction.retry
+        self.set_memory: Callable[[str, bool], Awaitable[None]] = service.extraction.set_memory
+        self.memory_on: Callable[[str], bool] = service.memory.is_on
+        self.jobs: Callable[[], Sequence[Job]] = service.jobs.all
+        self.retry_job: Callable[[str, str], Awaitable[None]] = service.jobs.retry
+
+    @property
+    def settings(self) -> Settings:
+        return self._service.settings
+
+    @property
+    def has_memory(self) -> bool:
+        return self._service.memory.has_memory
+
+    def with_memories(self, work: Callable[[Memories], T]) -> Awaitable[T]:
+        return self._service.memory.with_memories(work)
+
+
+class DocumentsDesk:
+    """The collections, and what a conversation searches."""
+
+    def __init__(self, service: ChatService) -> None:
+        self._service = service
+        self.subscribe: Callable[[Listener], Callable[[], None]] = service.subscribe
+        self.now: Callable[[], datetime] = service.now
+        self.get: Callable[[str], OpenConversation | None] = service.get
+        self.remove_documents: Callable[[str], Awaitable[None]] = service.documents.remove
+        self.stop_indexing: Callable[[str], None] = service.documents.stop_indexing
+        self.set_searching: Callable[[str, str, Sequence[str]], Awaitable[None]] = service.retrieval.set_searching
+
+    @property
+    def settings(self) -> Settings:
+        return self._service.settings
+
+    @property
+    def indexing(self) -> Mapping[str, Progress]:
+        return self._service.documents.indexing
+
+    @property
+    def reports(self) -> Mapping[str, Report]:
+        return self._service.documents.reports
+
+    def with_documents(self, work: Callable[[Library], T]) -> Awaitable[T]:
+        return self._service.documents.with_library(work)
+
+    def add_documents(self, path: str, name: str = "") -> Awaitable[Collection]:
+        return self._service.documents.add(path, name)
+
+    def index_documents(self, name: str = "", anew: bool = False) -> Awaitable[None]:
+        return self._service.documents.look_for_changes(name, anew)
