@@ -208,7 +208,8 @@ async def documents_scene(folder: Path) -> None:
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(text if isinstance(text, bytes) else text.encode())
             await service.documents.add(str(folder.parent / name))
-        await camera.until(lambda: len(service.documents.reports) == len(COLLECTIONS) and not service.documents.indexing)
+        documents = service.documents
+        await camera.until(lambda: len(documents.reports) == len(COLLECTIONS) and not documents.indexing)
         await app.run_table_action(BY_ID["new"])
         await service.retrieval.set_searching(app.chat.conversation.id, "always", ["handbook"])
         await pilot.press("f6")

@@ -179,3 +179,15 @@ class Answering:
             new_tokens=new_tokens(prompt, previous), ttft_ms=self.live.ttft_ms, prompt_ms=reported.prompt_ms,
             predicted_ms=reported.predicted_ms, context_size=context_size, estimated=reported.estimated or None,
         )
+
+
+async def carried_out(answering: Answering, window: Callable[[], int | None]) -> Node:
+    """The answer. Whoever is cancelled while waiting for it has it closed first."""
+    work = asyncio.create_task(answering.run(window))
+    try:
+        await asyncio.wait({work})
+    except asyncio.CancelledError:
+        answering.stop()
+        await asyncio.wait({work})
+        raise
+    return work.result()

@@ -14,13 +14,14 @@ from dataclasses import dataclass, field, replace
 from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cut import cut_notice
-from kvchat.chat.answering import Answering, previous_figures
-from kvchat.chat.beside import Beside, carried_out
+from kvchat.chat.answering import Answering, carried_out, previous_figures
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.reporting import Reporting
 from kvchat.chat.shared import Head
+from kvchat.chat.side_requests import SideRequests
 from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
@@ -82,9 +83,10 @@ class RunningCompaction:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Compaction(Beside):
+class Compaction(Reporting):
     """When to compact, for what price, and doing it."""
 
+    side_requests: SideRequests
     compacting: RunningCompaction | None = None
     """The compaction that runs: one at a time."""
 
@@ -192,7 +194,7 @@ class Compaction(Beside):
             await link.lane.sit()
             live.sent_at = time.monotonic()
             parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
-            ended = await self._asked_beside(backend, conversation, path, parameters, emit, began)
+            ended = await self.side_requests.of_conversation(backend, conversation, path, parameters, emit, began)
             if ended.error is not None:
                 await self._is_gone(link, ended.error)
             return ended

@@ -28,6 +28,7 @@ from kvchat.store.jobs import Job
 if TYPE_CHECKING:
     from kvchat.chat.memory_service import MemoryService
     from kvchat.chat.serving import Serving as Core
+    from kvchat.chat.side_requests import SideRequests
     from kvchat.config import Settings
     from kvchat.memory.book import Memories
     from kvchat.memory.entry import Change, Entry
@@ -45,11 +46,12 @@ class Consolidation:
     kind = CONSOLIDATION
 
     def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService,
-                 extraction: Extraction) -> None:
+                 extraction: Extraction, side_requests: SideRequests) -> None:
         self._core = core
         self._settings = settings
         self._jobs = jobs
         self._memory = memory
+        self._side_requests = side_requests
         self._extraction = extraction
         jobs.register(self)
         jobs.observers.append(self._after)
@@ -137,7 +139,7 @@ class Consolidation:
             temperature=0.0, max_tokens=MOST_TOKENS,
             response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
         answer, began = await self._jobs.in_lane(
-            link.lane, lambda: self._core.answered_in_background(CONSOLIDATION, link, conversation, path, parameters,
+            link.lane, lambda: self._side_requests.settled(CONSOLIDATION, link, conversation, path, parameters,
                                                             apart=True))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)

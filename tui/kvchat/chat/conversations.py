@@ -6,6 +6,7 @@ The rule: an open conversation is loaded once and shared; every change to its re
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -149,6 +150,19 @@ class ConversationList:
         if self._one_server and id not in self._moved and info is not None and info.known(chosen) is None:
             chosen = ""  # it was chosen on another server
         return chosen or link.connector.server.model or (info.model if info is not None else "")
+
+    def window(self, id: str) -> int | None:
+        """Tokens that fit in a conversation, with its server and model."""
+        info, record = self.link(id).info, self.record(id)
+        return info.window(record.model if record else "") if info else None
+
+    def is_on_the_internet(self, link: Link) -> bool:
+        """Whether what is sent to a server leaves the person's own machines, or may."""
+        if link.info is not None:
+            return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
+        if not link.connector.base_url:
+            return False
+        return not re.match(r"https?://(?:127\.|\[::1\])", normal(link.connector.base_url))
 
     def record(self, id: str) -> Conversation | None:
         conversation = self.open_conversations.get(id)

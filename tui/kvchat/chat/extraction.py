@@ -33,6 +33,7 @@ from kvchat.store.jobs import Job, JobState
 
 if TYPE_CHECKING:
     from kvchat.chat.serving import Serving as Core
+    from kvchat.chat.side_requests import SideRequests
     from kvchat.config import Settings
     from kvchat.memory.learning.extraction import Findings, Passage
 
@@ -79,11 +80,13 @@ class Extraction:
 
     kind = EXTRACTION
 
-    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService) -> None:
+    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService,
+                 side_requests: SideRequests) -> None:
         self._core = core
         self._settings = settings
         self._jobs = jobs
         self._memory = memory
+        self._side_requests = side_requests
         self._resumed = 0.0
         self._more_left = False
         """Whether more was left than is in the queue."""
@@ -355,7 +358,7 @@ class Extraction:
             sent.append(node(sent[-1] if sent else None, message, now))
         parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
                                 response_format=schema(passage))
-        return await self._core.answered_in_background(EXTRACTION, link, conversation, sent, parameters,
+        return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters,
                                                   apart=by_itself)
 
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,

@@ -267,7 +267,7 @@ class Reading(Restoring):
         if link.following is not None:
             await link.following.settled(QUIT_S)
 
-    async def _planned(self, backend: Backend, following: Following, followed: FollowedTurn) -> int | None:
+    async def planned(self, backend: Backend, following: Following, followed: FollowedTurn) -> int | None:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
         turn, path = followed.turn, followed.path[:-1]
         before = replace(turn, wires=turn.wires[:-1])

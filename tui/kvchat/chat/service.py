@@ -13,7 +13,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import Totals, totals
 from kvchat.chat.consolidation import Consolidation
 from kvchat.chat.conversations import system_clock
 from kvchat.chat.defusing import SpecialTokens
@@ -25,6 +24,7 @@ from kvchat.chat.memory_service import MemoryService
 from kvchat.chat.question_builder import QuestionBuilder
 from kvchat.chat.retrieval import Retrieval
 from kvchat.chat.serving import Serving
+from kvchat.chat.side_requests import SideRequests
 from kvchat.chat.sources import AttachmentSource, Memories, PassageSource, ProfileSource, RecallSource
 from kvchat.chat.unsaved import Rescued
 from kvchat.chat.vectors import Vectors
@@ -55,11 +55,13 @@ class ChatService(Serving):
         when they are first needed; None, and in an incognito run: there are none."""
         super().__init__(store, settings, incognito=incognito, strict=strict, clock=clock, snapshots=snapshots,
                          lanes=lanes, one_server=one_server)
+        self.side_requests = SideRequests(self, settings)
         self.jobs = Jobs(store, self.keeper, self.tell)
         self.subscribe(self.jobs.heard)
         self.memory = MemoryService(self, settings, None if incognito else memories, self._vector_of)
-        self.extraction = Extraction(self, settings, self.jobs, self.memory)
-        self.consolidation = Consolidation(self, settings, self.jobs, self.memory, self.extraction)
+        self.extraction = Extraction(self, settings, self.jobs, self.memory, self.side_requests)
+        self.consolidation = Consolidation(self, settings, self.jobs, self.memory, self.extraction,
+                                           self.side_requests)
         self.documents = DocumentService(self, settings, None if incognito else library)
         self.vectors = Vectors(self, settings, self.jobs, self.memory, self.documents)
         self.retrieval = Retrieval(self, settings, self.documents, self.vectors)
@@ -139,11 +141,6 @@ class ChatService(Serving):
         from kvchat.transfer import pieces
 
         return pieces(format, Exported(self.store, ids, self.open_conversations), all_branches=all_branches)
-
-    def all_time(self, days: float = 7) -> Totals:
-        """The totals over all conversations of the last `days`."""
-        since = self.clock().timestamp() - days * 86400
-        return totals(self.store.figures(since), self.saving)
 
     # -- the end of a day, and of the program ------------------------------------------------------------------------
 

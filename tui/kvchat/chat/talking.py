@@ -218,13 +218,13 @@ class Talking(Reading):
                           emit: Emit) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
         record, info = conversation.record, backend.info
-        turn = ChatTurn(wires_of(path), record.id, self._model(conversation, info),
+        turn = ChatTurn(wires_of(path), record.id, self.model_of(conversation, info),
                         parameters or record.parameters, record.template_options,
                         system_in_user=record.system_in_user)
         followed = self._followed[record.id] = await following.before(turn, path, emit=emit) if following else (
             self._asked_of(backend, turn, path))
         if following:
-            turn = replace(turn, slot=await self._planned(backend, following, followed))
+            turn = replace(turn, slot=await self.planned(backend, following, followed))
         answer = conversation.live.node if conversation.live else ""
         if conversation.live:
             conversation.live.context_size = info.window(turn.model)
@@ -244,7 +244,7 @@ class Talking(Reading):
 
         return await backend.chat(turn, noting)
 
-    def _model(self, conversation: OpenConversation, server: ServerInfo) -> str:
+    def model_of(self, conversation: OpenConversation, server: ServerInfo) -> str:
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
         llama.cpp would let another model answer without a word."""
         model = self.asked_model(conversation.id)

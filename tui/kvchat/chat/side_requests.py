@@ -7,24 +7,27 @@ turn after it costs nothing more; it is played on the model of the cache like an
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, HostClass, StreamEvent, Trouble, Waiting
+from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
 from kvchat.chat.events import Noticed
 from kvchat.chat.following import FollowedTurn, Following
-from kvchat.chat.link import DEFAULT, Link, normal
+from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.reporting import Reporting
 from kvchat.chat.talking import SYSTEM_MOVED
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
+
+if TYPE_CHECKING:
+    from kvchat.chat.compaction import Compaction as Core
+    from kvchat.config import Settings
 
 SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""
@@ -34,47 +37,41 @@ APART = "kvchat-memory"
 """The session of prompts that are no conversation's own."""
 
 
-class Beside(Reporting):
-    """Sending them. Whoever does holds the lane."""
+class SideRequests:
+    """Sends them. Whoever has one sent holds the lane."""
 
-    silent_s = SILENT_S
+    def __init__(self, core: Core, settings: Settings) -> None:
+        self._core = core
+        self._settings = settings
 
-    async def _asked_beside(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
-                            parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
+    async def of_conversation(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
+                              parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
         """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out."""
         record, info = conversation.record, backend.info
-        following = await self.follow(backend)
-        if not self.agreed_to(info, record.id):
+        following = await self._core.follow(backend)
+        if not self._core.agreed_to(info, record.id):
             return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
                                       "Nothing was sent.")
-        turn = ChatTurn(wires_of(path), record.id, self._model(conversation, info), parameters,
+        turn = ChatTurn(wires_of(path), record.id, self._core.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
         ended = await self._sent_beside(backend, following, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
-            await self.update(conversation, system_in_user=True)
-            self.tell(Noticed(SYSTEM_MOVED))
+            await self._core.update(conversation, system_in_user=True)
+            self._core.tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
-
-    def is_on_the_internet(self, link: Link) -> bool:
-        """Whether what is sent to a server leaves the person's own machines, or may."""
-        if link.info is not None:
-            return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
-        if not link.connector.base_url:
-            return False
-        return not re.match(r"https?://(?:127\.|\[::1\])", normal(link.connector.base_url))
 
     async def _asked_apart(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
                            emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
-        chosen = link.name != DEFAULT and link.name == self.settings.memory.profile
-        if not self.settings.memory.on_cloud and self.is_on_the_internet(link):
+        chosen = link.name != DEFAULT and link.name == self._settings.memory.profile
+        if not self._settings.memory.on_cloud and self._core.is_on_the_internet(link):
             return Ended(State.ERROR, f"{backend.info.base_url} sends what it gets to the internet, where "
                                       "memory.on_cloud lets no background work be done.")
-        if not self.agreed_to(backend.info, "" if chosen else id):
+        if not self._core.agreed_to(backend.info, "" if chosen else id):
             return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                       "send to it. Nothing was sent; send a message there once to be asked.")
-        following = await self.follow(backend)
+        following = await self._core.follow(backend)
         turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
         ended = await self._sent_beside(backend, following, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
@@ -86,19 +83,18 @@ class Beside(Reporting):
         if following is not None:
             followed = await following.before(turn, path, "side", emit=emit)
             began(followed)
-            turn = replace(turn, slot=await self._planned(backend, following, followed))
+            turn = replace(turn, slot=await self._core.planned(backend, following, followed))
             following.sent(followed, turn.slot)
-        elif (shared := self.links.of(backend).shared) is not None:
-            shared.sent(path, turn.session_id, self.clock().timestamp())
+        elif (shared := self._core.links.of(backend).shared) is not None:
+            shared.sent(path, turn.session_id, self._core.clock().timestamp())
         return await backend.chat(turn, emit)
 
-
-    async def answered_in_background(self, kind: str, link: Link, conversation: OpenConversation,
+    async def settled(self, kind: str, link: Link, conversation: OpenConversation,
                                       path: Sequence[Node], parameters: Parameters, *, apart: bool = False) -> Node:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
         put down in the ledger under `kind`. `apart`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
-        answer, began = awaited(path[-1], self.clock()), time.monotonic()
+        answer, began = awaited(path[-1], self._core.clock()), time.monotonic()
         live, followed = LiveAnswer(answer.id, began), list[FollowedTurn]()
         heard, most, endless = began, (parameters.max_tokens or 0) * LONG_TOKEN, False
 
@@ -117,16 +113,16 @@ class Beside(Reporting):
             if apart:
                 return await self._asked_apart(link, backend, conversation.id, path, parameters, hearing,
                                                followed.append)
-            return await self._asked_beside(backend, conversation, path, parameters, hearing, followed.append)
+            return await self.of_conversation(backend, conversation, path, parameters, hearing, followed.append)
 
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answering.run(lambda: self.window(conversation.id)))
+        work = asyncio.create_task(answering.run(lambda: self._core.window(conversation.id)))
         try:
-            while not (await asyncio.wait({work}, timeout=self.silent_s))[0]:
-                if time.monotonic() - heard >= self.silent_s:
+            while not (await asyncio.wait({work}, timeout=SILENT_S))[0]:
+                if time.monotonic() - heard >= SILENT_S:
                     answering.stop()
         except asyncio.CancelledError:
             answering.stop()
@@ -155,23 +151,6 @@ class Beside(Reporting):
         if info is None:
             return
         spent = SideRequest(
-            kind, id, self.clock().timestamp(), info.place, answer.model or info.model, answer.state.value,
+            kind, id, self._core.clock().timestamp(), info.place, answer.model or info.model, answer.state.value,
             figures.prompt_tokens, figures.cached_tokens, figures.predicted_tokens, seconds)
-        self.in_background(self.keeper.write(lambda: self.store.side_requests.record(spent)))
-
-    def window(self, id: str) -> int | None:
-        """Tokens that fit in a conversation, with its server and model."""
-        info, record = self.link(id).info, self.record(id)
-        return info.window(record.model if record else "") if info else None
-
-
-async def carried_out(answering: Answering, window: Callable[[], int | None]) -> Node:
-    """The answer. Whoever is cancelled while waiting for it has it closed first."""
-    work = asyncio.create_task(answering.run(window))
-    try:
-        await asyncio.wait({work})
-    except asyncio.CancelledError:
-        answering.stop()
-        await asyncio.wait({work})
-        raise
-    return work.result()
+        self._core.in_background(self._core.keeper.write(lambda: self._core.store.side_requests.record(spent)))
