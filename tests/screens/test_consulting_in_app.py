@@ -170,7 +170,7 @@ async def test_a_slow_search_is_told_and_never_holds_up_the_typing(
             await held.wait()
             return await plain(*args, **more)
 
-        monkeypatch.setattr(app.service, "consult", slow)
+        monkeypatch.setattr(app.service.retrieval, "consult", slow)
         await app.write("How fast does the lamp turn")
         await shows(app, "searching…")
         await app.press("?")
@@ -193,7 +193,7 @@ async def test_what_is_found_for_another_conversation_is_not_shown(
             await held.wait()
             return found
 
-        monkeypatch.setattr(app.service, "consult", slow)
+        monkeypatch.setattr(app.service.retrieval, "consult", slow)
         await app.write("How fast does the lamp turn?")
         await app.until(began.is_set)
         await app.begin()
