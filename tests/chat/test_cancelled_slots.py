@@ -52,6 +52,14 @@ async def test_it_is_waited_for_until_its_batch_is_computed() -> None:
     assert server.looks == 4 and server.seen == [[SlotCount(100, 7, False), IDLE]]
 
 
+async def test_a_request_that_the_server_had_not_begun_with_may_come_to_its_slot_yet() -> None:
+    server = Server([IDLE], [busy(60)], [busy(60)], [IDLE])
+    slots = server.slots()
+    slots.add(0, 100, heard=False)
+    assert await slots.free()
+    assert server.looks == 4
+
+
 async def test_a_look_that_is_not_answered_within_its_time_is_made_again() -> None:
     server = Server(NoAnswerError(URL, 10), NoAnswerError(URL, 10), [busy(60)], [IDLE])
     await waited_out(server)

@@ -18,6 +18,9 @@ from kvchat.backends.errors import NoAnswerError
 
 AGAIN_S = 0.02
 """Between two looks; each is answered only between two batches."""
+UNSEEN_LOOKS = 3
+"""A request that was cancelled just now may not have come to its slot: the server reads its prompt's text first. So
+many looks find the slot free before it counts as that."""
 LATE = 64
 """Tokens that a server may have written since it was last heard of. A slot with more is not told of the cancel: it
 writes on, and is not waited for."""
@@ -33,11 +36,16 @@ class _Cancelled:
     """Tokens that its slot holds at the most when its batch has ended."""
     task: int | None = None
     """The server's number of it; None: not seen yet."""
+    looks: int = 1
+    """So many more find its slot free before it is free, while it was never seen there."""
     noted: bool = False
     """Whether another kvchat cancelled it: then it is not known what its slot holds."""
 
     def runs(self, count: SlotCount) -> bool:
         """Whether a look at its slot still finds it there."""
+        if not count.busy and self.task is None:
+            self.looks -= 1
+            return self.looks > 0
         if not count.busy or self.writes_on(count) or self.task not in (None, count.task):
             return False
         self.task = count.task
@@ -69,9 +77,10 @@ class CancelledSlots:
         """Whether a request waits that would go to `slot`; None: it is not known where it would go."""
         return slot is None or slot in self._slots or any(found.noted for found in self._slots.values())
 
-    def add(self, slot: int, most: int) -> None:
-        """Our request in `slot` was cancelled just now; with its whole prompt it holds `most` tokens."""
-        self._slots[slot] = _Cancelled(most)
+    def add(self, slot: int, most: int, *, heard: bool = True) -> None:
+        """Our request in `slot` was cancelled just now; with its whole prompt it holds `most` tokens. `heard`: whether
+        the server had begun with it."""
+        self._slots[slot] = _Cancelled(most, looks=1 if heard else UNSEEN_LOOKS)
         self._begin()
         self._changed(self.note())
 

@@ -260,7 +260,7 @@ class Following(Looking):
             if figures is not None or followed.processed:  # else it was refused, and the slot is as it was
                 self.holds(followed.turn.session_id, tuple(node.digest.hex() for node in held))
             if stopped:
-                self.cancelled.add(slot, len(prompt) + predicted)
+                self.cancelled.add(slot, len(prompt) + predicted, heard=bool(followed.processed or predicted))
             if await self.cancelled.free(LOOK_S):
                 counts = await self._counts() or ()
                 slot_tokens = self._slot_tokens(slot, counts)
@@ -337,4 +337,4 @@ class Following(Looking):
         self._unheard = processed is None
         self._came = came
         if self.twin.said is not None:
-            self.cancelled.add(self.twin.said.slot, len(self._side_prompt))
+            self.cancelled.add(self.twin.said.slot, len(self._side_prompt), heard=processed is not None)
