@@ -200,7 +200,7 @@ async def test_a_compaction_that_is_stopped_then_a_question(desk: Desk) -> None:
     id = await begun(desk)
     known = (await desk.ask(id, WORDS * 30)).prompt_tokens
     with desk.server.slowed(6):
-        compacting = asyncio.create_task(desk.service.compact(id))
+        compacting = asyncio.create_task(desk.service.compactor.compact(id))
         await desk.prefilling()
         await desk.service.stop(id)
         assert await compacting is None

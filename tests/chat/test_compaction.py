@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine_fixture import running_server
-from kvchat.chat.compaction import dropped_text
+from kvchat.chat.compactor import Compactor, dropped_text
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.question import Question
@@ -64,7 +64,7 @@ async def test_the_summary_is_asked_for_with_the_conversations_own_bytes_and_one
     conversation = await talked(service, server)
     await service.set_parameters(conversation.id, Parameters(temperature=1.5, top_p=0.9, stop=("x",)))
     sent, answer = messages(server.chats[-1]), conversation.path()[-1].wire
-    await service.compact(conversation.id)
+    await service.compactor.compact(conversation.id)
     asked = server.chats[-1]
     assert messages(asked).startswith(sent + b"," + answer + b',{"role":"user","content":"Summarise our conversation')
     assert asked.json["session_id"] == conversation.id
@@ -77,7 +77,7 @@ async def test_the_summary_is_asked_for_with_the_conversations_own_bytes_and_one
 async def test_the_new_branch_has_the_same_system_bytes_a_summary_and_the_last_turns(service, server, notices):
     conversation = await talked(service, server)
     system, old = conversation.path()[0], conversation.record.head
-    done = await service.compact(conversation.id)
+    done = await service.compactor.compact(conversation.id)
     path = conversation.path()
     assert path[0] is system
     assert texts(conversation) == ["question 3", "answer 3", "question 4", "answer 4"]
@@ -108,7 +108,7 @@ async def test_the_branch_that_is_left_is_unchanged_searchable_and_one_undo_away
     record, head = conversation.record, conversation.record.head
     before = exported(conversation, record, head)
     lines = "".join(service.export_text([conversation.id], "jsonl"))
-    await service.compact(conversation.id)
+    await service.compactor.compact(conversation.id)
     assert exported(conversation, record, head) == before
     stored = Store.open(tmp_path / "data")
     kept = replace(conversation, tree=stored.tree(conversation.id))
@@ -123,7 +123,7 @@ async def test_the_branch_that_is_left_is_unchanged_searchable_and_one_undo_away
 
 async def test_it_is_stored_and_there_after_a_restart(service, server, make):
     conversation = await talked(service, server)
-    done = await service.compact(conversation.id)
+    done = await service.compactor.compact(conversation.id)
     digests = [node.digest for node in conversation.path()]
     other = make(server.url)
     again = await other.open(conversation.id)
@@ -135,9 +135,9 @@ async def test_it_is_stored_and_there_after_a_restart(service, server, make):
 async def test_there_must_be_two_turns(service, server, turns):
     conversation = await talked(service, server, turns)
     with pytest.raises(ChatError, match="nothing to compact yet"):
-        await service.compact(conversation.id)
+        await service.compactor.compact(conversation.id)
     assert server.posts == turns
-    assert service.compacting is None
+    assert service.compactor.running is None
 
 
 async def test_an_answer_must_have_ended(service, server):
@@ -145,7 +145,7 @@ async def test_an_answer_must_have_ended(service, server):
     server.on_chat(tokens("slow", hang_after=1))
     await service.send(conversation.id, Question("on"))
     with pytest.raises(ChatError, match="still running"):
-        await service.compact(conversation.id)
+        await service.compactor.compact(conversation.id)
     await service.stop(conversation.id)
 
 
@@ -164,10 +164,10 @@ async def test_an_unusable_summary_changes_nothing_and_says_why(service, server,
     record, nodes = conversation.record, len(conversation.tree)
     server.on_chat(answer)
     with pytest.raises(ChatError) as raised:
-        await service.compact(conversation.id)
+        await service.compactor.compact(conversation.id)
     assert words in str(raised.value)
     assert "nothing was changed" in str(raised.value)
-    assert (conversation.record, len(conversation.tree), service.compacting) == (record, nodes, None)
+    assert (conversation.record, len(conversation.tree), service.compactor.running) == (record, nodes, None)
     server.on_chat(tokens("fine"))
     await service.send(conversation.id, Question("still here?"))
     await service.wait(conversation.id)
@@ -177,7 +177,7 @@ async def test_an_unusable_summary_changes_nothing_and_says_why(service, server,
 async def test_a_summary_that_reached_its_limit_is_used_up_to_its_last_sentence(service, server):
     conversation = await talked(service, server)
     server.on_chat(tokens("One fact. ", "Another fact. ", "And ha", finish="length"))
-    await service.compact(conversation.id)
+    await service.compactor.compact(conversation.id)
     assert conversation.path()[1].message.blocks[0].text == "One fact. Another fact."
 
 
@@ -187,11 +187,11 @@ async def begun(service, server, conversation):
     heard = asyncio.Event()
 
     def look(event):
-        if isinstance(event, CompactionChanged) and service.compacting and service.compacting.live.text:
+        if isinstance(event, CompactionChanged) and service.compactor.running and service.compactor.running.live.text:
             heard.set()
 
     service.subscribe(look)
-    work = asyncio.create_task(service.compact(conversation.id))
+    work = asyncio.create_task(service.compactor.compact(conversation.id))
     await heard.wait()
     return work
 
@@ -212,7 +212,7 @@ async def test_while_it_runs_the_conversation_is_busy_and_the_lane_taken(service
     conversation = await talked(service, server)
     work = await begun(service, server, conversation)
     asked = service.send(conversation.id, Question("hey"))
-    for act in (asked, service.compact(conversation.id), service.undo(conversation.id)):
+    for act in (asked, service.compactor.compact(conversation.id), service.undo(conversation.id)):
         with pytest.raises(ChatError, match="being compacted"):
             await act
     other = await service.create(reuse=False)
@@ -220,7 +220,7 @@ async def test_while_it_runs_the_conversation_is_busy_and_the_lane_taken(service
     assert other.live is not None
     asked = server.posts
     with pytest.raises(ChatError, match="still running"):
-        await service.compact(other.id)
+        await service.compactor.compact(other.id)
     await service.stop(conversation.id)
     await service.stop(other.id)
     await work
@@ -234,7 +234,7 @@ async def test_whoever_waits_for_it_may_be_cancelled_and_so_is_the_request(servi
     with pytest.raises(asyncio.CancelledError):
         await work
     await server.until_closed()
-    assert service.compacting is None
+    assert service.compactor.running is None
     assert len(texts(conversation)) == 10
 
 
@@ -249,7 +249,7 @@ async def test_a_full_window_is_summarised_without_its_last_turn(make):
     async with ToyServer(context_size=1500) as server:
         service = make(server.url)
         conversation = await talked(service, server)
-        await service.compact(conversation.id)
+        await service.compactor.compact(conversation.id)
         sent = server.chats[-1].json["messages"]
         assert sent[-2]["content"] == "answer 3"
         assert texts(conversation) == ["question 4", "answer 4"]
@@ -260,21 +260,21 @@ async def test_when_it_is_due(make):
     async with ToyServer(context_size=1500) as server:
         service = make(server.url)
         conversation = await service.create()
-        assert not service.compaction_due(conversation)
+        assert not service.compactor.due(conversation)
         server.on_chat(tokens("a", prompt=1200), tokens("a", prompt=1280))
         due = []
         for text in ("one", "two"):
             await service.send(conversation.id, Question(text))
             await service.wait(conversation.id)
-            due.append(service.compaction_due(conversation))
+            due.append(service.compactor.due(conversation))
         assert due == [False, True]
-        service.settings = changed(service.settings, "cache.compact_at", 90)
-        assert not service.compaction_due(conversation)
+        later = Compactor(service, changed(service.settings, "cache.compact_at", 90), service.side_requests)
+        assert not later.due(conversation)
 
 
 async def test_the_price_is_told_before(service, server):
     conversation = await talked(service, server)
-    price = service.compaction_price(conversation.id)
+    price = service.compactor.price(conversation.id)
     assert (price.plan.turns, price.plan.keep, price.plan.before, price.window) == (5, 2, 1261, 4096)
     assert price.plan.after < price.plan.before
     assert price.summary_seconds and price.read_seconds
@@ -327,21 +327,21 @@ async def test_on_a_real_server_it_costs_one_miss_and_then_every_turn_is_reused(
             return answer.figures
 
         number = 0
-        while not service.compaction_due(conversation):
+        while not service.compactor.due(conversation):
             number += 1
             await say(f"Day {number}: " + f"we sailed {number + 3} miles and saw {number + 7} birds. " * 7)
         record, head = conversation.record, conversation.record.head
         before = exported(conversation, record, head)
-        done = await service.compact(conversation.id)
+        done = await service.compactor.compact(conversation.id)
         assert len(conversation.tree) == len(conversation.tree.path(head)) + len(conversation.path()) - 1
         assert done.spent.reuse >= 0.99  # the request for the summary is a suffix
         assert done.spent.new_tokens < 200
         assert done.after < 0.4 * 1024
-        assert not service.compaction_due(conversation)
+        assert not service.compactor.due(conversation)
         first = await say("How many birds did we see on the last day?")
         assert abs(first.prompt_tokens - done.after) < 120
         turns = [await say(f"And day {n}?") for n in range(5)]
         assert all(turn.reuse >= 0.99 for turn in turns)
-        assert not service.compaction_due(conversation)
+        assert not service.compactor.due(conversation)
         assert exported(conversation, record, head) == before
         await service.aclose()

@@ -228,7 +228,7 @@ class Walk:
         await self.service.walk(self.id, self._asked().id, self.chance.choice([-1, 1]))
 
     async def _compact(self) -> None:
-        await self.service.compact(self.id)
+        await self.service.compactor.compact(self.id)
 
     async def _instruct(self) -> None:
         await self.service.set_instructions(self.id, self.chance.choice(["Be kind.", "Be brief."]))

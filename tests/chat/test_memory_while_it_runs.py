@@ -114,7 +114,7 @@ async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_
         for job in service.jobs.all():
             service.store.jobs.done(job.kind, job.subject)
         before = len(server.visits)
-        compacting = asyncio.create_task(service.compact(id))
+        compacting = asyncio.create_task(service.compactor.compact(id))
         await server.until(lambda: len(server.visits) > before)
         await service.extraction.request(id)
         await passed_over(service)

@@ -131,7 +131,7 @@ async def test_what_was_said_here_is_still_asked_about_after_the_branch_was_made
         await service.set_instructions(one, "Be brief")
     else:
         server.on_chat(tokens(*["short "] * 10, prompt=2000))
-        await service.compact(one)
+        await service.compactor.compact(one)
     assert not service.may_send_to(cloud, one)
 
 
@@ -149,7 +149,7 @@ async def test_compacting_needs_the_word_for_this_very_conversation(make: Maker,
     await service.allow_sending_to(cloud, two)
     before = server.posts
     with pytest.raises(ChatError, match="agreed"):
-        await service.compact(one)
+        await service.compactor.compact(one)
     assert server.posts == before
 
 
@@ -335,7 +335,7 @@ async def test_a_summary_that_finds_nobody_there_says_that_the_server_is_lost(ma
         await say(service, id, text * 400)
     await server.stop()
     with pytest.raises(ChatError):
-        await service.compact(id)
+        await service.compactor.compact(id)
     assert service.connection.phase == "lost"
 
 

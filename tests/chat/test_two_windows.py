@@ -239,9 +239,11 @@ async def test_what_changes_the_branch_under_a_running_reply_is_refused(windows,
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     before = kept(one, id)
-    arguments = {"delete_turn": (other.get(id).path()[1].id,), "set_instructions": ("Be long.",), "compact": ()}[act]
+    work = {"delete_turn": lambda: other.delete_turn(id, other.get(id).path()[1].id),
+            "set_instructions": lambda: other.set_instructions(id, "Be long."),
+            "compact": lambda: other.compactor.compact(id)}[act]
     with pytest.raises(ChatError, match="Another window is answering here"):
-        await getattr(other, act)(id, *arguments)
+        await work()
     assert kept(one, id) == before
     slow.go.set()
     await one.wait(id)
@@ -376,8 +378,8 @@ async def test_a_turn_that_another_window_adds_during_a_compaction_stays_as_it_i
         await say(one, id, text)
     slow = Slow("It was about ", "bees.")
     server.on_chat(slow)
-    compacting = asyncio.create_task(one.compact(id))
-    await until(one, lambda: one.compacting is not None and bool(one.compacting.live.text))
+    compacting = asyncio.create_task(one.compactor.compact(id))
+    await until(one, lambda: one.compactor.running is not None and bool(one.compactor.running.live.text))
     server.on_chat(tokens("Yes."))
     await say(other, id, "meanwhile")
     slow.go.set()
@@ -394,8 +396,8 @@ async def test_a_compaction_waits_for_the_reply_of_another_window(windows, serve
     await say(one, id, "second")
     summary, slow = Slow("It was about ", "bees."), Slow()
     server.on_chat(summary)
-    compacting = asyncio.create_task(one.compact(id))
-    await until(one, lambda: one.compacting is not None and bool(one.compacting.live.text))
+    compacting = asyncio.create_task(one.compactor.compact(id))
+    await until(one, lambda: one.compactor.running is not None and bool(one.compactor.running.live.text))
     await streaming(other, server, id, "meanwhile", slow)
     waits = heard(one, HeadAwaited)
     summary.go.set()

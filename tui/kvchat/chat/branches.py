@@ -90,12 +90,12 @@ class Branches(Talking):
         """Go on without the turn of `node_id`: the later turns stand on a new branch, the old one stays."""
         conversation = await self._free(id)
         self.did(conversation, "delete", node_id)
-        await self._move(conversation, without_turn(conversation.tree, conversation.record.head or "", node_id))
+        await self.move(conversation, without_turn(conversation.tree, conversation.record.head or "", node_id))
 
     async def select(self, id: str, node_id: str) -> None:
         """Go to the branch through `node_id`, at its tip."""
         conversation = await self._free(id)
-        await self._move(conversation, Branch((), conversation.tree.tip(node_id)))
+        await self.move(conversation, Branch((), conversation.tree.tip(node_id)))
 
     async def walk(self, id: str, node_id: str, step: int) -> None:
         """Go to the sibling of `node_id` that is `step` further; at the ends nothing happens."""
@@ -103,7 +103,7 @@ class Branches(Talking):
         siblings = [n.id for n in conversation.tree.siblings(node_id)]
         at = siblings.index(node_id) + step
         if 0 <= at < len(siblings):
-            await self._move(conversation, Branch((), conversation.tree.tip(siblings[at])))
+            await self.move(conversation, Branch((), conversation.tree.tip(siblings[at])))
 
     async def undo(self, id: str) -> bool:
         """Back to the branch before the last edit, regenerate, delete or switch; False if there is none."""
@@ -122,7 +122,7 @@ class Branches(Talking):
         if heads[-1:] != [conversation.record.head]:  # an act that is begun anew leaves one branch
             heads.append(conversation.record.head)
 
-    async def _move(self, conversation: OpenConversation, branch: Branch) -> None:
+    async def move(self, conversation: OpenConversation, branch: Branch) -> None:
         """Go to a branch that was made from all of the one that is shown. Raises HeadMoved."""
         self._remember(conversation)
         if branch.nodes:
@@ -175,13 +175,13 @@ class Branches(Talking):
         if not self.agreed_to(following.server):
             return estimate
         asks = path[-1].role is Role.USER
-        turn = self._turn_after(conversation, path)
+        turn = self.turn_after(conversation, path)
         if options is not None:
             turn = replace(turn, template_options=options)
         try:
             async with asyncio.timeout(PRICE_S):
                 tokens = await (following.prompt(turn) if asks else following.prefix(turn))
-                now = await following.prefix(self._turn_after(conversation, conversation.path()))
+                now = await following.prefix(self.turn_after(conversation, conversation.path()))
         except TimeoutError:
             return estimate
         if not tokens:
@@ -244,7 +244,7 @@ class Branches(Talking):
             return
         branch = under_system(conversation.tree, conversation.record.head or "", message, self.clock().timestamp())
         self.did(conversation, "system", conversation.path()[0].id)
-        await self._move(conversation, branch)
+        await self.move(conversation, branch)
 
 
 def _said_nothing(answer: Node) -> bool:

@@ -168,7 +168,7 @@ class Caching(ConversationList):
     def _turn_at(self, conversation: OpenConversation, tip: str) -> ChatTurn | None:
         """The request that goes on after the branch with this last message."""
         end = next((node for node in conversation.tree if node.digest.hex() == tip), None)
-        return self._turn_after(conversation, conversation.tree.path(end.id)) if end is not None else None
+        return self.turn_after(conversation, conversation.tree.path(end.id)) if end is not None else None
 
     async def _note_down(self, name: str, note: str) -> None:
         """Keep a note of a server."""
@@ -216,7 +216,7 @@ class Caching(ConversationList):
 
     # -- a turn ---------------------------------------------------------------------------------------------------
 
-    def _turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
+    def turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
         """The request that goes on after `path`, as far as the prompt depends on it."""
         record = conversation.record
         info = self.link(record.id).info
@@ -332,7 +332,7 @@ class Caching(ConversationList):
         path = conversation.tree.path(node_id)
         if following is None or not following.works:
             return shared.warmth(path, id, self.clock().timestamp()) if shared else UNKNOWN
-        prefix = following.known_prefix(self._turn_after(conversation, path)) or NO_TOKENS
+        prefix = following.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN
         found = following.twin.best.predict(prefix)

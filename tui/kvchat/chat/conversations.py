@@ -86,6 +86,22 @@ class TurnObserver(Protocol):
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None: ...
 
 
+class Occupation(Protocol):
+    """What keeps a conversation as busy as an answer does."""
+
+    def busy(self) -> frozenset[str]:
+        """The conversations that it keeps busy now."""
+
+    def refuse(self, id: str) -> None:
+        """Raises ChatError where it keeps this one busy."""
+
+    async def stop(self, id: str) -> None:
+        """End it in this conversation, if it is there."""
+
+    async def wait(self, id: str) -> None:
+        """Return when it has ended in this conversation."""
+
+
 class ConversationList:
     """The ground of the service: what all its parts share."""
 
@@ -110,6 +126,7 @@ class ConversationList:
         self._listeners: list[Listener] = []
         self.observers: list[ConversationObserver] = []
         self.turn_observers: list[TurnObserver] = []
+        self.occupations: list[Occupation] = []
         self.keeper = Keeper(self._disk_changed, strict=strict, at_rest=store.checkpoint)
         self.shared = SharedConversations(store, self.keeper, lambda event: self.tell(event))
         self.once = Once(store, self.keeper)
@@ -150,6 +167,17 @@ class ConversationList:
         if self._one_server and id not in self._moved and info is not None and info.known(chosen) is None:
             chosen = ""  # it was chosen on another server
         return chosen or link.connector.server.model or (info.model if info is not None else "")
+
+    def context_used(self, conversation: OpenConversation) -> int | None:
+        """Tokens of the branch in use: as the server reported them after its last answer, else as they were known."""
+        figures = next((n.figures for n in reversed(conversation.path()) if n.figures is not None), None)
+        used = figures.context_used if figures else None
+        return conversation.record.context_used if used is None else used
+
+    def window_share(self, conversation: OpenConversation) -> float | None:
+        """How full the window is, from 0 to 1; None when that is not known."""
+        used, size = self.context_used(conversation), self.window(conversation.id)
+        return used / size if used is not None and size and conversation.record.turns else None
 
     def window(self, id: str) -> int | None:
         """Tokens that fit in a conversation, with its server and model."""
@@ -275,8 +303,8 @@ class ConversationList:
         return self._by_id.get(id)
 
     def streaming(self) -> frozenset[str]:
-        """The conversations whose answer is running or waiting."""
-        return frozenset(self._answering)
+        """The conversations whose answer, or summary, is running or waiting."""
+        return frozenset(self._answering).union(*(one.busy() for one in self.occupations))
 
     def look_elsewhere(self) -> bool:
         """Look whether another process changed the store, and tell; whether what it changed was seen now."""

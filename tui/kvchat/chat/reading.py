@@ -137,7 +137,7 @@ class Reading(Restoring):
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
-        prefix = await following.prefix(self._turn_after(conversation, path), await self.questions.begun(conversation))
+        prefix = await following.prefix(self.turn_after(conversation, path), await self.questions.begun(conversation))
         self.tell(WarmthChanged())
         if not prefix:
             return
@@ -161,7 +161,7 @@ class Reading(Restoring):
         self.warming = id
         self.tell(WarmthChanged())
         try:
-            turn = replace(self._turn_after(conversation, path), parameters=conversation.record.parameters)
+            turn = replace(self.turn_after(conversation, path), parameters=conversation.record.parameters)
             figures = await backend.read_messages(turn)
         finally:
             self.warming = ""
@@ -291,7 +291,7 @@ class Reading(Restoring):
             conversation.findings[answer.id] = followed.finding
         if following is not None and followed is not None and following.plays(followed):
             path = conversation.tree.path(answer.id)
-            following.left(followed, answer, self._turn_after(conversation, path))
+            following.left(followed, answer, self.turn_after(conversation, path))
             self.in_background(self._learn(link, following))
             self._save_soon()
         elif followed is not None:

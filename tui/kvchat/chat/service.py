@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.chat.compactor import Compactor
 from kvchat.chat.consolidation import Consolidation
 from kvchat.chat.conversations import system_clock
 from kvchat.chat.defusing import SpecialTokens
@@ -56,6 +57,7 @@ class ChatService(Serving):
         super().__init__(store, settings, incognito=incognito, strict=strict, clock=clock, snapshots=snapshots,
                          lanes=lanes, one_server=one_server)
         self.side_requests = SideRequests(self, settings)
+        self.compactor = Compactor(self, settings, self.side_requests)
         self.jobs = Jobs(store, self.keeper, self.tell)
         self.subscribe(self.jobs.heard)
         self.memory = MemoryService(self, settings, None if incognito else memories, self._vector_of)
@@ -161,8 +163,8 @@ class ChatService(Serving):
             self._falling.cancel()
         for answering, _ in self._answering.values():
             answering.stop()
-        if self.compacting is not None:
-            await self.stop(self.compacting.conversation)
+        if self.compactor.running is not None:
+            await self.compactor.stop(self.compactor.running.conversation)
         if tasks := {task for _, task in self._answering.values()}:
             _, late = await asyncio.wait(tasks, timeout=QUIT_SECONDS)
             if late:

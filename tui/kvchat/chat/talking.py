@@ -75,7 +75,7 @@ class Talking(Reading):
         super().__init__(*args, **options)
         self._followed: dict[str, FollowedTurn] = {}
         self._explanations: set[asyncio.Task[TurnFigures | None]] = set()
-        self.sizes = PromptSizes(self.link, self._turn_after, self.follow, self.agreed_to)
+        self.sizes = PromptSizes(self.link, self.turn_after, self.follow, self.agreed_to)
 
     @on_newest(Head.AWAITED)
     async def send(self, id: str, question: Question, *, parameters: Parameters | None = None,
@@ -97,6 +97,8 @@ class Talking(Reading):
         return branch
 
     async def _free(self, id: str) -> OpenConversation:
+        for one in self.occupations:
+            one.refuse(id)
         if id in self._answering:
             raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
         return await self.opened(id)
@@ -178,12 +180,12 @@ class Talking(Reading):
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)
                 except BackendError as error:
                     ended = Ended(State.ERROR, error.sentence, error)
-            if ended.error is None or not await self._is_gone(link, ended.error):
+            if ended.error is None or not await self.is_gone(link, ended.error):
                 return ended
             emit(Waiting("gone", time.monotonic() - waiting, False))
             await link.connector.back()
 
-    async def _is_gone(self, link: Link, error: BackendError) -> bool:
+    async def is_gone(self, link: Link, error: BackendError) -> bool:
         """Whether a request failed because nobody was there, so that it is to be sent when the server is back."""
         if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD):
             link.connector.lost(error.sentence)
@@ -326,6 +328,8 @@ class Talking(Reading):
     async def stop(self, id: str) -> None:
         """End the running answer and keep what came; return when it is settled. A question that waits for the reply of
         another kvchat is given up. Nothing runs: nothing happens."""
+        for one in self.occupations:
+            await one.stop(id)
         self.give_up(id)
         running = self._answering.get(id)
         if running is not None:
@@ -334,6 +338,8 @@ class Talking(Reading):
 
     async def wait(self, id: str) -> None:
         """Return when the running answer is settled."""
+        for one in self.occupations:
+            await one.wait(id)
         running = self._answering.get(id)
         if running is not None:
             await asyncio.wait({running[1]})

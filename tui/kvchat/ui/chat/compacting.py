@@ -23,7 +23,7 @@ from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:
-    from kvchat.chat.compaction import CompactionPrice, RunningCompaction
+    from kvchat.chat.compactor import CompactionPrice, RunningCompaction
     from kvchat.chat.live import LiveAnswer
 
 STOPS = "Esc stops · nothing changes"
@@ -41,7 +41,7 @@ class CompactingActs(ChatBase):
 
         id = self.conversation.id
         try:
-            price = self.service.compaction_price(id)
+            price = self.service.compactor.price(id)
         except ChatError as error:
             self.say(str(error))
             return
@@ -50,20 +50,20 @@ class CompactingActs(ChatBase):
             [("y", "Compact", True), ("n", "Cancel", False)]))
         if agreed and await self.may_leave_this_machine():
             self.transcript.follow()
-            if (await self.attempt(self.service.compact(id))
+            if (await self.attempt(self.service.compactor.compact(id))
                     and self.current is not None and self.current.id == id):
                 self.transcript.follow()
 
     def compaction_offer(self) -> str:
         """A few words for the status line while the window of the open conversation is nearly full."""
-        if self.current is None or not self.service.compaction_due(self.current):
+        if self.current is None or not self.service.compactor.due(self.current):
             return ""
         return f"{percent(self.service.window_share(self.current))} full: /compact"
 
     def offer_compaction(self) -> None:
         """After an answer: say once that compacting would make room."""
         conversation = self.conversation
-        if not self.service.compaction_due(conversation):
+        if not self.service.compactor.due(conversation):
             if self._offered == conversation.id:
                 self._offered = ""
         elif self._offered != conversation.id:
@@ -74,7 +74,7 @@ class CompactingActs(ChatBase):
 
     def summary(self) -> RunningCompaction | None:
         """The compaction of the branch that is looked at, while its summary is written."""
-        running, conversation = self.service.compacting, self.current
+        running, conversation = self.service.compactor.running, self.current
         if running is None or conversation is None:
             return None
         here = (running.conversation, running.head) == (conversation.id, conversation.record.head)

@@ -214,7 +214,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
             self._tick()
 
     def _compaction_changed(self, id: str) -> None:
-        running = self.service.compacting is not None
+        running = self.service.compactor.running is not None
         if running is not self._summarising:
             self._summarising = running
             self.forget_refusal(id)

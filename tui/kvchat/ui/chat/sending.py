@@ -149,7 +149,7 @@ class SendingActs(ConsultingActs):
         conversation = self.conversation
         used = self.service.context_used(conversation) if sending.editing is None else None
         try:
-            price = self.service.compaction_price(conversation.id)
+            price = self.service.compactor.price(conversation.id)
         except ChatError:
             price = None
         return await self.ask(ConfirmScreen(TITLE, question_lines(error, used), choices(error, used, price)))

@@ -9,7 +9,7 @@ from kvchat.chat.errors import TooLongError
 from kvchat.numbers import count, counted, short_count
 
 if TYPE_CHECKING:
-    from kvchat.chat.compaction import CompactionPrice
+    from kvchat.chat.compactor import CompactionPrice
     from kvchat.ui.screens.confirm import Choice
 
 Way = Literal["compact", "edit", "send"]

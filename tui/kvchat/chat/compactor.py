@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
@@ -19,9 +20,7 @@ from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.reporting import Reporting
 from kvchat.chat.shared import Head
-from kvchat.chat.side_requests import SideRequests
 from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
@@ -36,6 +35,11 @@ from kvchat.prompt.compacting import (
 )
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
+
+if TYPE_CHECKING:
+    from kvchat.chat.reporting import Reporting as Core
+    from kvchat.chat.side_requests import SideRequests
+    from kvchat.config import Settings
 
 TEMPERATURE = 0.3
 """A summary keeps to the facts; 0 makes small models repeat themselves."""
@@ -83,50 +87,46 @@ class RunningCompaction:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-class Compaction(Reporting):
+class Compactor:
     """When to compact, for what price, and doing it."""
 
-    side_requests: SideRequests
-    compacting: RunningCompaction | None = None
-    """The compaction that runs: one at a time."""
+    def __init__(self, core: Core, settings: Settings, side_requests: SideRequests) -> None:
+        self._core = core
+        self._settings = settings
+        self._side_requests = side_requests
+        self.running: RunningCompaction | None = None
+        """The compaction that runs: one at a time."""
+        self._followed: FollowedTurn | None = None
+        """The request for the summary."""
+        core.occupations.append(self)
+        core.turn_observers.append(self)
 
     # -- when
 
-    def context_used(self, conversation: OpenConversation) -> int | None:
-        """Tokens of the branch in use: as the server reported them after its last answer, else as they were known."""
-        figures = next((n.figures for n in reversed(conversation.path()) if n.figures is not None), None)
-        used = figures.context_used if figures else None
-        return conversation.record.context_used if used is None else used
-
-    def window_share(self, conversation: OpenConversation) -> float | None:
-        """How full the window is, from 0 to 1; None when that is not known."""
-        used, size = self.context_used(conversation), self.window(conversation.id)
-        return used / size if used is not None and size and conversation.record.turns else None
-
-    def compaction_due(self, conversation: OpenConversation) -> bool:
+    def due(self, conversation: OpenConversation) -> bool:
         """Whether the window is so full that compacting is to be offered."""
-        share = self.window_share(conversation)
-        return share is not None and share >= self.settings.cache.compact_at / 100
+        share = self._core.window_share(conversation)
+        return share is not None and share >= self._settings.cache.compact_at / 100
 
-    def compaction_price(self, id: str) -> CompactionPrice:
+    def price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
-        conversation = self.open_conversations[id]
+        conversation = self._core.open_conversations[id]
         path = conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
             raise ChatError("There is nothing to compact yet: a summary takes the place of the older turns, and the "
                             "last one stays.")
-        used = self.context_used(conversation)
+        used = self._core.context_used(conversation)
         if used is None:
             used = sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
         elif path[-1].figures is None:  # a last question that did not fit was never counted
             used += sizes[-1]
-        window = self.window(id)
+        window = self._core.window(id)
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
             raise ChatError("The first turn alone fills the window, so there is no room to summarise it. Begin a new "
                             "conversation, or give the server a larger window.")
-        reading, writing = self.prefill_speed(id), _decode_speed(conversation.figures())
+        reading, writing = self._core.prefill_speed(id), _decode_speed(conversation.figures())
         return CompactionPrice(
             plan, window,
             INSTRUCTION_TOKENS / reading + plan.max_tokens / writing if reading and writing else None,
@@ -137,14 +137,14 @@ class Compaction(Reporting):
     async def compact(self, id: str) -> Compacted | None:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
-        conversation = await self.for_act(id, Head.SETTLED)
-        if self.compacting is not None:
+        conversation = await self._core.for_act(id, Head.SETTLED)
+        if self.running is not None:
             raise ChatError("Another conversation is being compacted. Wait until that is done.")
-        plan = self.compaction_price(id).plan
-        running = self.compacting = self._begun(conversation, plan)
-        self.tell(CompactionChanged(id))
+        plan = self.price(id).plan
+        running = self.running = self._begun(conversation, plan)
+        self._core.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answering, lambda: self.window(id))
+            summary = await carried_out(running.answering, lambda: self._core.window(id))
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
@@ -152,18 +152,18 @@ class Compaction(Reporting):
         except GivenUp:
             done = None
         finally:
-            self.compacting = None
-            self._followed.pop(id, None)
+            self.running = None
+            self._followed = None
             running.ended.set()
-            self.tell(CompactionChanged(id))
-        self.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
-        if done and self.looked_at == id:
-            self.warm_soon(id, 0.0)
+            self._core.tell(CompactionChanged(id))
+        self._core.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
+        if done and self._core.looked_at == id:
+            self._core.warm_soon(id, 0.0)
         return done
 
     def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
-        path = request_path(conversation.path(), plan, self.clock().timestamp())
-        answer = awaited(path[-1], self.clock())
+        path = request_path(conversation.path(), plan, self._core.clock().timestamp())
+        answer = awaited(path[-1], self._core.clock())
         live = LiveAnswer(answer.id, time.monotonic())
 
         async def chat(emit: Emit) -> Ended:
@@ -173,7 +173,7 @@ class Compaction(Reporting):
             """Nothing of it is stored."""
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint,
-                              changed=lambda: self.tell(CompactionChanged(conversation.id)))
+                              changed=lambda: self._core.tell(CompactionChanged(conversation.id)))
         return RunningCompaction(conversation.id, conversation.record.head, plan.turns - plan.keep, path, live,
                                  answering)
 
@@ -181,10 +181,10 @@ class Compaction(Reporting):
                                live: LiveAnswer, emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request."""
         record = conversation.record
-        link = self.link(record.id)
+        link = self._core.link(record.id)
 
         def began(followed: FollowedTurn) -> None:
-            self._followed[record.id] = followed
+            self._followed = followed
 
         if link.lane.holder:
             emit(Waiting("lane", 0.0))
@@ -194,17 +194,18 @@ class Compaction(Reporting):
             await link.lane.sit()
             live.sent_at = time.monotonic()
             parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
-            ended = await self.side_requests.of_conversation(backend, conversation, path, parameters, emit, began)
+            ended = await self._side_requests.of_conversation(backend, conversation, path, parameters, emit, began)
             if ended.error is not None:
-                await self._is_gone(link, ended.error)
+                await self._core.is_gone(link, ended.error)
             return ended
 
     async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
         """What the request for the summary left in the server's cache."""
-        following, followed = self.link(conversation.id).following, self._followed.pop(conversation.id, None)
+        following, followed = self._core.link(conversation.id).following, self._followed
+        self._followed = None
         if following is not None and followed is not None:
             await following.ended(followed, answer.figures)
-            following.left(followed, answer, self._turn_after(conversation, [*path, answer]))
+            following.left(followed, answer, self._core.turn_after(conversation, [*path, answer]))
 
     async def _put_in_place(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Compacted:
         """Go on with the summary. Raises ChatError when it cannot be used."""
@@ -224,59 +225,52 @@ class Compaction(Reporting):
                             f"{count(plan.replaced)}. That makes no room, so nothing was changed.")
         await self._go_on(conversation, plan, summary)
         after = plan.after_with(length)
-        await self.update(conversation, context_used=after)
+        await self._core.update(conversation, context_used=after)
         return Compacted(plan.before, after, spent)
 
     async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
         while True:
-            await self.shared.look(conversation)
-            await self.shared.settled(conversation)
-            with self.shared.held(conversation):
+            await self._core.shared.look(conversation)
+            await self._core.shared.settled(conversation)
+            with self._core.shared.held(conversation):
                 added = sum(node.role is Role.USER for node in conversation.path()) - plan.turns
                 branch = compaction(conversation.tree, conversation.record.head or "", summary, plan.keep + added,
-                                    self.clock().timestamp())
+                                    self._core.clock().timestamp())
                 try:
-                    return await self._move(conversation, branch)
+                    return await self._core.move(conversation, branch)
                 except HeadMoved:
                     continue
 
     # -- while it runs the conversation is as busy as with an answer
 
-    def streaming(self) -> frozenset[str]:
-        """The conversations whose answer or summary is running or waiting."""
-        busy = super().streaming()
-        return busy | {self.compacting.conversation} if self.compacting is not None else busy
+    def busy(self) -> frozenset[str]:
+        return frozenset() if self.running is None else frozenset({self.running.conversation})
 
-    async def _free(self, id: str) -> OpenConversation:
-        if self._compacting(id):
+    def refuse(self, id: str) -> None:
+        if self._running_in(id):
             raise ChatError("This conversation is being compacted. Stop that first (Esc), or wait for it.")
-        return await super()._free(id)
 
     async def stop(self, id: str) -> None:
-        if running := self._compacting(id):
+        if running := self._running_in(id):
             running.answering.stop()
-            self.give_up(id)
+            self._core.give_up(id)
             await running.ended.wait()
-        await super().stop(id)
 
     async def wait(self, id: str) -> None:
-        if running := self._compacting(id):
+        if running := self._running_in(id):
             await running.ended.wait()
-        await super().wait(id)
 
-    def _compacting(self, id: str) -> RunningCompaction | None:
-        running = self.compacting
-        return running if running is not None and running.conversation == id else None
+    def _running_in(self, id: str) -> RunningCompaction | None:
+        return self.running if self.running is not None and self.running.conversation == id else None
 
     # -- what the server does without a word
 
-    async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
-        await super()._answer(conversation, answering)
-        info = self.link(conversation.id).info
-        path = conversation.tree.path(answering.answer.id)
+    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
+        info = self._core.link(conversation.id).info
+        path = conversation.tree.path(answer.id)
         if sentence := dropped_text(path, hidden_reasoning=info is None or info.host_class == "cloud"):
-            self.tell(Noticed(sentence, "error"))
+            self._core.tell(Noticed(sentence, "error"))
 
 
 def dropped_text(path: Sequence[Node], *, hidden_reasoning: bool) -> str | None:
