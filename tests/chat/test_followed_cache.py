@@ -130,7 +130,7 @@ async def test_every_turn_is_predicted(make: Maker, server: str) -> None:
         for conversation in (one, two) if turn % 2 else (two, one):
             figures = await say(service, conversation.id, f"Question {turn}: {WORDS}")
             assert figures.predicted_cached == figures.cached_tokens
-    report = await service.cache_report(one.id)
+    report = await service.cache_reports.report(one.id)
     assert (report.exact_predictions, report.predictions) == (12, 12)
     assert {state.owner for state in report.states} >= {one.record.title}
 

@@ -322,7 +322,7 @@ def test_the_inspector(studio: Studio, size: tuple[int, int], view: str) -> None
         async def report(id: str) -> CacheReport:
             return a_report(app.service.now().timestamp())
 
-        app.service.cache_report = report  # type: ignore[method-assign]
+        app.service.cache_reports.report = report  # type: ignore[method-assign]
         await keys("f2", opens="InspectorScreen")(app)
         await app.until(lambda: "exact 41 of 43" in app.text)
         await app.press(*{"turns": ["up"], "messages": ["tab"], "sums": ["shift+tab"]}[view])

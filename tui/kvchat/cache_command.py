@@ -49,7 +49,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         return 0
     if _has_server(service.settings, found):
         await service.connect(found.id)
-    report = await service.cache_report(found.id)
+    report = await service.cache_reports.report(found.id)
     if args.json:
         print(json.dumps(asdict(report), indent=1))
     else:

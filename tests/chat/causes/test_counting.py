@@ -107,7 +107,7 @@ async def test_an_answer_that_reads_back_as_other_tokens_says_so_where_it_was_no
         id = await chat.begin()
         await chat.say(id)
         told(await chat.say(id), Cause.RETOKENISED, "reads back as other tokens")
-        report = await chat.service.cache_report(id)
+        report = await chat.service.cache_reports.report(id)
         assert report.exact_predictions == report.predictions, "what cannot be known was not predicted"
 
 

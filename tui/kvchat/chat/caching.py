@@ -246,7 +246,8 @@ class Caching(ConversationList):
             following.side_request_cut(None)
             raise
 
-    def _title(self, id: str) -> str:
+    def title(self, id: str) -> str:
+        """The title of a conversation in the list; empty where there is none."""
         record = self.listed(id)
         return record.title if record is not None else ""
 

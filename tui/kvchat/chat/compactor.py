@@ -37,7 +37,7 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
 
 if TYPE_CHECKING:
-    from kvchat.chat.reporting import Reporting as Core
+    from kvchat.chat.branches import Branches as Core
     from kvchat.chat.side_requests import SideRequests
     from kvchat.config import Settings
 

@@ -37,7 +37,7 @@ class Explaining(Caching):
         block = self._journal.block(followed.server)
         if following is None and block > 1:
             figures = replace(figures, block=block)
-        evidence = self._journal.evidence(followed, figures, self._title, self._read_earlier)
+        evidence = self._journal.evidence(followed, figures, self.title, self._read_earlier)
         avoidable, start = figures.avoidable_tokens or 0, figures.cached_tokens or 0
         speed = self.speed_fit(id) if avoidable > NOISE else None
         evidence = replace(

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.chat.cache_reports import CacheReports
 from kvchat.chat.compactor import Compactor
 from kvchat.chat.consolidation import Consolidation
 from kvchat.chat.conversations import system_clock
@@ -57,6 +58,7 @@ class ChatService(Serving):
         super().__init__(store, settings, incognito=incognito, strict=strict, clock=clock, snapshots=snapshots,
                          lanes=lanes, one_server=one_server)
         self.side_requests = SideRequests(self, settings)
+        self.cache_reports = CacheReports(self)
         self.compactor = Compactor(self, settings, self.side_requests)
         self.jobs = Jobs(store, self.keeper, self.tell)
         self.subscribe(self.jobs.heard)

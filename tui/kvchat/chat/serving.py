@@ -15,12 +15,12 @@ from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.models import Model
 from kvchat.cache.price import Price, price
 from kvchat.cache.warmth import Heat
+from kvchat.chat.branches import Branches
 from kvchat.chat.connection import Connection, Phase, found_here
 from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
 from kvchat.chat.link import DEFAULT, Link, is_file
-from kvchat.chat.reporting import Reporting
 from kvchat.chat.talking import not_agreed
 from kvchat.config import ServerSettings
 from kvchat.server_words import place_words
@@ -58,7 +58,7 @@ class ServerChoice:
     embedded: bool = False
 
 
-class Serving(Reporting):
+class Serving(Branches):
     """Choosing servers."""
 
     _found: Sequence[Found] = ()

@@ -26,7 +26,7 @@ from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
 
 if TYPE_CHECKING:
-    from kvchat.chat.reporting import Reporting as Core
+    from kvchat.chat.branches import Branches as Core
     from kvchat.config import Settings
 
 SILENT_S = 180.0

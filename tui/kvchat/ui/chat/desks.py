@@ -1,4 +1,4 @@
-"""The service as the memory screen and the documents screen ask it."""
+"""The service as the memory screen, the documents screen and the inspector ask it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kvchat.cache.report import CacheReport
     from kvchat.chat.events import ServiceEvent
     from kvchat.chat.extraction import QueueRow
     from kvchat.chat.live import OpenConversation
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
     from kvchat.prompt.conversation import Conversation
+    from kvchat.ui.screens.inspector_facts import ServerFacts
     from kvchat.ui.screens.memory_source import Job
 
 T = TypeVar("T")
@@ -83,3 +85,17 @@ class DocumentsDesk:
 
     def index_documents(self, name: str = "", anew: bool = False) -> Awaitable[None]:
         return self._service.documents.look_for_changes(name, anew)
+
+
+class CacheDesk:
+    """What is known of the server's cache."""
+
+    def __init__(self, service: ChatService) -> None:
+        self._service = service
+        self.subscribe: Callable[[Listener], Callable[[], None]] = service.subscribe
+        self.now: Callable[[], datetime] = service.now
+        self.cache_report: Callable[[str], Awaitable[CacheReport]] = service.cache_reports.report
+
+    @property
+    def server(self) -> ServerFacts | None:
+        return self._service.server

@@ -27,6 +27,7 @@ from kvchat.ui import actions
 from kvchat.ui.chat.collecting import CollectingActs
 from kvchat.ui.chat.compacting import CompactingActs
 from kvchat.ui.chat.conversations import ConversationActs
+from kvchat.ui.chat.desks import CacheDesk
 from kvchat.ui.chat.elsewhere import Elsewhere
 from kvchat.ui.chat.findbar import FindBar
 from kvchat.ui.chat.live_row import live_row
@@ -429,7 +430,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         from kvchat.ui.screens.inspector import InspectorScreen
 
         self.status.acknowledge()
-        self.app.push_screen(InspectorScreen(self.conversation, self.service))
+        self.app.push_screen(InspectorScreen(self.conversation, CacheDesk(self.service)))
 
     def action_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen
