@@ -25,6 +25,7 @@ from kvchat.chat import following
 from kvchat.chat.events import AnswerProgressed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.config import Settings
 from recorder import Recorded, Recorder, recording
 from tiny_models import tiny_models
 from tiny_server import TinyProcess, tiny_process
@@ -81,7 +82,8 @@ class Desk:
     @asynccontextmanager
     async def another(self) -> AsyncIterator[ChatService]:
         """Another kvchat on the same store."""
-        async with remembering(self.recorder.base_url, self.folder, begin=False) as service:
+        async with remembering(self.recorder.base_url, self.folder, settings=self.service.settings,
+                               begin=False) as service:
             service.settings = self.service.settings
             yield service
 
@@ -100,8 +102,10 @@ async def desk(request: pytest.FixtureRequest, model: Path, tmp_path: Path,
                            n_batch=8192, n_ubatch=256)
     server = await asyncio.to_thread(running.__enter__)
     try:
-        async with recording(server.url) as recorder, remembering(recorder.base_url, tmp_path, begin=False) as service:
-            service.settings = replace(service.settings, parameters=STEADY, time_stamp=False)
+        settings = replace(Settings(), time_stamp=False)
+        async with recording(server.url) as recorder, remembering(
+                recorder.base_url, tmp_path, settings=settings, begin=False) as service:
+            service.settings = replace(service.settings, parameters=STEADY)
             desk = Desk(service, server, recorder, tmp_path)
 
             def look(event: object) -> None:

@@ -291,11 +291,12 @@ class Following(Looking):
                 self.twin.never_began()
 
     def _end_unknown(self, followed: FollowedTurn) -> None:
-        """What a request left stays unknown: the next one does not wait for it."""
+        """What a request left stays unknown: the next one does not wait for it, but where its slot still computes."""
         followed.closed.set()
         if followed.prediction is not None and followed.tokens is not None and not followed.played:
             followed.played = True
             self.twin.cut(followed.processed or followed.prediction.cached)
+            self.cancelled.add(followed.prediction.slot, len(followed.tokens))
 
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None
