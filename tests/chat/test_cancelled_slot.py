@@ -170,6 +170,18 @@ async def test_esc_in_the_prefill_then_regenerate(desk: Desk) -> None:
     assert beyond(figures, known) <= CLOSE, figures
 
 
+@pytest.mark.parametrize("look_s", [0.0, 0.02])
+async def test_a_question_before_it_is_known_what_the_cancelled_one_left(
+        desk: Desk, monkeypatch: pytest.MonkeyPatch, look_s: float) -> None:
+    """As on a machine that is busy with something else: looks are given up."""
+    id = await begun(desk)
+    with desk.server.slowed():
+        known = await desk.stop_in_its_prefill(id, LONG)
+        monkeypatch.setattr(following, "LOOK_S", look_s)
+        figures = await desk.ask(id, "And then?")
+    assert beyond(figures, known) <= CLOSE, figures
+
+
 async def test_esc_twice_then_a_question(desk: Desk) -> None:
     """The second one is stopped while it waits: nothing of it was sent."""
     id = await begun(desk)

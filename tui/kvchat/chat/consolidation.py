@@ -10,9 +10,11 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.extraction import EXTRACTION, Extraction
 from kvchat.chat.jobs import How, Jobs, Outcome, Place
@@ -101,6 +103,10 @@ class Consolidation:
         return Outcome(How.DONE)
 
     async def _tidy_soon_if_due(self) -> None:
+        with suppress(ChatError):  # a memory that cannot be read is told by whoever needs it
+            await self._tidy_what_is_new()
+
+    async def _tidy_what_is_new(self) -> None:
         if await self._memory.with_memories(lambda m: self._newest(m) > self._tidied_to()):
             await self.tidy_soon()
 

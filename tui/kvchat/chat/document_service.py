@@ -237,7 +237,8 @@ class DocumentService:
     async def look_up(self, work: Callable[[Library | None], T]) -> T:
         """What `work` finds in the library, None where there are no collections; left out where nobody waits for it
         any more. Raises ChatError and StoreError."""
-        return await self._reader.do(lambda: work(self._opened_library() if self.roots() else None), droppable=True)
+        is_there = bool(self.roots())
+        return await self._reader.do(lambda: work(self._opened_library() if is_there else None), droppable=True)
 
     def _watch_anew(self, rest: float = 0.0) -> None:
         """Look after the collections that there are now."""

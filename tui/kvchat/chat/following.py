@@ -59,6 +59,8 @@ class FollowedTurn(Asked):
     """Prompt tokens that the server had read when it was last heard of."""
     played: bool = False
     """Whether its end is played on the twin."""
+    broken_off: bool = False
+    """Whether its answer was, so that the server may compute on for a while."""
 
     def said(self, use: Use) -> Prediction | None:
         return use.of(self.shape)
@@ -215,6 +217,7 @@ class Following(Looking):
 
     def left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
         """After the answer: find out what it left in the cache, in a task of its own."""
+        followed.broken_off = answer.state in BROKEN_OFF
         self._leaving = asyncio.create_task(self._leave(followed, answer, settled))
 
     async def settled(self, seconds: float | None = None) -> None:
@@ -250,7 +253,7 @@ class Following(Looking):
             sampled = await self._sampled(prompt, predicted, settled, answer.state)
         if sampled is not None and prompt is not None and followed.prediction is not None and (
                 self._current is followed and not followed.played):
-            slot, stopped, followed.played = followed.prediction.slot, answer.state in BROKEN_OFF, True
+            slot, stopped, followed.played = followed.prediction.slot, followed.broken_off, True
             held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
             if predicted:
                 self.twin.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
@@ -291,12 +294,13 @@ class Following(Looking):
                 self.twin.never_began()
 
     def _end_unknown(self, followed: FollowedTurn) -> None:
-        """What a request left stays unknown: the next one does not wait for it, but where its slot still computes."""
+        """What a request left stays unknown: the next one does not wait for it, unless its slot may still compute."""
         followed.closed.set()
         if followed.prediction is not None and followed.tokens is not None and not followed.played:
             followed.played = True
             self.twin.cut(followed.processed or followed.prediction.cached)
-            self.cancelled.add(followed.prediction.slot, len(followed.tokens))
+            if followed.broken_off:
+                self.cancelled.add(followed.prediction.slot, len(followed.tokens), heard=bool(followed.processed))
 
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None

@@ -132,7 +132,8 @@ class Jobs:
     async def retry(self, kind: str, subject: str) -> None:
         """Try a parked job again. Raises ChatError."""
         await self.queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
-        await self._handlers[kind].retried(subject)
+        if (handler := self._handlers.get(kind)) is not None:  # the kind may be a later version's
+            await handler.retried(subject)
         self.changed()
 
     def look_again(self) -> None:

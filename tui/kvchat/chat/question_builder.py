@@ -7,7 +7,7 @@ only priced.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -22,13 +22,20 @@ from kvchat.prompt.message import Node
 from kvchat.prompt.stamp import last_stamp, stamp_due
 
 
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What one source puts in front of a question."""
+
+    blocks: Sequence[ContextBlock]
+    first: Sequence[ContextBlock] = ()
+    """What stands in front of the blocks of all sources."""
+
+
 class ContextSource(Protocol):
     """Where blocks in front of questions come from."""
 
-    async def blocks(self, conversation: OpenConversation, path: Sequence[Node],
-                     question: Question) -> Sequence[ContextBlock]:
+    async def context(self, conversation: OpenConversation, path: Sequence[Node], question: Question) -> Context:
         """What goes in front of this question after `path`, as it was captured. Raises ChatError."""
-        ...
 
 
 Resolve = Callable[[OpenConversation, Sequence[Node], Question], Awaitable[Question]]
@@ -101,5 +108,7 @@ class QuestionBuilder:
     async def _in_front(self, conversation: OpenConversation, path: Sequence[Node],
                         question: Question) -> list[ContextBlock]:
         """The blocks of a question as they are sent, but for the time stamp."""
-        found = [block for source in self._sources for block in await source.blocks(conversation, path, question)]
-        return numbered(await self._plain(conversation, found), path)
+        found = [await source.context(conversation, path, question) for source in self._sources]
+        first = [block for context in found for block in context.first]
+        rest = [block for context in found for block in context.blocks]
+        return numbered(await self._plain(conversation, [*first, *rest]), path)

@@ -27,7 +27,7 @@ from kvchat.chat.question_builder import QuestionBuilder
 from kvchat.chat.retrieval import Retrieval
 from kvchat.chat.serving import Serving
 from kvchat.chat.side_requests import SideRequests
-from kvchat.chat.sources import AttachmentSource, Memories, PassageSource, ProfileSource, RecallSource
+from kvchat.chat.sources import AttachmentSource, MemorySource, PassageSource
 from kvchat.chat.unsaved import Rescued
 from kvchat.chat.vectors import Vectors
 from kvchat.config import Settings
@@ -37,7 +37,7 @@ from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
     from kvchat.documents.library import Library
-    from kvchat.memory.book import Memories as MemoryBook
+    from kvchat.memory.book import Memories
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class ChatService(Serving):
 
     def __init__(self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
                  clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
-                 one_server: bool = False, memories: Callable[[], MemoryBook | None] | None = None,
+                 one_server: bool = False, memories: Callable[[], Memories | None] | None = None,
                  library: Callable[[], Library | None] | None = None) -> None:
         """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
         conversation goes to the server of the settings, whatever it was begun on. `memories`, `library` are opened
@@ -69,8 +69,7 @@ class ChatService(Serving):
         self.documents = DocumentService(self, settings, None if incognito else library)
         self.vectors = Vectors(self, settings, self.jobs, self.memory, self.documents)
         self.retrieval = Retrieval(self, settings, self.documents, self.vectors)
-        remembered = Memories(self.memory.recall, self.memory.profile)
-        sources = ProfileSource(remembered), AttachmentSource(), PassageSource(), RecallSource(remembered)
+        sources = AttachmentSource(), PassageSource(), MemorySource(self.memory.recall, self.memory.profile)
         tokens = SpecialTokens(self.link, self.agreed_to)
         self.questions = QuestionBuilder(self.retrieval.resolved, sources, tokens.plain, settings, clock)
 
