@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import pty
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -148,24 +150,23 @@ def test_a_pipe_that_gives_only_what_is_there_is_read_to_its_end(standing):
 
 
 @pytest.mark.parametrize("begun", [b"", b"half "])
-def test_silence_is_told_once_and_waited_for(
-    standing, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], begun: bytes,
-):
+def test_silence_is_told_once_and_waited_for(standing, monkeypatch: pytest.MonkeyPatch, begun: bytes):
     monkeypatch.setattr(standard_input, "SILENT_S", 0.05)
+    said = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", said)
     reading, writing = os.pipe()
     standing(reading)
     os.write(writing, begun)
     found = list[str]()
     reader = threading.Thread(target=lambda: found.append(attached()[0][2]))
     reader.start()
-    said = ""
-    while not said:
-        said += capsys.readouterr().err
-    assert said == "kvchat: Waiting for standard input … (--no-stdin to skip it)\n"
+    while not said.getvalue().endswith("\n"):
+        time.sleep(0.01)
     os.write(writing, b"the rest")
     os.close(writing)
     reader.join(60)
-    assert found == [f"{begun.decode()}the rest"] and capsys.readouterr().err == ""
+    assert found == [f"{begun.decode()}the rest"]
+    assert said.getvalue() == "kvchat: Waiting for standard input … (--no-stdin to skip it)\n"
 
 
 def test_the_question_itself_can_come_from_there(piped):
