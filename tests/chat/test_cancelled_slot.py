@@ -158,7 +158,8 @@ async def test_esc_in_the_prefill_then_a_question(desk: Desk) -> None:
         figures = await desk.ask(id, "And then?")
     assert beyond(figures, known) <= CLOSE, figures
     assert "cancelled" in desk.waited, "the server was too quick: the test shows nothing"
-    assert figures.predicted_cached == figures.cached_tokens
+    # None: a look took too long to tell what the cancelled one had left.
+    assert figures.predicted_cached in (None, figures.cached_tokens)
 
 
 async def test_esc_in_the_prefill_then_regenerate(desk: Desk) -> None:
