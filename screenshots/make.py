@@ -109,7 +109,7 @@ class Camera:
         turns = chat.conversation.record.turns
         chat.composer.replace_text(text)
         await self.pilot.press("enter")
-        await self.until(lambda: chat.conversation.record.turns > turns and not chat.service.streaming())
+        await self.until(lambda: chat.conversation.record.turns > turns and not chat.service.conversations.streaming())
 
 
 def remembered(text: str, kind: Kind, page: str, memories: Memories) -> None:
@@ -132,18 +132,18 @@ async def main_scenes(folder: Path) -> None:
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
     async with app.run_test(size=(120, 36)) as pilot:
         camera = Camera(pilot)
-        await camera.until(lambda: service.connection.phase == "ready")
+        await camera.until(lambda: service.servers.connection.phase == "ready")
         for question in OTHERS:
             await pilot.press("ctrl+n")
             await camera.say(question)
         await pilot.press("ctrl+n")
-        await service.set_instructions(app.chat.conversation.id, INSTRUCTIONS)
+        await service.branches.set_instructions(app.chat.conversation.id, INSTRUCTIONS)
         app.chat.composer.replace_text(QUESTIONS[0])
         await pilot.press("enter")
         live = lambda: app.chat.conversation.live  # noqa: E731
         await camera.until(lambda: bool(live() and live().progress and live().progress.processed > 600))
         await camera.picture("reading")
-        await camera.until(lambda: not service.streaming())
+        await camera.until(lambda: not service.conversations.streaming())
         for question in QUESTIONS[1:]:
             await camera.say(question)
         await camera.picture("main")
@@ -163,9 +163,9 @@ async def main_scenes(folder: Path) -> None:
         await pilot.press("escape")
         conversation = app.chat.conversation
         answer = [n for n in conversation.path() if n.role is Role.ASSISTANT][1]
-        await service.set_parameters(conversation.id, Parameters(temperature=0.6, seed=7, max_tokens=120))
-        await service.regenerate(conversation.id, answer.id)
-        await service.wait(conversation.id)
+        await service.options.set_parameters(conversation.id, Parameters(temperature=0.6, seed=7, max_tokens=120))
+        await service.turns.regenerate(conversation.id, answer.id)
+        await service.conversations.wait(conversation.id)
         app.chat.transcript.focus()
         await pilot.press("b")
         await camera.picture("branches")
@@ -183,7 +183,7 @@ async def main_scenes(folder: Path) -> None:
         await pilot.press("f5")
         await camera.picture("memory")
         await pilot.press("escape")
-        await service.open(conversation.id)
+        await service.conversations.open(conversation.id)
         await app.chat.open_conversation(conversation.id)
         await app.run_table_action(BY_ID["doctor"])
         await camera.until(lambda: isinstance(app.screen, DoctorScreen) and app.screen.is_done)
@@ -201,7 +201,7 @@ async def documents_scene(folder: Path) -> None:
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")))
     async with app.run_test(size=(120, 36)) as pilot:
         camera = Camera(pilot)
-        await camera.until(lambda: service.connection.phase == "ready")
+        await camera.until(lambda: service.servers.connection.phase == "ready")
         for name, files in COLLECTIONS.items():
             for path, text in files.items():
                 file = folder.parent / name / path
@@ -222,7 +222,7 @@ async def small_scene(folder: Path) -> None:
     app = KvchatApp(service, find(str(folder), str(folder / "config.toml")), continue_=True)
     async with app.run_test(size=(80, 24)) as pilot:
         camera = Camera(pilot)
-        await camera.until(lambda: service.connection.phase == "ready")
+        await camera.until(lambda: service.servers.connection.phase == "ready")
         await camera.say("And item nine?")
         await camera.picture("small")
 

@@ -9,12 +9,13 @@ SECONDS = {
     "kvchat.backends.base": {"GET_S": 60.0, "PROBE_S": 30.0},
     "kvchat.backends.dialects.llamacpp": {"PROBE_S": 30.0},
     "kvchat.backends.special_tokens": {"WAIT_S": 10.0},
-    "kvchat.chat.branches": {"PRICE_S": 20.0},
-    "kvchat.chat.caching": {"LOOK_S": 10.0, "TAG_S": 6.0, "DETOUR_S": 40.0},
+    "kvchat.chat.prices": {"PRICE_S": 20.0},
+    "kvchat.chat.cache_tracker": {"LOOK_S": 10.0},
+    "kvchat.chat.new_conversations": {"TAG_S": 6.0},
     "kvchat.chat.vectors": {"QUESTION_S": 6.0},
     "kvchat.chat.following": {"LOOK_S": 10.0, "READ_S": 10.0},
     "kvchat.chat.looking": {"LOOK_S": 10.0},
-    "kvchat.chat.reading": {"PLAN_S": 20.0},
+    "kvchat.chat.routes": {"DETOUR_S": 40.0, "PLAN_S": 20.0},
     "kvchat.chat.memory_service": {"RECALL_S": 10.0, "FIRST_RECALL_S": 60.0},
 }
 

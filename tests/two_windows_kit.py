@@ -40,7 +40,7 @@ def history(visit: Visit) -> list[str]:
 
 def texts(service: ChatService, id: str) -> list[str]:
     """The branch that a window shows."""
-    conversation = service.get(id)
+    conversation = service.conversations.get(id)
     assert conversation is not None
     return [node.text for node in conversation.path() if node.role is not Role.SYSTEM]
 
@@ -54,7 +54,7 @@ def kept(service: ChatService, id: str) -> list[str]:
 async def until(service: ChatService, holds: Callable[[], bool]) -> None:
     """Wait until it holds, looked at after each event."""
     told = asyncio.Event()
-    forget = service.subscribe(lambda _: told.set())
+    forget = service.events.subscribe(lambda _: told.set())
     try:
         async with asyncio.timeout(30):
             while not holds():
@@ -65,14 +65,14 @@ async def until(service: ChatService, holds: Callable[[], bool]) -> None:
 
 
 async def say(service: ChatService, id: str, text: str) -> None:
-    await service.send(id, Question(text))
-    await service.wait(id)
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
 
 
 async def streaming(service: ChatService, server: ToyServer, id: str, text: str, slow: Slow) -> None:
     """Ask, and return when the reply has begun and what came of it is stored."""
     server.on_chat(slow)
-    await service.send(id, Question(text))
-    conversation = service.get(id)
+    await service.turns.send(id, Question(text))
+    conversation = service.conversations.get(id)
     assert conversation is not None
     await until(service, lambda: conversation.live is not None and conversation.live.text == slow.first)

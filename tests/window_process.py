@@ -27,19 +27,19 @@ class WindowProcess:
     def __init__(self, folder: Path, url: str) -> None:
         settings = changed(Settings(), "server.base_url", url)
         self.service = ChatService(Store.open(folder), settings, lanes=folder / "lanes")
-        self.service.subscribe(self.tell)
+        self.service.events.subscribe(self.tell)
 
     def say(self, **line: object) -> None:
         print(json.dumps(line), flush=True)
 
     def tell(self, event: ServiceEvent) -> None:
         match event:
-            case HeadAwaited(id) if self.service.awaits_reply(id):
+            case HeadAwaited(id) if self.service.conversations.awaits_reply(id):
                 self.say(event="waits", id=id)
             case AnswerStarted(id):
                 self.say(event="began", id=id)
             case AnswerProgressed(id):
-                conversation = self.service.get(id)
+                conversation = self.service.conversations.get(id)
                 if conversation is not None and conversation.live is not None and conversation.live.text:
                     self.say(event="text", id=id)
             case AnswerEnded(id):
@@ -53,44 +53,45 @@ class WindowProcess:
             self.say(n=n, refused=str(error))
 
     async def do_create(self) -> str:
-        return (await self.service.create("Be brief.", reuse=False)).id
+        return (await self.service.new_conversations.create("Be brief.", reuse=False)).id
 
     async def do_open(self, id: str) -> None:
-        await self.service.open(id)
+        await self.service.conversations.open(id)
 
     async def do_send(self, id: str, text: str) -> None:
-        await self.service.send(id, Question(text))
+        await self.service.turns.send(id, Question(text))
 
     async def do_edit(self, id: str, node: str, text: str) -> None:
-        await self.service.edit(id, node, text)
+        await self.service.turns.edit(id, node, text)
 
     async def do_fork(self, id: str, node: str) -> str:
-        return (await self.service.fork(id, node)).id
+        return (await self.service.branches.fork(id, node)).id
 
     async def do_rename(self, id: str, title: str) -> None:
-        await self.service.rename(id, title)
+        await self.service.conversations.rename(id, title)
 
     async def do_memory(self, id: str, on: bool) -> None:
         await self.service.extraction.set_memory(id, on)
 
     async def do_delete(self, id: str) -> None:
-        await self.service.delete(id)
+        await self.service.conversations.delete(id)
 
     async def do_restore(self, id: str) -> None:
-        await self.service.restore(id)
+        await self.service.conversations.restore(id)
 
     async def do_stop(self, id: str) -> None:
-        await self.service.stop(id)
+        await self.service.conversations.stop(id)
 
     async def do_look(self) -> None:
         self.service.refresh()
 
     async def do_state(self, id: str) -> dict[str, Any]:
-        conversation = self.service.get(id)
+        conversation = self.service.conversations.get(id)
         assert conversation is not None
         path = [{"id": node.id, "role": node.role, "text": node.text, "state": node.state}
                 for node in conversation.path()[1:]]
-        return {"path": path, "waits": self.service.awaits_reply(id), "running": id in self.service.streaming()}
+        conversations = self.service.conversations
+        return {"path": path, "waits": conversations.awaits_reply(id), "running": id in conversations.streaming()}
 
 
 async def main(folder: str, url: str) -> None:

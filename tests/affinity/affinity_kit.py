@@ -108,7 +108,7 @@ async def cluster(router: Router, servers: Sequence[str], folder: Path) -> Async
 async def service_on(settings: Settings, folder: Path) -> AsyncIterator[ChatService]:
     service = ChatService(Store.open(folder), settings)
     try:
-        await service.connect()
+        await service.servers.connect()
         yield service
     finally:
         await service.aclose()
@@ -124,7 +124,7 @@ async def apart(service: ChatService, here: Cluster, marks: Sequence[str]) -> li
     """Conversations, one for each mark, that the router sends to different replicas."""
     found: dict[int, str] = {}
     for _ in range(MANY):
-        id = (await service.create(instructions(marks[len(found)]), reuse=False)).id
+        id = (await service.new_conversations.create(instructions(marks[len(found)]), reuse=False)).id
         found.setdefault(await here.replica_of(id), id)
         if len(found) == len(marks):
             return list(found.values())
@@ -137,5 +137,5 @@ async def alternate(service: ChatService, ids: Sequence[str], rounds: int) -> No
         for id in ids if number % 2 else reversed(ids):
             chance = random.Random(f"{id in ids[:1]} {number}")
             words = " ".join(chance.choice(WORDS) for _ in range(chance.choice((20, 30, 40))))
-            await service.send(id, Question(f"Question {number}: {words}?"))
-            await service.wait(id)
+            await service.turns.send(id, Question(f"Question {number}: {words}?"))
+            await service.conversations.wait(id)

@@ -30,7 +30,7 @@ async def test_each_conversation_stays_on_its_replica_and_without_affinity_it_do
     assert kept[0][0].replica != kept[1][0].replica
 
     async with service_on(here.settings(NO_AFFINITY), tmp_path / "data") as service:
-        ids = [(await service.create(instructions(mark), reuse=False)).id for mark in ("Eva", "Tom")]
+        ids = [(await service.new_conversations.create(instructions(mark), reuse=False)).id for mark in ("Eva", "Tom")]
         await alternate(service, ids, ROUNDS)
     lost = [turn for mark in ("Eva", "Tom") for turn in here.turns(mark)]
     assert len(lost) == 2 * ROUNDS

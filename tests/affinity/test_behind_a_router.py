@@ -16,19 +16,19 @@ WARM = "/completion"
 async def test_reading_ahead_reaches_the_replica_of_the_conversation_and_nothing_is_explained_falsely(
         here: Cluster, tmp_path: Path) -> None:
     async with service_on(here.settings(), tmp_path / "data") as service:
-        service.reads_ahead = True
+        service.warm_up.enabled = True
         marks = ("Ada", "Bob")
         ids = await apart(service, here, marks)
         for replica in here.replicas:
             replica.forget()
         for _ in range(4):
             for id in ids:
-                await service.open(id)
-                await service._warm_when_rested(id, 0)
+                await service.conversations.open(id)
+                await service.warm_up.warm(id)
                 await alternate(service, [id], 1)
-        info = service.server
+        info = service.servers.info
         assert info is not None and info.replicas == (info.kind == "llama.cpp")
-        assert service.link().following is None
+        assert service.servers.link().following is None
         for number, (mark, id) in enumerate(zip(marks, ids, strict=True)):
             turns = here.turns(mark)
             assert len({turn.replica for turn in turns}) == 1
@@ -36,26 +36,27 @@ async def test_reading_ahead_reaches_the_replica_of_the_conversation_and_nothing
             ahead = [passed for passed in here.replicas[turns[0].replica].passed if passed.path == WARM]
             assert len(ahead) == (3 if info.replicas else 0), number
             assert all(passed.timings and passed.timings["prompt_n"] <= SLACK for passed in ahead)
-            assert not [node.figures.cause for node in service.get(id).path() if node.figures and node.figures.cause]
+            path = service.conversations.load(id).path()
+            assert not [node.figures.cause for node in path if node.figures and node.figures.cause]
 
 
 async def test_one_server_behind_a_router_is_followed(servers: list[str], tmp_path: Path) -> None:
     async with SessionRouter(servers[0]) as router:
         settings = changed(Settings(), "server.base_url", router.url)
         async with service_on(settings, tmp_path / "data") as service:
-            assert service.server is not None and not service.server.replicas
-            backend = await service.link().connector.ready()
-            assert await service.follow(backend) is not None
+            assert service.servers.info is not None and not service.servers.info.replicas
+            backend = await service.servers.link().connector.ready()
+            assert await service.tracker.follow(backend) is not None
 
 
 async def test_a_replica_that_comes_later_ends_the_following(servers: list[str], tmp_path: Path) -> None:
     async with SessionRouter(servers[0]) as router:
         settings = changed(Settings(), "server.base_url", router.url)
         async with service_on(settings, tmp_path / "data") as service:
-            backend = await service.link().connector.ready()
-            assert await service.follow(backend) is not None
+            backend = await service.servers.link().connector.ready()
+            assert await service.tracker.follow(backend) is not None
             router.add(servers[1])
             for _ in range(16):  # a look meets the old one as often as the new one
-                if await service.follow(backend) is None:
+                if await service.tracker.follow(backend) is None:
                     break
-            assert backend.info.replicas and service.link().following is None
+            assert backend.info.replicas and service.servers.link().following is None

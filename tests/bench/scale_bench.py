@@ -114,16 +114,16 @@ async def turns(folder: Path, url: str, number: int, under_the_app: bool) -> lis
     levels: list[float] = []
 
     async def take() -> None:
-        await service.connect()
+        await service.servers.connect()
         for turn in range(number):
             if turn % (MESSAGES // 2) == 0:
-                id = (await service.create()).id
+                id = (await service.new_conversations.create()).id
                 if app is not None:
                     await app.chat.open_conversation(id)
             if turn % max(1, number // LEVELS) == 0:
                 levels.append(_resident())
-            await service.send(id, asked(QUESTION.format(n=id, turn=turn)))
-            await service.wait(id)
+            await service.turns.send(id, asked(QUESTION.format(n=id, turn=turn)))
+            await service.conversations.wait(id)
             if pilot is not None:
                 await pilot.pause()
         levels.append(_resident())

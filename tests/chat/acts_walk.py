@@ -34,25 +34,26 @@ async def acts(play: Play, count: int, seed: int) -> tuple[int, list[str]]:
     talks: list[str] = []
     now = ""
     for number in range(count):
-        size = service.get(now).record.context_used or 0 if now else LONGEST  # type: ignore[union-attr]
+        size = service.conversations.get(now).record.context_used or 0 if now else LONGEST  # type: ignore[union-attr]
         act = chance.choices(tuple(ACTS), tuple(ACTS.values()))[0] if now and size < LONGEST else "new"
         if act == "switch":
-            now = chance.choice([id for id in talks if (service.get(id).record.context_used or 0) < LONGEST])
-            await service.open(now)
+            loaded = service.conversations.loaded
+            now = chance.choice([id for id in talks if (loaded[id].record.context_used or 0) < LONGEST])
+            await service.conversations.open(now)
         if act == "new":
-            now = (await service.create(chance.choice(systems), reuse=False)).id
+            now = (await service.new_conversations.create(chance.choice(systems), reuse=False)).id
             talks = [*talks[-6:], now]
         question = chance.choice(play.questions(now)) if play.questions(now) else ""
         if act == "fork":
-            now = (await service.fork(now, question)).id
+            now = (await service.branches.fork(now, question)).id
             talks = [*talks[-6:], now]
         said = text(chance, [1, 10, 60, 200])
         if act == "edit":
-            await service.edit(now, question, said)
+            await service.turns.edit(now, question, said)
         elif act == "regenerate":
-            await service.regenerate(now, service.get(now).path()[-1].id)  # type: ignore[union-attr]
+            await service.turns.regenerate(now, service.conversations.get(now).path()[-1].id)  # type: ignore[union-attr]
         else:
-            await service.send(now, Question(said))
+            await service.turns.send(now, Question(said))
         figures = await play.answered(now)
         if figures.predicted_cached == figures.cached_tokens:
             exact += 1

@@ -47,10 +47,10 @@ async def consulting(url: str, folder: Path, *, settings: Settings | None = None
     store = Store.open(folder)
     service = ChatService(store, settings, library=lambda: Library.open(store, folder / "index.db"),
                           lanes=folder / "lanes")
-    service.connects_ahead = True
-    service.reads_ahead = reads_ahead
+    service.servers.connects_ahead = True
+    service.warm_up.enabled = reads_ahead
     try:
-        await service.connect()
+        await service.servers.connect()
         yield service
     finally:
         await service.aclose()
@@ -65,6 +65,6 @@ async def indexed(service: ChatService, folder: Path, name: str = "handbook") ->
 
 async def asked(service: ChatService, id: str, text: str) -> Node:
     """The question as it was sent, once it is answered."""
-    await service.send(id, Question(text))
-    await service.wait(id)
-    return [node for node in service.get(id).path() if node.role is Role.USER][-1]
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
+    return [node for node in service.conversations.get(id).path() if node.role is Role.USER][-1]

@@ -38,14 +38,14 @@ async def remembering(url: str, folder: Path, *, settings: Settings | None = Non
         return Memories.open(store, folder / "memory", folder / "index.db", session=service.memory.session)
 
     service = ChatService(store, settings, memories=memories, lanes=folder / "lanes")
-    service.jobs.enabled = service.connects_ahead = True
-    service.reads_ahead = reads_ahead
+    service.jobs.enabled = service.servers.connects_ahead = True
+    service.warm_up.enabled = reads_ahead
     if begin:
         service.begin_background()
         service.jobs.typed_at = 0.0
     with patch.object(jobs, "TYPING_S", typing_s):
         try:
-            await service.connect()
+            await service.servers.connect()
             yield service
         finally:
             await service.aclose()
@@ -53,7 +53,7 @@ async def remembering(url: str, folder: Path, *, settings: Settings | None = Non
 
 async def until(service: ChatService, holds: Callable[[], object], seconds: float = 240) -> None:
     told = asyncio.Event()
-    stop = service.subscribe(lambda _: told.set())
+    stop = service.events.subscribe(lambda _: told.set())
     try:
         async with asyncio.timeout(seconds):
             while not holds():
@@ -83,12 +83,12 @@ async def passed_over(service: ChatService) -> None:
 
 
 def pending(service: ChatService, id: str) -> int:
-    return len(Ledger(service.store.database).pending(service.get(id).path()))
+    return len(Ledger(service.store.database).pending(service.conversations.get(id).path()))
 
 
 async def said(service: ChatService, id: str, text: str) -> None:
-    await service.send(id, Question(text))
-    await service.wait(id)
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
 
 
 def is_extraction(visit: Any) -> bool:

@@ -75,17 +75,17 @@ class Play:
 
     @property
     def following(self) -> Following:
-        assert self.service.link().following is not None
-        return self.service.link().following
+        assert self.service.servers.link().following is not None
+        return self.service.servers.link().following
 
     async def begin(self) -> None:
         """Connect; every answer is then made of the same word, so that conversations are the same in every run."""
-        await self.service.connect()
-        backend = await self.service.link().connector.ready()
-        following = await self.service.follow(backend)
+        await self.service.servers.connect()
+        backend = await self.service.servers.link().connector.ready()
+        following = await self.service.tracker.follow(backend)
         assert following is not None
         (word,) = list(await following.access.tokens_of(" the"))
-        self.service.settings = replace(self.service.settings, parameters=Parameters(
+        self.service.ground.settings = replace(self.service.settings, parameters=Parameters(
             temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}))
         self._record(following)
 
@@ -123,21 +123,21 @@ class Play:
         following.look = looked  # type: ignore[method-assign]
 
     async def say(self, id: str, text: str) -> TurnFigures:
-        await self.service.send(id, Question(text))
+        await self.service.turns.send(id, Question(text))
         return await self.answered(id)
 
     async def answered(self, id: str) -> TurnFigures:
         """The figures of the answer on its way."""
-        await self.service.wait(id)
+        await self.service.conversations.wait(id)
         await self.following.settled()
-        figures = self.service.get(id).path()[-1].figures  # type: ignore[union-attr]
-        assert figures is not None, self.service.get(id).path()[-1]  # type: ignore[union-attr]
+        figures = self.service.conversations.get(id).path()[-1].figures  # type: ignore[union-attr]
+        assert figures is not None, self.service.conversations.get(id).path()[-1]  # type: ignore[union-attr]
         self.turns.append(figures)
         return figures
 
     def questions(self, id: str) -> list[str]:
         """The ids of the questions on the branch in use."""
-        conversation = self.service.get(id)
+        conversation = self.service.conversations.get(id)
         assert conversation is not None
         return [node.id for node in conversation.path() if node.role is Role.USER]
 
@@ -152,8 +152,8 @@ async def playing(url: str, folder: Path, shape: Shape | None = None, *, ahead: 
     """A service on the server at `url`; where its `shape` is given, it is known as the embedded engine's is."""
     service = ChatService(Store.open(folder), changed(Settings(), "server.base_url", url))
     if shape is not None:
-        service.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
-    service.reads_ahead = ahead
+        service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+    service.warm_up.enabled = ahead
     play = Play(service)
     try:
         await play.begin()

@@ -16,10 +16,10 @@ async def test_the_digest_is_that_of_the_body_that_was_answered(
         make: Callable[..., ChatService], tmp_path: Path, server: ToyServer) -> None:
     server.on_chat(tokens("One."), error(400, "Unrecognized request argument supplied: session_id"), tokens("Two."))
     service = make(server.url)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     for text in ("one", "two"):
-        await service.send(conversation.id, Question(text))
-        await service.wait(conversation.id)
+        await service.turns.send(conversation.id, Question(text))
+        await service.conversations.wait(conversation.id)
     first, refused, second = (body_sha256(visit.body) for visit in server.chats)
     assert refused != second, "a field was left out"
     answers = [node.id for node in conversation.path()[2::2]]

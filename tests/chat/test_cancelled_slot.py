@@ -54,15 +54,15 @@ class Desk:
 
     async def ask(self, id: str, question: str) -> TurnFigures:
         """Ask and wait for the answer."""
-        await self.service.send(id, Question(question))
+        await self.service.turns.send(id, Question(question))
         return await answered(self.service, id)
 
     async def stop_in_its_prefill(self, id: str, question: str) -> int:
         """Ask, and stop while the server computes the prompt's one batch. Tokens of the prompt."""
-        await self.service.send(id, Question(question))
-        live = self.service.get(id).live
+        await self.service.turns.send(id, Question(question))
+        live = self.service.conversations.get(id).live
         await until(lambda: live.progress)
-        await self.service.stop(id)
+        await self.service.conversations.stop(id)
         assert not live.text, "the answer had begun: the test shows nothing"
         return live.progress.total
 
@@ -84,7 +84,6 @@ class Desk:
         """Another kvchat on the same store."""
         async with remembering(self.recorder.base_url, self.folder, settings=self.service.settings,
                                begin=False) as service:
-            service.settings = self.service.settings
             yield service
 
 
@@ -102,18 +101,17 @@ async def desk(request: pytest.FixtureRequest, model: Path, tmp_path: Path,
                            n_batch=8192, n_ubatch=256)
     server = await asyncio.to_thread(running.__enter__)
     try:
-        settings = replace(Settings(), time_stamp=False)
+        settings = replace(Settings(), time_stamp=False, parameters=STEADY)
         async with recording(server.url) as recorder, remembering(
                 recorder.base_url, tmp_path, settings=settings, begin=False) as service:
-            service.settings = replace(service.settings, parameters=STEADY)
             desk = Desk(service, server, recorder, tmp_path)
 
             def look(event: object) -> None:
                 if isinstance(event, AnswerProgressed):
-                    live = service.get(event.conversation).live
+                    live = service.conversations.get(event.conversation).live
                     desk.waited += [live.waiting.phase] if live and live.waiting else []
 
-            service.subscribe(look)
+            service.events.subscribe(look)
             yield desk
     finally:
         await asyncio.to_thread(running.__exit__, None, None, None)
@@ -126,9 +124,9 @@ async def until(holds: Callable[[], object]) -> None:
 
 
 async def answered(service: ChatService, id: str) -> TurnFigures:
-    await service.wait(id)
-    figures = service.get(id).path()[-1].figures
-    assert figures is not None, service.get(id).path()[-1]
+    await service.conversations.wait(id)
+    figures = service.conversations.get(id).path()[-1].figures
+    assert figures is not None, service.conversations.get(id).path()[-1]
     return figures
 
 
@@ -145,7 +143,7 @@ def desks(*shapes: str, model: str = TINY) -> pytest.MarkDecorator:
 
 async def begun(desk: Desk) -> str:
     """A conversation with a turn."""
-    id = (await desk.service.create("Be brief.", reuse=False)).id
+    id = (await desk.service.new_conversations.create("Be brief.", reuse=False)).id
     await desk.ask(id, "Who keeps the light?")
     return id
 
@@ -166,7 +164,7 @@ async def test_esc_in_the_prefill_then_regenerate(desk: Desk) -> None:
     id = await begun(desk)
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
-        await desk.service.regenerate(id, desk.service.get(id).path()[-1].id)
+        await desk.service.turns.regenerate(id, desk.service.conversations.get(id).path()[-1].id)
         figures = await answered(desk.service, id)
     assert beyond(figures, known) <= CLOSE, figures
 
@@ -189,11 +187,11 @@ async def test_esc_twice_then_a_question(desk: Desk) -> None:
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
         sent = len(desk.recorder.chats)
-        await desk.service.send(id, Question("And then?"))
+        await desk.service.turns.send(id, Question("And then?"))
         await until(lambda: "cancelled" in desk.waited)
-        await desk.service.stop(id)
+        await desk.service.conversations.stop(id)
         assert len(desk.recorder.chats) == sent
-        assert "Before anything was sent" in desk.service.get(id).path()[-1].note
+        assert "Before anything was sent" in desk.service.conversations.get(id).path()[-1].note
         figures = await desk.ask(id, "And now?")
     assert beyond(figures, known) <= CLOSE, figures
 
@@ -219,7 +217,7 @@ async def test_a_compaction_that_is_stopped_then_a_question(desk: Desk) -> None:
     with desk.server.slowed(6):
         compacting = asyncio.create_task(desk.service.compactor.compact(id))
         await desk.prefilling()
-        await desk.service.stop(id)
+        await desk.service.conversations.stop(id)
         assert await compacting is None
         figures = await desk.ask(id, "And then?")
     assert beyond(figures, known) <= CLOSE + 12, figures
@@ -227,17 +225,18 @@ async def test_a_compaction_that_is_stopped_then_a_question(desk: Desk) -> None:
 
 async def test_the_warm_up_after_esc_waits_too(desk: Desk) -> None:
     id = await begun(desk)
-    desk.service.reads_ahead = True
+    desk.service.warm_up.enabled = True
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service.link().following.cancelled)
+        await until(lambda: not desk.service.servers.link().following.cancelled)
         figures = await desk.ask(id, "And then?")
         assert desk.service.store.warmups().tokens <= CLOSE
     assert beyond(figures, known) <= CLOSE, figures
 
 
 async def test_another_conversation_in_another_slot_does_not_wait(desk: Desk) -> None:
-    one, other = await begun(desk), (await desk.service.create("Tell me of lighthouses. " * 40, reuse=False)).id
+    one = await begun(desk)
+    other = (await desk.service.new_conversations.create("Tell me of lighthouses. " * 40, reuse=False)).id
     await desk.ask(other, "Who is there?")
     with desk.server.slowed():
         await desk.stop_in_its_prefill(one, LONG)
@@ -253,7 +252,7 @@ async def test_a_kvchat_that_starts_anew_waits_for_what_the_last_one_cancelled(d
         known = await desk.stop_in_its_prefill(id, LONG)
         await desk.service.aclose()
         async with desk.another() as service:
-            await service.send(id, Question("And then?"))
+            await service.turns.send(id, Question("And then?"))
             figures = await answered(service, id)
     assert beyond(figures, known) <= CLOSE, figures
 
@@ -261,13 +260,13 @@ async def test_a_kvchat_that_starts_anew_waits_for_what_the_last_one_cancelled(d
 async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> None:
     id = await begun(desk)
     async with desk.another() as service:
-        await service.open(id)
-        await service.follow(await service.backend())
+        await service.conversations.open(id)
+        await service.tracker.follow(await service.servers.backend())
         with desk.server.slowed():
             known = await desk.stop_in_its_prefill(id, LONG)
             await until(lambda: any("slots" in note for _, note in desk.notes()))
             service.refresh()
-            await service.send(id, Question("And then?"))
+            await service.turns.send(id, Question("And then?"))
             figures = await answered(service, id)
     assert beyond(figures, known) <= CLOSE, figures
 
@@ -275,10 +274,10 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
 async def test_nothing_waits_for_another_client(desk: Desk) -> None:
     """Another program writes on and on in the slot that ours was cancelled in."""
     id = await begun(desk)
-    slot = desk.service.link().following.twin.said.slot
+    slot = desk.service.servers.link().following.twin.said.slot
     with desk.server.slowed():
         await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service.link().following.cancelled)
+        await until(lambda: not desk.service.servers.link().following.cancelled)
     async with httpx.AsyncClient(timeout=None) as client:
         body = {"prompt": WORDS, "n_predict": 4000, "id_slot": slot, "ignore_eos": True, "stream": True}
         async with client.stream("POST", f"{desk.server.url}/completion", json=body) as answer:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine_fixture import running_server
-from kvchat.chat.compactor import Compactor, dropped_text
+from kvchat.chat.compactor import dropped_text
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.question import Question
@@ -39,10 +39,10 @@ def texts(conversation):
 async def talked(service, server, turns=5):
     """A conversation whose window fills up by TURN tokens a turn; the next answer is a summary."""
     server.on_chat(*(tokens(f"answer {n}", prompt=60 + TURN * n, cached=max(0, TURN * n - 241)) for n in range(turns)))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     for number in range(turns):
-        await service.send(conversation.id, Question(f"question {number}"))
-        await service.wait(conversation.id)
+        await service.turns.send(conversation.id, Question(f"question {number}"))
+        await service.conversations.wait(conversation.id)
     server.on_chat(tokens(*SUMMARY.split(), prompt=60 + TURN * turns, cached=TURN * turns))
     return conversation
 
@@ -56,13 +56,13 @@ def exported(conversation, record, head):
 @pytest.fixture
 def notices(service):
     found: list[Noticed] = []
-    service.subscribe(lambda event: found.append(event) if isinstance(event, Noticed) else None)
+    service.events.subscribe(lambda event: found.append(event) if isinstance(event, Noticed) else None)
     return found
 
 
 async def test_the_summary_is_asked_for_with_the_conversations_own_bytes_and_one_message_more(service, server):
     conversation = await talked(service, server)
-    await service.set_parameters(conversation.id, Parameters(temperature=1.5, top_p=0.9, stop=("x",)))
+    await service.options.set_parameters(conversation.id, Parameters(temperature=1.5, top_p=0.9, stop=("x",)))
     sent, answer = messages(server.chats[-1]), conversation.path()[-1].wire
     await service.compactor.compact(conversation.id)
     asked = server.chats[-1]
@@ -86,7 +86,7 @@ async def test_the_new_branch_has_the_same_system_bytes_a_summary_and_the_last_t
     assert conversation.tree.version(path[1].id) == (2, 2)
     assert old in conversation.tree
     assert (done.before, done.spent.predicted_tokens) == (1261, 3)
-    assert done.after == conversation.record.context_used == service.context_used(conversation)
+    assert done.after == conversation.record.context_used == conversation.context_used
     assert done.after < 0.6 * done.before
     assert notices[-1].severity == "information"
     assert notices[-1].text == (
@@ -94,8 +94,8 @@ async def test_the_new_branch_has_the_same_system_bytes_a_summary_and_the_last_t
         "The earlier branch stays (b shows branches).")
 
     server.on_chat(tokens("on"))
-    await service.send(conversation.id, Question("go on"))
-    await service.wait(conversation.id)
+    await service.turns.send(conversation.id, Question("go on"))
+    await service.conversations.wait(conversation.id)
     sent = server.chats[-1].json["messages"]
     assert [message["role"] for message in sent] == ["system", *["user", "assistant"] * 2, "user"]
     assert messages(server.chats[-1]).startswith(messages(server.chats[0]).split(b"},{")[0])
@@ -107,18 +107,19 @@ async def test_the_branch_that_is_left_is_unchanged_searchable_and_one_undo_away
     conversation = await talked(service, server)
     record, head = conversation.record, conversation.record.head
     before = exported(conversation, record, head)
-    lines = "".join(service.export_text([conversation.id], "jsonl"))
+    lines = "".join(service.exports.text([conversation.id], "jsonl"))
     await service.compactor.compact(conversation.id)
     assert exported(conversation, record, head) == before
     stored = Store.open(tmp_path / "data")
     kept = replace(conversation, tree=stored.tree(conversation.id))
     stored.close()
     assert exported(kept, record, head) == before
-    assert [hit.node for hit in await service.search("question 1")] == [conversation.tree.path(head)[3].id]
-    assert await service.undo(conversation.id)
+    found = [hit.node for hit in await service.conversations.search("question 1")]
+    assert found == [conversation.tree.path(head)[3].id]
+    assert await service.branches.undo(conversation.id)
     assert conversation.record.head == head
-    assert "".join(service.export_text([conversation.id], "jsonl")) == lines
-    assert service.context_used(conversation) == record.context_used
+    assert "".join(service.exports.text([conversation.id], "jsonl")) == lines
+    assert conversation.context_used == record.context_used
 
 
 async def test_it_is_stored_and_there_after_a_restart(service, server, make):
@@ -126,7 +127,7 @@ async def test_it_is_stored_and_there_after_a_restart(service, server, make):
     done = await service.compactor.compact(conversation.id)
     digests = [node.digest for node in conversation.path()]
     other = make(server.url)
-    again = await other.open(conversation.id)
+    again = await other.conversations.open(conversation.id)
     assert [node.digest for node in again.path()] == digests
     assert again.record.context_used == done.after
 
@@ -143,10 +144,10 @@ async def test_there_must_be_two_turns(service, server, turns):
 async def test_an_answer_must_have_ended(service, server):
     conversation = await talked(service, server, 2)
     server.on_chat(tokens("slow", hang_after=1))
-    await service.send(conversation.id, Question("on"))
+    await service.turns.send(conversation.id, Question("on"))
     with pytest.raises(ChatError, match="still running"):
         await service.compactor.compact(conversation.id)
-    await service.stop(conversation.id)
+    await service.conversations.stop(conversation.id)
 
 
 @pytest.mark.parametrize(("answer", "words"), [
@@ -169,8 +170,8 @@ async def test_an_unusable_summary_changes_nothing_and_says_why(service, server,
     assert "nothing was changed" in str(raised.value)
     assert (conversation.record, len(conversation.tree), service.compactor.running) == (record, nodes, None)
     server.on_chat(tokens("fine"))
-    await service.send(conversation.id, Question("still here?"))
-    await service.wait(conversation.id)
+    await service.turns.send(conversation.id, Question("still here?"))
+    await service.conversations.wait(conversation.id)
     assert conversation.path()[-1].text == "fine"
 
 
@@ -190,7 +191,7 @@ async def begun(service, server, conversation):
         if isinstance(event, CompactionChanged) and service.compactor.running and service.compactor.running.live.text:
             heard.set()
 
-    service.subscribe(look)
+    service.events.subscribe(look)
     work = asyncio.create_task(service.compactor.compact(conversation.id))
     await heard.wait()
     return work
@@ -200,29 +201,30 @@ async def test_stopping_it_changes_nothing_and_closes_the_connection(service, se
     conversation = await talked(service, server)
     record, nodes = conversation.record, len(conversation.tree)
     work = await begun(service, server, conversation)
-    assert service.streaming() == {conversation.id}
-    await service.stop(conversation.id)
+    assert service.conversations.streaming() == {conversation.id}
+    await service.conversations.stop(conversation.id)
     await server.until_closed()
     assert await work is None
-    assert (conversation.record, len(conversation.tree), service.streaming()) == (record, nodes, frozenset())
+    assert (conversation.record, len(conversation.tree)) == (record, nodes)
+    assert service.conversations.streaming() == frozenset()
     assert "Nothing has changed" in notices[-1].text
 
 
 async def test_while_it_runs_the_conversation_is_busy_and_the_lane_taken(service, server):
     conversation = await talked(service, server)
     work = await begun(service, server, conversation)
-    asked = service.send(conversation.id, Question("hey"))
-    for act in (asked, service.compactor.compact(conversation.id), service.undo(conversation.id)):
+    asked = service.turns.send(conversation.id, Question("hey"))
+    for act in (asked, service.compactor.compact(conversation.id), service.branches.undo(conversation.id)):
         with pytest.raises(ChatError, match="being compacted"):
             await act
-    other = await service.create(reuse=False)
-    await service.send(other.id, Question("elsewhere"))
+    other = await service.new_conversations.create(reuse=False)
+    await service.turns.send(other.id, Question("elsewhere"))
     assert other.live is not None
     asked = server.posts
     with pytest.raises(ChatError, match="still running"):
         await service.compactor.compact(other.id)
-    await service.stop(conversation.id)
-    await service.stop(other.id)
+    await service.conversations.stop(conversation.id)
+    await service.conversations.stop(other.id)
     await work
     assert server.posts - asked <= 1  # it waited for the lane
 
@@ -259,17 +261,17 @@ async def test_a_full_window_is_summarised_without_its_last_turn(make):
 async def test_when_it_is_due(make):
     async with ToyServer(context_size=1500) as server:
         service = make(server.url)
-        conversation = await service.create()
+        conversation = await service.new_conversations.create()
         assert not service.compactor.due(conversation)
         server.on_chat(tokens("a", prompt=1200), tokens("a", prompt=1280))
         due = []
         for text in ("one", "two"):
-            await service.send(conversation.id, Question(text))
-            await service.wait(conversation.id)
+            await service.turns.send(conversation.id, Question(text))
+            await service.conversations.wait(conversation.id)
             due.append(service.compactor.due(conversation))
         assert due == [False, True]
-        later = Compactor(service, changed(service.settings, "cache.compact_at", 90), service.side_requests)
-        assert not later.due(conversation)
+        service.ground.settings = changed(service.settings, "cache.compact_at", 90)
+        assert not service.compactor.due(conversation)
 
 
 async def test_the_price_is_told_before(service, server):
@@ -283,30 +285,30 @@ async def test_the_price_is_told_before(service, server):
 
 async def test_a_prompt_that_the_server_cut_raises_a_red_notice(service, server, notices):
     server.on_chat(tokens("a", prompt=3900), tokens("b", prompt=2048), tokens("c", prompt=2200))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     for text in ("one", "two", "three"):
-        await service.send(conversation.id, Question(text))
-        await service.wait(conversation.id)
+        await service.turns.send(conversation.id, Question(text))
+        await service.conversations.wait(conversation.id)
     assert [(n.severity, "2,048 tokens" in n.text) for n in notices] == [("error", True)]
     assert "The server dropped old text of this conversation" in notices[0].text
 
 
 async def test_another_model_may_count_other_tokens(service, server, notices):
     server.on_chat(tokens("a", prompt=3900), tokens("b", prompt=2048, model="other"))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     for text in ("one", "two"):
-        await service.send(conversation.id, Question(text))
-        await service.wait(conversation.id)
+        await service.turns.send(conversation.id, Question(text))
+        await service.conversations.wait(conversation.id)
     assert not notices
 
 
 async def test_reasoning_that_a_template_leaves_out_raises_no_alarm(service, server, notices):
     thought = ["so "] * 300
     server.on_chat(tokens("a", prompt=400, reasoning=thought), tokens("b", prompt=420))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     for text in ("one", "two"):
-        await service.send(conversation.id, Question(text))
-        await service.wait(conversation.id)
+        await service.turns.send(conversation.id, Question(text))
+        await service.conversations.wait(conversation.id)
     assert not notices
     assert dropped_text(conversation.path(), hidden_reasoning=False) is None
 
@@ -316,12 +318,12 @@ async def test_on_a_real_server_it_costs_one_miss_and_then_every_turn_is_reused(
     with running_server(context=1024) as running:
         settings = changed(changed(Settings(), "server.base_url", running.base_url), "cache.compact_at", 60)
         service = ChatService(Store.open(tmp_path / "data"), settings, clock=clock)
-        conversation = await service.create()
-        await service.set_parameters(conversation.id, Parameters(temperature=0.0, max_tokens=12))
+        conversation = await service.new_conversations.create()
+        await service.options.set_parameters(conversation.id, Parameters(temperature=0.0, max_tokens=12))
 
         async def say(text):
-            await service.send(conversation.id, Question(text))
-            await service.wait(conversation.id)
+            await service.turns.send(conversation.id, Question(text))
+            await service.conversations.wait(conversation.id)
             answer = conversation.path()[-1]
             assert answer.state in (State.DONE, State.LENGTH), answer.note
             return answer.figures

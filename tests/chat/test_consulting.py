@@ -23,12 +23,12 @@ LAMP = "How often does the lamp turn?"
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
     async with consulting(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
-        await service.create("Be brief.")
+        await service.new_conversations.create("Be brief.")
         yield service
 
 
 def id_of(service: ChatService) -> str:
-    return service.conversations()[0].id
+    return service.conversations.all()[0].id
 
 
 def kinds(question: Node) -> list[str]:
@@ -55,9 +55,9 @@ async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_tak
     found = await service.retrieval.consult(id, LAMP)
     assert found.passages and not found.taken
     assert PASSAGE not in kinds(await asked(service, id, LAMP))
-    await service.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
-    await service.wait(id)
-    question = service.get(id).path()[-2]
+    await service.turns.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
+    await service.conversations.wait(id)
+    question = service.conversations.get(id).path()[-2]
     assert [block.text for block in question.message.blocks if block.kind == PASSAGE] == [found.passages[0].text]
 
 
@@ -89,18 +89,18 @@ async def test_a_small_file_goes_whole_once_and_then_only_its_change(service, tm
     [block] = [block for block in changed.message.blocks if block.kind == FILE]
     assert "change of" in block.source and "+The lamp turns once in fifteen seconds" in block.text
     assert "whale-free" not in block.text
-    assert service.get(id).path()[1].wire == first.wire
+    assert service.conversations.get(id).path()[1].wire == first.wire
 
 
 async def test_an_edited_question_finds_its_passages_anew_and_the_old_branch_stays(service):
     id = id_of(service)
     old = await asked(service, id, f"@handbook {LAMP}")
-    await service.edit(id, old.id, "@handbook Where is the oil kept?")
-    await service.wait(id)
-    new = service.get(id).path()[1]
+    await service.turns.edit(id, old.id, "@handbook Where is the oil kept?")
+    await service.conversations.wait(id)
+    new = service.conversations.get(id).path()[1]
     assert any("copper cans" in block.text for block in new.message.blocks)
     assert next(number_of(block) for block in new.message.blocks if block.kind == PASSAGE) == 1
-    assert service.get(id).tree[old.id].wire == old.wire
+    assert service.conversations.get(id).tree[old.id].wire == old.wire
 
 
 @pytest.mark.parametrize("text", ["Mail me@example.org", "Use @dataclass here", "@media print", "a @b c", "@ what?"])
@@ -112,8 +112,8 @@ async def test_a_sign_that_means_no_document_is_only_text(service, text):
 async def test_a_mention_that_cannot_be_followed_stops_the_question_with_a_sentence(service, tmp_path):
     id = id_of(service)
     with pytest.raises(ChatError, match="folder"):
-        await service.send(id, Question(f"@{tmp_path}/handbook What is in it?"))
-    assert len(service.get(id).path()) == 1
+        await service.turns.send(id, Question(f"@{tmp_path}/handbook What is in it?"))
+    assert len(service.conversations.get(id).path()) == 1
 
 
 async def test_a_removed_collection_is_found_no_more_and_its_files_stay(service, tmp_path):
@@ -127,7 +127,7 @@ async def test_a_removed_collection_is_found_no_more_and_its_files_stay(service,
 @pytest.mark.parametrize("text", ["@hanbook What is in it?", "@handbok/lamp.md What is in it?"])
 async def test_a_mistyped_collection_is_not_passed_over(service, text):
     with pytest.raises(ChatError, match="there is @handbook"):
-        await service.send(id_of(service), Question(text))
+        await service.turns.send(id_of(service), Question(text))
 
 
 async def test_nothing_quoted_is_shown_to_a_server_before_the_person_agreed(service, monkeypatch):
@@ -141,8 +141,8 @@ async def test_nothing_quoted_is_shown_to_a_server_before_the_person_agreed(serv
     await asked(service, id_of(service), f"@handbook {LAMP}")
     assert any("twelve seconds" in text for text in asked_about)
     asked_about.clear()
-    service.asks_before_leaving = True
-    monkeypatch.setattr(service, "may_send_to", lambda *_: False)
-    await service.send(id_of(service), Question("@handbook/tower/ When is it painted?"))
-    await service.wait(id_of(service))
+    service.servers.consent.asks_before_leaving = True
+    monkeypatch.setattr(service.servers.consent, "may_send_to", lambda *_: False)
+    await service.turns.send(id_of(service), Question("@handbook/tower/ When is it painted?"))
+    await service.conversations.wait(id_of(service))
     assert asked_about == []

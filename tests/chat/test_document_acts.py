@@ -51,7 +51,7 @@ class Walk:
         self.stack = AsyncExitStack()
         try:
             await self._start()
-            self.id = (await self.service.create("Be brief.")).id
+            self.id = (await self.service.new_conversations.create("Be brief.")).id
             for act in acts:
                 requests = len(self.server.chats)
                 try:
@@ -59,7 +59,7 @@ class Walk:
                     self.done[act] += 1
                 except ChatError:
                     self.done[f"{act} refused"] += 1
-                await self.service.wait(self.id)
+                await self.service.conversations.wait(self.id)
                 self._check(act, len(self.server.chats) > requests)
         finally:
             await self.stack.aclose()
@@ -82,7 +82,7 @@ class Walk:
 
     @property
     def path(self) -> list[Node]:
-        conversation = self.service.get(self.id)
+        conversation = self.service.conversations.get(self.id)
         assert conversation is not None
         return conversation.path()
 
@@ -140,13 +140,13 @@ class Walk:
     async def _send(self, text: str, *blocks: ContextBlock) -> None:
         question = Question(text, tuple(blocks))
         told = await self._built(self.path[-1].id, question)
-        await self.service.send(self.id, question)
-        await self.service.wait(self.id)
+        await self.service.turns.send(self.id, question)
+        await self.service.conversations.wait(self.id)
         assert self.path[-2].wire == told, "the same bytes, whoever asks for them"
 
     async def _built(self, head: str, question: Question) -> bytes:
         """What a question would be, told without asking it."""
-        conversation = self.service.get(self.id)
+        conversation = self.service.conversations.get(self.id)
         assert conversation is not None
         return (await self.service.questions.built(conversation, head, question)).nodes[0].wire
 
@@ -175,8 +175,8 @@ class Walk:
 
     async def _type_ahead(self) -> None:
         block = await self.service.retrieval.attach(self.id, str(self._file()))
-        self.service.prepare(self.id, [block])
-        conversation = self.service.get(self.id)
+        self.service.warm_up.prepare(self.id, [block])
+        conversation = self.service.conversations.get(self.id)
         assert conversation is not None
         ahead = await self.service.questions.begun(conversation)
         self.now += timedelta(minutes=self.chance.choice([0, 3]))
@@ -186,7 +186,7 @@ class Walk:
     async def _take_some(self) -> None:
         text = f"@handbook {self._question()}"
         shown = (await self.service.retrieval.consult(self.id, text)).passages[:self.chance.randint(0, 3)]
-        await self.service.send(self.id, Question(text, passages=tuple(one.block for one in shown)))
+        await self.service.turns.send(self.id, Question(text, passages=tuple(one.block for one in shown)))
         assert [block.text for block in self.path[-2].message.blocks if block.kind == PASSAGE] == [
             passage.text for passage in shown]
 
@@ -207,43 +207,43 @@ class Walk:
         question = self._asked()
         text = f"{question.text} {self._question()}"
         told = await self._built(question.parent or "", Question(text, again=question))
-        await self.service.edit(self.id, question.id, text)
-        await self.service.wait(self.id)
+        await self.service.turns.edit(self.id, question.id, text)
+        await self.service.conversations.wait(self.id)
         assert self.path[-2].wire == told, "the same bytes, whoever asks for them"
 
     async def _regenerate(self) -> None:
-        await self.service.regenerate(self.id, self._asked().id)
+        await self.service.turns.regenerate(self.id, self._asked().id)
 
     async def _fork(self) -> None:
         at = self.chance.choice(self.path[1:] or [self._asked()])
-        self.id = (await self.service.fork(self.id, at.id)).id
+        self.id = (await self.service.branches.fork(self.id, at.id)).id
 
     async def _delete(self) -> None:
-        await self.service.delete_turn(self.id, self._asked().id)
+        await self.service.branches.delete_turn(self.id, self._asked().id)
 
     async def _undo(self) -> None:
-        await self.service.undo(self.id)
+        await self.service.branches.undo(self.id)
 
     async def _walk(self) -> None:
-        await self.service.walk(self.id, self._asked().id, self.chance.choice([-1, 1]))
+        await self.service.branches.walk(self.id, self._asked().id, self.chance.choice([-1, 1]))
 
     async def _compact(self) -> None:
         await self.service.compactor.compact(self.id)
 
     async def _instruct(self) -> None:
-        await self.service.set_instructions(self.id, self.chance.choice(["Be kind.", "Be brief."]))
+        await self.service.branches.set_instructions(self.id, self.chance.choice(["Be kind.", "Be brief."]))
 
     async def _restart(self) -> None:
         await self.stack.aclose()
         await self._start()
-        await self.service.open(self.id)
+        await self.service.conversations.open(self.id)
 
     async def _lose_index(self) -> None:
         await self.stack.aclose()
         for file in (self.folder / "data").glob("index.db*"):
             file.unlink()
         await self._start()
-        await self.service.open(self.id)
+        await self.service.conversations.open(self.id)
 
     async def _remove_collection(self) -> None:
         await self.service.documents.remove("handbook")

@@ -38,10 +38,10 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
     folder = written(tmp_path / "handbook")
     async with consulting(recorder.base_url, tmp_path / "data") as service:
         await indexed(service, folder)
-        id = (await service.create("Answer from the context.")).id
+        id = (await service.new_conversations.create("Answer from the context.")).id
         sent = [await asked(service, id, text) for text in TURNS]
-        figures = [node.figures for node in service.get(id).path() if node.figures]
-        path = service.get(id).path()
+        figures = [node.figures for node in service.conversations.get(id).path() if node.figures]
+        path = service.conversations.get(id).path()
     assert len(MENTIONING) == 6
     for turn in MENTIONING:
         assert any(block.ref for block in sent[turn].message.blocks), (TURNS[turn], sent[turn].message.blocks)
@@ -55,20 +55,20 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
         assert later.body["messages"][:len(earlier.body["messages"])] == earlier.body["messages"]
 
     async with consulting(recorder.base_url, tmp_path / "data") as service:
-        await service.open(id)
-        before = service.get(id).path()
-        await service.send(id, Question("@handbook How many stairs has the tower?"))
-        await service.wait(id)
+        await service.conversations.open(id)
+        before = service.conversations.get(id).path()
+        await service.turns.send(id, Question("@handbook How many stairs has the tower?"))
+        await service.conversations.wait(id)
         kept = recorder.chats[-1].body
     for name in ("index.db", "index.db-journal", "index.db.lock"):
         (tmp_path / "data" / name).unlink(missing_ok=True)
     async with consulting(recorder.base_url, tmp_path / "data") as service:
-        await service.open(id)
-        await service.delete_turn(id, service.get(id).path()[-1].id)
-        assert [node.wire for node in service.get(id).path()] == [node.wire for node in before] == [
+        await service.conversations.open(id)
+        await service.branches.delete_turn(id, service.conversations.get(id).path()[-1].id)
+        assert [node.wire for node in service.conversations.get(id).path()] == [node.wire for node in before] == [
             node.wire for node in path]
         await service.documents.look_for_changes()
         await service.documents._indexers["handbook"]
-        await service.send(id, Question("@handbook How many stairs has the tower?"))
-        await service.wait(id)
+        await service.turns.send(id, Question("@handbook How many stairs has the tower?"))
+        await service.conversations.wait(id)
     assert recorder.chats[-1].body["messages"] == kept["messages"]

@@ -25,13 +25,13 @@ LINES = "".join(f"line {number} of the log\n" for number in range(60))
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
     async with consulting(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
-        await service.create("Be brief.")
+        await service.new_conversations.create("Be brief.")
         yield service
 
 
 @pytest.fixture
 def id(service: ChatService) -> str:
-    return service.conversations()[0].id
+    return service.conversations.all()[0].id
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ def notes(tmp_path: Path) -> Path:
 
 
 def last(service: ChatService, id: str) -> Node:
-    conversation = service.get(id)
+    conversation = service.conversations.get(id)
     assert conversation is not None
     return [node for node in conversation.path() if node.role is Role.USER][-1]
 
@@ -52,14 +52,14 @@ def of(kind: str, question: Node) -> list[ContextBlock]:
 
 
 async def sent(service: ChatService, id: str, text: str, *blocks: ContextBlock) -> Node:
-    await service.send(id, Question(text, tuple(blocks)))
-    await service.wait(id)
+    await service.turns.send(id, Question(text, tuple(blocks)))
+    await service.conversations.wait(id)
     return last(service, id)
 
 
 async def edited(service: ChatService, id: str, text: str) -> Node:
-    await service.edit(id, last(service, id).id, text)
-    await service.wait(id)
+    await service.turns.edit(id, last(service, id).id, text)
+    await service.conversations.wait(id)
     return last(service, id)
 
 
@@ -67,9 +67,9 @@ async def test_a_number_that_an_answer_cites_is_given_to_nothing_else_when_its_t
     server.on_chat(tokens("Twelve seconds [1]."), tokens("Yes, as [1] says."), tokens("ok"))
     first = await asked(service, id, "@handbook How often does the lamp turn?")
     await asked(service, id, "Really?")
-    await service.delete_turn(id, first.id)
+    await service.branches.delete_turn(id, first.id)
     question = await asked(service, id, "@handbook What is hoisted in a storm?")
-    path = service.get(id).path()
+    path = service.conversations.get(id).path()
     assert cited(path[2].text) == [1] and of(PASSAGE, question)
     assert 1 not in sources(path)
 
@@ -84,7 +84,7 @@ async def _changed_and_gone(service: ChatService, id: str, notes: Path) -> Conte
     notes.write_text(LINES.replace("line 7 ", "line seven "))
     change = await service.retrieval.attach(id, str(notes))
     assert change.source.startswith("change of")
-    await service.delete_turn(id, question.id)
+    await service.branches.delete_turn(id, question.id)
     return change
 
 
@@ -101,7 +101,7 @@ async def test_a_change_whose_file_is_gone_from_the_branch_and_was_changed_again
     change = await _changed_and_gone(service, id, notes)
     notes.write_text("Nothing of it is left.\n")
     with pytest.raises(ChatError, match="attach it"):
-        await service.send(id, Question("See it", (change,)))
+        await service.turns.send(id, Question("See it", (change,)))
     assert last(service, id).text == "Hello."
 
 
@@ -120,8 +120,8 @@ async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
     await service.retrieval.set_searching(id, "ask", ["handbook"])
     found = await service.retrieval.consult(id, LAMP)
     assert found.passages and not found.taken
-    await service.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
-    await service.wait(id)
+    await service.turns.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
+    await service.conversations.wait(id)
     question = await edited(service, id, LAMP.replace("lmap", "lamp"))
     assert [block.text for block in of(PASSAGE, question)] == [found.passages[0].text]
 
@@ -161,7 +161,7 @@ async def test_a_fork_at_a_question_has_its_file_and_its_paste_in_the_draft(serv
     paste = ContextBlock("paste", "pasted 1 (3 lines)", "one\ntwo\nthree")
     text = "See [notes.txt: 60 lines] and [pasted 1: 3 lines]"
     await sent(service, id, text, block, paste)
-    draft = decoded((await service.fork(id, last(service, id).id)).draft)
+    draft = decoded((await service.branches.fork(id, last(service, id).id)).draft)
     assert draft.text == text
     assert draft.chips == {"[notes.txt: 60 lines]": block, "[pasted 1: 3 lines]": paste}
 
@@ -169,8 +169,8 @@ async def test_a_fork_at_a_question_has_its_file_and_its_paste_in_the_draft(serv
 @pytest.mark.parametrize("text", ["How many stairs?", "@handbook How many stairs has the tower?"])
 async def test_what_is_read_ahead_begins_what_is_sent_whatever_follows_it(service, server, id, notes, text):
     block = await service.retrieval.attach(id, str(notes))
-    service.prepare(id, [block])
-    ahead = await service.questions.begun(service.get(id))
+    service.warm_up.prepare(id, [block])
+    ahead = await service.questions.begun(service.conversations.get(id))
     await sent(service, id, text, block)
     assert "line 59" in ahead
     assert server.chats[-1].json["messages"][-1]["content"].startswith(ahead)

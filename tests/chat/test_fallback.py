@@ -12,9 +12,9 @@ import pytest
 from engine_fixture import small_model
 from kvchat.chat import connection, fallback
 from kvchat.chat.connection import Connector
-from kvchat.chat.conversations import LAST_SERVER
 from kvchat.chat.events import FallbackChosen
 from kvchat.chat.question import Question
+from kvchat.chat.servers import LAST_SERVER
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings
 from kvchat.prompt.message import State
@@ -39,19 +39,19 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def settled(service: ChatService) -> None:
     """Until it is known whether the server answers, and nothing is looked for."""
-    await until(lambda: service.connection.phase not in ("connecting", "idle"))
+    await until(lambda: service.servers.connection.phase not in ("connecting", "idle"))
 
 
 def told(service: ChatService) -> list[FallbackChosen]:
     events: list[FallbackChosen] = []
-    service.subscribe(lambda event: events.append(event) if isinstance(event, FallbackChosen) else None)
+    service.events.subscribe(lambda event: events.append(event) if isinstance(event, FallbackChosen) else None)
     return events
 
 
 async def said(service: ChatService, id: str, text: str) -> State:
-    await service.send(id, Question(text))
-    await service.wait(id)
-    conversation = service.get(id)
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
+    conversation = service.conversations.get(id)
     assert conversation is not None
     return conversation.path()[-1].state
 
@@ -62,10 +62,9 @@ def begin(make: Maker) -> Maker:
 
     def begin(last: str = OFF, **profiles: str) -> ChatService:
         service = make("")
-        service.settings = replace(service.settings, profiles={
+        service.ground.settings = replace(service.settings, profiles={
             name: ServerSettings(base_url=url) for name, url in profiles.items()})
-        service.links._settings = service.settings
-        service.connects_ahead = service.waits_for_servers = service.asks_before_leaving = True
+        service.servers.connects_ahead = service.servers.waits = service.servers.consent.asks_before_leaving = True
         service.store.set_setting(LAST_SERVER, last)
         return service
 
@@ -78,18 +77,18 @@ async def test_a_new_conversation_begins_on_another_server_that_was_used_and_say
     async with ToyServer(model="other") as other:
         await other.stop()
         before = make("")
-        old = (await before.create(reuse=False)).id
-        await before.use_server(old, other.url)
+        old = (await before.new_conversations.create(reuse=False)).id
+        await before.chooser.use(old, other.url)
         await other.start()
         assert await said(before, old, "Hi") is State.DONE
         service = begin()
         events = told(service)
-        id = (await service.create()).id
+        id = (await service.new_conversations.create()).id
         await settled(service)
-        assert (service.connection.phase, events) == ("ready", [FallbackChosen(OFF, other.url)])
-        assert service.server is not None and service.server.base_url == other.url
+        assert (service.servers.connection.phase, events) == ("ready", [FallbackChosen(OFF, other.url)])
+        assert service.servers.info is not None and service.servers.info.base_url == other.url
         assert await said(service, id, "Hi") is State.DONE
-        another = (await service.create()).id
+        another = (await service.new_conversations.create()).id
         await settled(service)
         assert another != id and await said(service, another, "Hi") is State.DONE
         assert len(events) == 1 and other.posts == 3
@@ -99,20 +98,20 @@ async def test_a_new_conversation_begins_on_another_server_that_was_used_and_say
 async def test_a_question_that_was_quicker_goes_out_once_where_the_conversation_begins(begin: Maker) -> None:
     async with ToyServer() as other:
         service = begin(box=other.url)
-        id = (await service.create()).id
+        id = (await service.new_conversations.create()).id
         assert await said(service, id, "Hi") is State.DONE
-        assert other.posts == 1 and service.get(id).record.server == "box"  # type: ignore[union-attr]
+        assert other.posts == 1 and service.conversations.get(id).record.server == "box"  # type: ignore[union-attr]
 
 
 async def test_one_server_by_two_names_is_one(begin: Maker) -> None:
     async with ToyServer() as server, ToyServer() as other:
         await server.stop()
         service = begin(server.url, old=f"{server.url}/v1", box=other.url)
-        service.links.at("old")  # the address leads to this one from now on
-        first = (await service.create()).id
+        service.servers.links.at("old")  # the address leads to this one from now on
+        first = (await service.new_conversations.create()).id
         await settled(service)
         assert await said(service, first, "Hi") is State.DONE
-        assert service._first_server() == "box" and other.posts == 1
+        assert service.servers.first() == "box" and other.posts == 1
 
 
 async def test_a_server_that_is_found_on_this_machine_does_too(begin: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +119,7 @@ async def test_a_server_that_is_found_on_this_machine_does_too(begin: Maker, mon
         monkeypatch.setattr("kvchat.backends.kinds.PORTS", (found.port,))
         service = begin()
         events = told(service)
-        id = (await service.create()).id
+        id = (await service.new_conversations.create()).id
         await settled(service)
         assert [event.used for event in events] == [found.url]
         assert await said(service, id, "Hi") is State.DONE
@@ -131,10 +130,10 @@ async def test_where_no_server_is_there_the_built_in_engine_is(begin: Maker, mon
     monkeypatch.setattr(fallback, "default_model_file", small_model)
     service = begin()
     events = told(service)
-    await service.create()
-    await until(lambda: service.connection.phase == "ready")
+    await service.new_conversations.create()
+    await until(lambda: service.servers.connection.phase == "ready")
     assert events == [FallbackChosen(OFF, "")]
-    assert service.server is not None and service.server.embedded
+    assert service.servers.info is not None and service.servers.info.embedded
 
 
 async def test_where_nothing_is_there_it_waits_for_its_server(begin: Maker) -> None:
@@ -142,28 +141,29 @@ async def test_where_nothing_is_there_it_waits_for_its_server(begin: Maker) -> N
         await server.stop()
         service = begin(server.url)
         events = told(service)
-        id = (await service.create()).id
+        id = (await service.new_conversations.create()).id
         await settled(service)
-        assert service.connection.phase == "failed" and service.connection.is_awaited and not events
-        await service.send(id, Question("Hi"))
+        assert service.servers.connection.phase == "failed" and service.servers.connection.is_awaited and not events
+        await service.turns.send(id, Question("Hi"))
         await server.start()
-        await service.wait(id)
-        assert service.get(id).path()[-1].state is State.DONE  # type: ignore[union-attr]
+        await service.conversations.wait(id)
+        assert service.conversations.get(id).path()[-1].state is State.DONE  # type: ignore[union-attr]
 
 
 async def test_an_old_conversation_stays_where_it_is(begin: Maker) -> None:
     async with ToyServer() as server, ToyServer() as other:
         first = begin(server.url)
-        id = (await first.create()).id
+        id = (await first.new_conversations.create()).id
         assert await said(first, id, "Hi") is State.DONE
         await server.stop()
         service = begin(server.url, box=other.url)
-        await service.open(id)
+        await service.conversations.open(id)
         await settled(service)
-        assert service.connection.phase == "failed" and service.get(id).record.server == server.url  # type: ignore[union-attr]
-        new = (await service.create()).id
+        assert service.servers.connection.phase == "failed"
+        assert service.conversations.loaded[id].record.server == server.url
+        new = (await service.new_conversations.create()).id
         await settled(service)
-        assert service.get(new).record.server == "box"  # type: ignore[union-attr]
+        assert service.conversations.get(new).record.server == "box"  # type: ignore[union-attr]
 
 
 async def test_a_server_that_ends_while_one_works_is_replaced_for_what_is_begun_then_until_it_is_back(
@@ -171,17 +171,17 @@ async def test_a_server_that_ends_while_one_works_is_replaced_for_what_is_begun_
 ) -> None:
     async with ToyServer() as server, ToyServer() as other:
         service = begin(server.url, box=other.url)
-        id = (await service.create()).id
+        id = (await service.new_conversations.create()).id
         assert await said(service, id, "Hi") is State.DONE
         await server.stop()
-        await service.send(id, Question("And?"))
-        await until(lambda: service.connection.phase == "lost")
-        new = (await service.create()).id
+        await service.turns.send(id, Question("And?"))
+        await until(lambda: service.servers.connection.phase == "lost")
+        new = (await service.new_conversations.create()).id
         await settled(service)
-        assert service.get(new).record.server == "box"  # type: ignore[union-attr]
+        assert service.conversations.get(new).record.server == "box"  # type: ignore[union-attr]
         await server.start()
-        await service.wait(id)
-        assert service._first_server() == server.url
+        await service.conversations.wait(id)
+        assert service.servers.first() == server.url
 
 
 @pytest.mark.parametrize("agreed", [False, True])
@@ -199,7 +199,7 @@ async def test_a_server_elsewhere_is_asked_only_where_the_person_agreed_to_it(
     service.store.set_setting("allowed cloud https://api.example.com", "yes")
     if agreed:
         service.store.set_setting("allowed lan http://192.168.77.7:8080", "yes")
-    await service.create()
+    await service.new_conversations.create()
     await settled(service)
     assert asked == (["http://192.168.77.7:8080/"] if agreed else [])
 
@@ -209,9 +209,9 @@ async def test_nothing_begins_by_itself_where_a_text_would_leave_this_machine(be
         service = begin(box=passing.url)
         service.settings.profiles["box"] = replace(  # type: ignore[index]
             service.settings.profiles["box"], locality="cloud")
-        await service.create()
+        await service.new_conversations.create()
         await settled(service)
-        assert service.connection.phase == "failed" and passing.posts == 0
+        assert service.servers.connection.phase == "failed" and passing.posts == 0
 
 
 @pytest.mark.parametrize("how", ["settings", "command line"])
@@ -219,19 +219,19 @@ async def test_a_server_that_was_named_is_waited_for(make: Maker, monkeypatch: p
     async with ToyServer() as other:
         monkeypatch.setattr("kvchat.backends.kinds.PORTS", (other.port,))
         service = make(OFF, one_server=how == "command line")
-        service.connects_ahead = True
-        await service.create()
+        service.servers.connects_ahead = True
+        await service.new_conversations.create()
         await settled(service)
-        assert service.connection.phase == "failed" and not other.visits
+        assert service.servers.connection.phase == "failed" and not other.visits
 
 
 async def test_a_server_that_was_chosen_just_now_is_waited_for(begin: Maker) -> None:
     async with ToyServer() as other:
         service = begin(other.url, box=other.url)
-        id = (await service.create()).id
-        await service.use_server(id, OFF)
+        id = (await service.new_conversations.create()).id
+        await service.chooser.use(id, OFF)
         await settled(service)
-        assert service.connection.phase == "failed" and service.get(id).record.server == OFF  # type: ignore[union-attr]
+        assert service.servers.connection.phase == "failed" and service.conversations.get(id).record.server == OFF  # type: ignore[union-attr]
 
 
 async def test_a_model_file_that_was_used_comes_before_the_one_that_came_along(
@@ -241,9 +241,9 @@ async def test_a_model_file_that_was_used_comes_before_the_one_that_came_along(
     file.touch()
     monkeypatch.setattr(fallback, "default_model_file", lambda: tmp_path / "small.gguf")
     service = begin()
-    service.connects_ahead = False
-    conversation = await service.create(reuse=False)
-    await service.update(conversation, server=str(file))
-    assert await service.fallback.find(service.links.at(OFF)) == str(file)
+    service.servers.connects_ahead = False
+    conversation = await service.new_conversations.create(reuse=False)
+    await service.conversations.update(conversation, server=str(file))
+    assert await service.servers.fallback.find(service.servers.links.at(OFF)) == str(file)
     file.unlink()
-    assert await service.fallback.find(service.links.at(OFF)) == ""
+    assert await service.servers.fallback.find(service.servers.links.at(OFF)) == ""

@@ -32,20 +32,20 @@ def work(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> 
 async def service(server: ToyServer, tmp_path: Path, work: Path) -> AsyncIterator[ChatService]:
     async with consulting(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
-        await service.create("Be brief.")
+        await service.new_conversations.create("Be brief.")
         yield service
 
 
 def id_of(service: ChatService) -> str:
-    return service.conversations()[0].id
+    return service.conversations.all()[0].id
 
 
 async def asked(service: ChatService, text: str, meant: Meant) -> list[str]:
     """The texts of the files that went with a question."""
     id = id_of(service)
-    await service.send(id, Question(text, meant=meant))
-    await service.wait(id)
-    question = [node for node in service.get(id).path() if node.role is Role.USER][-1]
+    await service.turns.send(id, Question(text, meant=meant))
+    await service.conversations.wait(id)
+    question = [node for node in service.conversations.get(id).path() if node.role is Role.USER][-1]
     return [block.text for block in question.message.blocks if block.kind == FILE]
 
 
@@ -75,7 +75,7 @@ async def test_a_file_from_outside_goes_only_with_a_yes_to_where_it_really_is(
     text = f"what is @{name} ?"
     with pytest.raises(OutsideError) as caught:
         await asked(service, text, Meant())
-    assert server.posts == 0 and len(service.get(id_of(service)).path()) == 1
+    assert server.posts == 0 and len(service.conversations.get(id_of(service)).path()) == 1
     real = (work / Path(name).expanduser()).resolve()
     assert caught.value.paths == (str(real),) and str(real) in str(caught.value)
     with pytest.raises(OutsideError):
@@ -88,7 +88,7 @@ async def test_files_that_were_shown_need_the_yes_too(service: ChatService) -> N
     shown = await service.retrieval.consult(id, "see @~/.ssh/key")
     assert [file.ref for file in shown.outside] == [shown.files[0].ref]
     with pytest.raises(OutsideError):
-        await service.send(id, Question("see @~/.ssh/key", passages=(), files=shown.files))
+        await service.turns.send(id, Question("see @~/.ssh/key", passages=(), files=shown.files))
 
 
 async def test_a_file_that_the_conversation_was_given_needs_no_second_yes(service: ChatService, tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ async def test_a_file_that_the_conversation_was_given_needs_no_second_yes(servic
     assert await asked(service, "@~/.ssh/key ?", Meant(agreed=frozenset({str(key)})))
     key.write_text("another secret\n")
     assert await asked(service, "@~/.ssh/key now?", Meant())
-    await service.create("Be brief.")
+    await service.new_conversations.create("Be brief.")
     with pytest.raises(OutsideError):
         await asked(service, "@~/.ssh/key ?", Meant())
 
@@ -115,12 +115,12 @@ async def test_a_link_in_a_collection_leads_outside(service: ChatService, tmp_pa
 async def test_an_edit_keeps_to_the_same(service: ChatService, tmp_path: Path) -> None:
     id = id_of(service)
     await asked(service, "hello", Meant())
-    question = service.get(id).path()[1]
+    question = service.conversations.get(id).path()[1]
     with pytest.raises(OutsideError):
-        await service.edit(id, question.id, "see @~/.ssh/key")
-    await service.edit(id, question.id, "see @~/.ssh/key", meant=NOTHING)
-    await service.wait(id)
-    assert not [block for block in service.get(id).path()[1].message.blocks if block.kind == FILE]
+        await service.turns.edit(id, question.id, "see @~/.ssh/key")
+    await service.turns.edit(id, question.id, "see @~/.ssh/key", meant=NOTHING)
+    await service.conversations.wait(id)
+    assert not [block for block in service.conversations.get(id).path()[1].message.blocks if block.kind == FILE]
 
 
 def block(path: Path) -> ContextBlock:

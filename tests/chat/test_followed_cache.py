@@ -59,10 +59,10 @@ async def make(tmp_path: Path) -> AsyncIterator[Maker]:
 
 
 async def say(service: ChatService, id: str, text: str):
-    await service.send(id, Question(text))
-    await service.wait(id)
-    await service.link().following.settled()  # type: ignore[union-attr]
-    conversation = service.get(id)
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
+    await service.servers.link().following.settled()  # type: ignore[union-attr]
+    conversation = service.conversations.get(id)
     assert conversation is not None
     figures = conversation.path()[-1].figures
     assert figures is not None
@@ -77,14 +77,14 @@ async def test_an_option_of_the_template_costs_what_it_changes_of_the_prompt(
 ) -> None:
     with tiny_server(dense, n_ctx=4096, chat_template=getattr(chat_templates, template)) as url:
         service = make(url)
-        conversation = await service.create()
+        conversation = await service.new_conversations.create()
         for turn in range(3):
             await say(service, conversation.id, f"Question {turn}: {WORDS * 8}")
-        facts = await service.template_facts(conversation.id)
+        facts = await service.tracker.template_facts(conversation.id)
         assert facts is not None and (facts.takes_effort, facts.switches_thinking) == (costs, not costs)
-        price = await service.exact_price(conversation.id, "template", options=options)
+        price = await service.prices.exact(conversation.id, "template", options=options)
         assert price.worth_asking is costs
-        await service.set_template_options(conversation.id, options)
+        await service.options.set_template_options(conversation.id, options)
         figures = await say(service, conversation.id, "And now?")
         before = await say(service, conversation.id, "And then?")
         assert price.tokens is not None and before.new_tokens is not None
@@ -94,30 +94,30 @@ async def test_an_option_of_the_template_costs_what_it_changes_of_the_prompt(
 
 async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str) -> None:
     service = make(server)
-    conversation = await service.create(WORDS * 20)
+    conversation = await service.new_conversations.create(WORDS * 20)
     for turn in range(5):
         await say(service, conversation.id, f"Question {turn}: {WORDS * (turn + 1)}")
     third = [n for n in conversation.path() if n.role.value == "user"][2]
-    price = await service.exact_price(conversation.id, "delete", third.id)
-    await service.delete_turn(conversation.id, third.id)
+    price = await service.prices.exact(conversation.id, "delete", third.id)
+    await service.branches.delete_turn(conversation.id, third.id)
     figures = await say(service, conversation.id, "And now?")
     before = await say(service, conversation.id, "And then?")
     assert price.tokens is not None and before.new_tokens is not None
     assert abs(figures.evaluated_tokens - before.new_tokens - price.tokens) <= 1
     last = conversation.path()[-1]
-    assert (await service.exact_price(conversation.id, "regenerate", last.id)).tokens == 1
-    await service.regenerate(conversation.id, last.id)
-    await service.wait(conversation.id)
+    assert (await service.prices.exact(conversation.id, "regenerate", last.id)).tokens == 1
+    await service.turns.regenerate(conversation.id, last.id)
+    await service.conversations.wait(conversation.id)
     assert conversation.path()[-1].figures.evaluated_tokens == 1
     instructions = "Be brief, and different from the first word on."
     question = conversation.path()[-2]
-    price = await service.exact_price(conversation.id, "edit", question.id, WORDS * 3)
-    await service.edit(conversation.id, question.id, WORDS * 3)
-    await service.wait(conversation.id)
-    await service.link().following.settled()
+    price = await service.prices.exact(conversation.id, "edit", question.id, WORDS * 3)
+    await service.turns.edit(conversation.id, question.id, WORDS * 3)
+    await service.conversations.wait(conversation.id)
+    await service.servers.link().following.settled()
     assert conversation.path()[-1].figures.evaluated_tokens == price.tokens
-    everything = (await service.exact_price(conversation.id, "system", text=instructions)).tokens
-    await service.set_instructions(conversation.id, instructions)
+    everything = (await service.prices.exact(conversation.id, "system", text=instructions)).tokens
+    await service.branches.set_instructions(conversation.id, instructions)
     figures = await say(service, conversation.id, "Again?")
     assert figures.cached_tokens <= 8 and everything is not None
     assert abs(everything + before.new_tokens - figures.evaluated_tokens) <= 2
@@ -125,7 +125,8 @@ async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str)
 
 async def test_every_turn_is_predicted(make: Maker, server: str) -> None:
     service = make(server)
-    one, two = await service.create(WORDS * 10), await service.create(WORDS * 10 + "!", reuse=False)
+    one = await service.new_conversations.create(WORDS * 10)
+    two = await service.new_conversations.create(WORDS * 10 + "!", reuse=False)
     for turn in range(6):
         for conversation in (one, two) if turn % 2 else (two, one):
             figures = await say(service, conversation.id, f"Question {turn}: {WORDS}")
@@ -137,24 +138,25 @@ async def test_every_turn_is_predicted(make: Maker, server: str) -> None:
 
 async def test_the_marks_say_what_is_held(make: Maker, server: str) -> None:
     service = make(server)
-    one = await service.create(WORDS * 10)
-    assert service.warmth(one.id).heat is Heat.UNKNOWN
+    one = await service.new_conversations.create(WORDS * 10)
+    assert service.tracker.warmth(one.id).heat is Heat.UNKNOWN
     figures = await say(service, one.id, WORDS)
-    found = service.warmth(one.id)
+    found = service.tracker.warmth(one.id)
     assert found.heat is Heat.WARM and figures.prompt_tokens <= found.held < figures.context_used
 
 
 async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(make: Maker, server: str) -> None:
     first = make(server)
-    one = await first.create(WORDS * 10)
+    one = await first.new_conversations.create(WORDS * 10)
     await say(first, one.id, WORDS)
     await first.aclose()
     closed.append(first)
     second = make(server)
-    await second.open(one.id)
-    await second.follow(await second.link().connector.ready())
-    await second._rest_now()
-    assert second.warmth(one.id).heat is Heat.WARM
+    await second.conversations.open(one.id)
+    await second.tracker.follow(await second.servers.link().connector.ready())
+    second.warm_up.rest()
+    await second.ground.rest()
+    assert second.tracker.warmth(one.id).heat is Heat.WARM
     figures = await say(second, one.id, "More?")
     assert figures.predicted_cached == figures.cached_tokens and figures.avoidable_tokens <= 1
 
@@ -162,46 +164,46 @@ async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(
 async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Maker, dense: Path) -> None:
     with tiny_server(dense, n_parallel=2, n_ctx=8192, kv_unified=False, cache_ram_mib=0) as url:
         service = make(url)
-        one = await service.create(WORDS * 6)
+        one = await service.new_conversations.create(WORDS * 6)
         for _ in range(3):
             await say(service, one.id, WORDS * 10)
-        two = await service.create(WORDS * 6, reuse=False)
+        two = await service.new_conversations.create(WORDS * 6, reuse=False)
         roots = [conversation.path()[0].text for conversation in (one, two)]
         assert roots[0].startswith("The lamp") and roots[1].startswith("[kv-")
         assert [c.instructions for c in (one, two)] == [(WORDS * 6).strip()] * 2
         await say(service, two.id, "Hello")
         assert (await say(service, one.id, "Back?")).avoidable_tokens <= 1
         plain = make(url, salt=False)
-        await plain.open(one.id)
+        await plain.conversations.open(one.id)
         await say(plain, one.id, "Still?")
-        three = await plain.create(WORDS * 6, reuse=False)
+        three = await plain.new_conversations.create(WORDS * 6, reuse=False)
         assert three.path()[0].text == roots[0]
 
 
 async def test_a_branch_that_is_gone_back_to_is_read_ahead(
     make: Maker, dense: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kvchat.chat.reading.REST_S", 0.05)
+    monkeypatch.setattr("kvchat.chat.warm_up.REST_S", 0.05)
     with tiny_server(dense, n_parallel=1, n_ctx=4096, cache_ram_mib=0) as url:
         service = make(url, warm_up_on_battery=True)
-        service.reads_ahead = True
+        service.warm_up.enabled = True
         changed = asyncio.Event()
-        service.subscribe(lambda event: changed.set())
+        service.events.subscribe(lambda event: changed.set())
 
         async def warm() -> None:
-            while service.warmth(one.id).heat is not Heat.WARM:
+            while service.tracker.warmth(one.id).heat is not Heat.WARM:
                 changed.clear()
                 await asyncio.wait_for(changed.wait(), 120)
 
-        await service.connect()
-        one = await service.create("Be brief.")
-        await service.open(one.id)
+        await service.servers.connect()
+        one = await service.new_conversations.create("Be brief.")
+        await service.conversations.open(one.id)
         await warm()
         await say(service, one.id, WORDS * 30)
         question = one.path()[-2]
-        await service.edit(one.id, question.id, "Quite another question. " * 60)
-        await service.wait(one.id)
-        await service.undo(one.id)
+        await service.turns.edit(one.id, question.id, "Quite another question. " * 60)
+        await service.conversations.wait(one.id)
+        await service.branches.undo(one.id)
         await warm()
         figures = await say(service, one.id, "Back?")
         assert figures.avoidable_tokens <= 1 and service.store.warmups().tokens > 400
@@ -209,12 +211,13 @@ async def test_a_branch_that_is_gone_back_to_is_read_ahead(
 
 async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_other(make: Maker, server: str) -> None:
     service = make(server)
-    both = [await service.create(f"Be brief, {name}. " + WORDS * 5, reuse=False) for name in ("one", "two")]
+    both = [await service.new_conversations.create(f"Be brief, {name}. " + WORDS * 5, reuse=False)
+            for name in ("one", "two")]
     for turn in range(4):
         for conversation in both:
-            await service.send(conversation.id, Question(f"Question {turn}: {WORDS}"))
+            await service.turns.send(conversation.id, Question(f"Question {turn}: {WORDS}"))
         for conversation in both:
-            await service.wait(conversation.id)
+            await service.conversations.wait(conversation.id)
     for conversation in both:
         for figures in conversation.figures():
             assert figures.predicted_cached == figures.cached_tokens and figures.cause is None
@@ -224,15 +227,15 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
     make: Maker, server: str, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     service = make(server)
-    one = await service.create(WORDS)
+    one = await service.new_conversations.create(WORDS)
     await say(service, one.id, "Hello")
     asked: list[object] = []
-    monkeypatch.setattr(service.link().following.access, "prompt_text", asked.append)
-    monkeypatch.setattr(service, "may_send_to", lambda server, id="": False)
-    service.asks_before_leaving = service.reads_ahead = True
-    await service.create(WORDS * 2, reuse=False)
-    await service.exact_price(one.id, "edit", one.path()[1].id, "A secret")
-    await service._warm(one.id)
-    await service.send(one.id, Question("Another secret"))
-    await service.wait(one.id)
+    monkeypatch.setattr(service.servers.link().following.access, "prompt_text", asked.append)
+    monkeypatch.setattr(service.servers.consent, "may_send_to", lambda server, id="": False)
+    service.servers.consent.asks_before_leaving = service.warm_up.enabled = True
+    await service.new_conversations.create(WORDS * 2, reuse=False)
+    await service.prices.exact(one.id, "edit", one.path()[1].id, "A secret")
+    await service.warm_up.warm(one.id)
+    await service.turns.send(one.id, Question("Another secret"))
+    await service.conversations.wait(one.id)
     assert asked == [] and one.path()[-1].state.value == "error"

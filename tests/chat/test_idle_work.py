@@ -37,15 +37,15 @@ async def resting(tmp_path, monkeypatch):
         def counted(memories):
             """Notes when tidying began, and what ran then."""
             service.runs.append(time.time())
-            service.beside.append(bool(service.streaming()))
+            service.beside.append(bool(service.conversations.streaming()))
             if service.trouble:
                 raise service.trouble.pop()
             return fresh(memories)
 
         monkeypatch.setattr(service.consolidation, "_fresh_pages", counted)
-        service.jobs.enabled = service.connects_ahead = True
-        id = (await service.create()).id
-        await service.connect()
+        service.jobs.enabled = service.servers.connects_ahead = True
+        id = (await service.new_conversations.create()).id
+        await service.servers.connect()
         service.store.jobs.put("extraction", id, time.time() + 600)  # not what is looked at here
         try:
             yield service, server, id
@@ -66,11 +66,11 @@ async def test_a_long_answer_starts_none_and_rest_starts_exactly_one(resting):
     put(service)
     server.on_chat(tokens("long", hang_after=1))
     service.begin_background()
-    await service.send(id, Question("Tell me at length."))
+    await service.turns.send(id, Question("Tell me at length."))
     await server.until(lambda: server.posts == 1)
     await asyncio.sleep(IDLE * 1.5)
     assert service.runs == [], "it ran beside an answer"
-    await service.stop(id)
+    await service.conversations.stop(id)
     ended = time.time()
     await until(service, lambda: not waits(service) and not service.jobs.at_work())
     assert len(service.runs) == 1 and service.beside == [False]
@@ -89,7 +89,7 @@ async def test_typing_and_another_answer_put_it_off(resting):
         await asyncio.sleep(IDLE * 0.5)
         if time.time() - typed > IDLE * 0.9:
             pytest.skip("the machine is too busy for somebody who types")
-        await service.set_draft(id, "hm")
+        await service.conversations.set_draft(id, "hm")
         typed = time.time()
     assert service.runs == []
     await until(service, lambda: not waits(service))
@@ -104,9 +104,9 @@ async def test_an_error_is_tried_again_and_the_app_lives(resting, monkeypatch):
     service.begin_background()
     await until(service, lambda: len(service.runs) == 3 and not waits(service))
     server.on_chat(tokens("still", " here"))
-    await service.send(id, Question("Are you there?"))
-    await service.wait(id)
-    assert service.get(id).path()[-1].text == "still here"
+    await service.turns.send(id, Question("Are you there?"))
+    await service.conversations.wait(id)
+    assert service.conversations.get(id).path()[-1].text == "still here"
 
 
 async def test_it_ends_with_the_app_and_goes_on_with_the_next(resting, tmp_path):

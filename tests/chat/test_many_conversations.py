@@ -30,30 +30,30 @@ def alive(kind: type) -> int:
 async def test_conversations_that_nobody_looks_at_any_more_are_let_go(service, server):
     server.on_chat(tokens("Yes."))
     conversations, messages = alive(OpenConversation), alive(Node)
-    first = (await service.create()).id
+    first = (await service.new_conversations.create()).id
     for number in range(3 * KEPT):
-        id = first if number == 0 else (await service.create()).id
-        await service.send(id, Question(f"question {number}"))
-        await service.wait(id)
+        id = first if number == 0 else (await service.new_conversations.create()).id
+        await service.turns.send(id, Question(f"question {number}"))
+        await service.conversations.wait(id)
     assert alive(OpenConversation) - conversations <= KEPT + 1
     assert alive(Node) - messages <= 3 * (KEPT + 1)
-    assert [node.text for node in (await service.open(first)).path()][1:] == ["question 0", "Yes."]
+    assert [node.text for node in (await service.conversations.open(first)).path()][1:] == ["question 0", "Yes."]
 
 
 async def test_one_that_somebody_holds_stays_the_same_for_all(service, server):
     server.on_chat(tokens("Yes."))
-    held = await service.create()
-    await service.send(held.id, Question("still here?"))
-    await service.wait(held.id)
+    held = await service.new_conversations.create()
+    await service.turns.send(held.id, Question("still here?"))
+    await service.conversations.wait(held.id)
     for _ in range(2 * KEPT):
-        await service.create(reuse=False)
-    await service.rename(held.id, "held")
+        await service.new_conversations.create(reuse=False)
+    await service.conversations.rename(held.id, "held")
     assert held.record.title == "held"
-    assert await service.open(held.id) is held
+    assert await service.conversations.open(held.id) is held
 
 
 async def test_what_the_disk_refused_is_never_let_go(service, monkeypatch):
-    ids = [(await service.create(reuse=False)).id for _ in range(2 * KEPT)]
+    ids = [(await service.new_conversations.create(reuse=False)).id for _ in range(2 * KEPT)]
 
     def full(*_: object) -> None:
         raise StoreUnavailable("The disk is full.")
@@ -61,11 +61,12 @@ async def test_what_the_disk_refused_is_never_let_go(service, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Store, "set_draft", full)
         for id in ids:
-            await service.set_draft(id, f"draft of {id}")
-        assert [service.get(id) and service.get(id).draft for id in ids] == [f"draft of {id}" for id in ids]
-    assert not await service.unsaved.retry()
-    await service.open(ids[0])
-    assert sum(service.get(id) is not None for id in ids) <= KEPT + 1
+            await service.conversations.set_draft(id, f"draft of {id}")
+        drafts = [held and held.draft for held in map(service.conversations.get, ids)]
+        assert drafts == [f"draft of {id}" for id in ids]
+    assert not await service.conversations.unsaved.retry()
+    await service.conversations.open(ids[0])
+    assert sum(service.conversations.get(id) is not None for id in ids) <= KEPT + 1
     assert [service.store.draft(id) for id in ids] == [f"draft of {id}" for id in ids]
 
 
@@ -87,14 +88,14 @@ async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_la
     monkeypatch.setattr("kvchat.chat.following.KEPT_HEADS", 2)
     with running_server(context=2048) as server:
         service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
-        service.reads_ahead = False
+        service.warm_up.enabled = False
         try:
-            await service.connect()
-            made = [await service.create(reuse=False) for _ in range(4)]
+            await service.servers.connect()
+            made = [await service.new_conversations.create(reuse=False) for _ in range(4)]
             for conversation in (*made, made[2]):
-                await service.send(conversation.id, Question("Hello?"), parameters=Parameters(max_tokens=2))
-                await service.wait(conversation.id)
-                following = service.link().following
+                await service.turns.send(conversation.id, Question("Hello?"), parameters=Parameters(max_tokens=2))
+                await service.conversations.wait(conversation.id)
+                following = service.servers.link().following
                 await following.settled()
             assert following.heads == {
                 one.id: tuple(node.digest.hex() for node in one.path()) for one in (made[3], made[2])}

@@ -20,12 +20,12 @@ async def test_a_stand_alone_extraction_on_a_server_that_was_not_agreed_to(tmp_p
         away.on_chat(tokens('{"facts":[]}'))
         settings = replace(Settings(), profiles={"small": ServerSettings(base_url=away.url)})
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=True) as service:
-            link = service.links.at("small")
+            link = service.servers.links.at("small")
             await link.connector.ready()
             link.connector._backend._info = replace(link.connector._backend.info, host_class=host_class)
-            service.asks_before_leaving = True
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
+            service.servers.consent.asks_before_leaving = True
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")
             await service.extraction.request(id)
             await passed_over(service)
@@ -38,15 +38,15 @@ async def test_a_conversation_that_is_not_looked_at_on_its_own_server_that_was_n
         server.on_chat(tokens("Yes."))
         away.on_chat(tokens('{"facts":[]}'))
         async with remembering(server.url, tmp_path) as service:
-            service.asks_before_leaving = True
-            id = (await service.create("Be brief.", reuse=False)).id
-            await service.open(id)
+            service.servers.consent.asks_before_leaving = True
+            id = (await service.new_conversations.create("Be brief.", reuse=False)).id
+            await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")
-            await service.use_server(id, away.url)
-            link = service.link(id)
+            await service.chooser.use(id, away.url)
+            link = service.servers.link(id)
             link.connector._backend._info = replace(link.connector._backend.info, host_class=HostClass.LAN)
-            other = (await service.create("Be.", reuse=False)).id
-            await service.open(other)
+            other = (await service.new_conversations.create("Be.", reuse=False)).id
+            await service.conversations.open(other)
             await service.extraction.request(id)
             await passed_over(service)
             assert not any(map(is_extraction, away.visits)), "sent to another machine without the person's agreement"
@@ -62,9 +62,9 @@ async def test_a_background_profile_whose_server_here_passes_its_model_on_to_the
         server.on_chat(tokens("Yes."))
         settings = replace(Settings(), profiles={"small": ServerSettings(base_url=passing.url, model="big:latest")})
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=False) as service:
-            service.asks_before_leaving = True
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
+            service.servers.consent.asks_before_leaving = True
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")
             await service.extraction.request(id)
             await passed_over(service)

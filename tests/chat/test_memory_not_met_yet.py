@@ -27,9 +27,10 @@ async def test_a_first_question_has_its_memories(tmp_path, host):
             store, tmp_path / "memory", tmp_path / "index.db", session="s"))
         try:
             await service.memory.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
-            id = (await service.create("Be brief.")).id
-            await service.send(id, Question("Where do I keep my bees?"))
-            await service.wait(id)
-            assert b"Bergen" in service.get(id).path()[1].wire, "it was taken for a service on the internet"
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.turns.send(id, Question("Where do I keep my bees?"))
+            await service.conversations.wait(id)
+            wire = service.conversations.loaded[id].path()[1].wire
+            assert b"Bergen" in wire, "it was taken for a service on the internet"
         finally:
             await service.aclose()

@@ -12,13 +12,13 @@ from toyserver import ToyServer, tokens
 
 
 def waits(service, id):
-    return [node.text for node in Ledger(service.store.database).pending(service.get(id).path())]
+    return [node.text for node in Ledger(service.store.database).pending(service.conversations.get(id).path())]
 
 
 async def test_what_is_said_while_it_is_off_in_a_conversation_is_passed_over(tmp_path):
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, rest_seconds=600) as service:
         server.on_chat(tokens("Yes."))
-        id = (await service.create("Be brief.")).id
+        id = (await service.new_conversations.create("Be brief.")).id
         await said(service, id, "I keep bees.")
         await service.extraction.set_memory(id, False)
         await said(service, id, "I have a secret.")
@@ -34,11 +34,11 @@ async def test_what_was_said_while_it_was_off_in_the_settings_is_passed_over(tmp
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path, enabled=False) as service:
-            id = (await service.create("Be brief.")).id
+            id = (await service.new_conversations.create("Be brief.")).id
             await said(service, id, "I have a secret.")
         async with remembering(server.url, tmp_path, rest_seconds=600) as service:
-            await service.open(id)
-            await until(service, lambda: not service.setting(WAS_OFF))
+            await service.conversations.open(id)
+            await until(service, lambda: not service.ground.setting(WAS_OFF))
             assert pending(service, id) == 0
             await said(service, id, "I keep bees.")
             assert pending(service, id) == 2
@@ -48,15 +48,15 @@ async def test_a_conversation_that_another_kvchat_goes_on_with_is_followed(tmp_p
     async with ToyServer(slots=2) as server:
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path) as one, remembering(server.url, tmp_path) as other:
-            id = (await one.create("Be brief.")).id
-            await other.open(id)
+            id = (await one.new_conversations.create("Be brief.")).id
+            await other.conversations.open(id)
             await said(one, id, "I drink oolong.")
             other.refresh()
             await said(other, id, "Hello to you.")
-            texts = [node.text for node in other.get(id).path()[1:]]
+            texts = [node.text for node in other.conversations.get(id).path()[1:]]
             assert texts == ["I drink oolong.", "Yes.", "Hello to you.", "Yes."]
             one.refresh()
-            assert [node.text for node in one.get(id).path()[1:]] == texts
+            assert [node.text for node in one.conversations.get(id).path()[1:]] == texts
 
 
 async def test_what_is_asked_beside_the_app_is_put_into_its_queue(tmp_path):
@@ -65,7 +65,7 @@ async def test_what_is_asked_beside_the_app_is_put_into_its_queue(tmp_path):
         async with remembering(server.url, tmp_path) as app:
             async with remembering(server.url, tmp_path, begin=False) as asked:
                 asked.jobs.enabled = False
-                id = (await asked.create("Be brief.", reuse=False)).id
+                id = (await asked.new_conversations.create("Be brief.", reuse=False)).id
                 await said(asked, id, "I keep bees in Bergen.")
             app.extraction._resumed = 0.0
             app.refresh()
@@ -78,7 +78,8 @@ async def test_of_much_that_was_left_only_some_is_in_the_queue_at_a_time(tmp_pat
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path, begin=False, enabled=False) as before:
             for number in range(7):
-                await said(before, (await before.create("Be brief.", reuse=False)).id, f"I keep {number} bees.")
+                new = await before.new_conversations.create("Be brief.", reuse=False)
+                await said(before, new.id, f"I keep {number} bees.")
         server.on_chat(tokens(FACT))
         async with remembering(server.url, tmp_path, begin=False, idle_seconds=0) as service:
             service.store.jobs.put("other", "", 1e12)

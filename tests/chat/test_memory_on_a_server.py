@@ -38,7 +38,7 @@ async def test_thirty_turns_with_questions_at_random_moments_have_no_work_beside
         recorder, tmp_path):
     chance = random.Random(7)
     async with remembering(recorder.base_url, tmp_path) as service:
-        id = (await service.create("Be brief.")).id
+        id = (await service.new_conversations.create("Be brief.")).id
         for turn in range(30):
             await said(service, id, f"{SAID[turn % len(SAID)]} ({turn})")
             if turn % 2:  # an extraction is due: the next question comes before, in, or after it
@@ -56,7 +56,7 @@ async def test_two_kvchats_do_not_work_beside_each_others_answers(recorder, tmp_
     chance = random.Random(11)
     async with (remembering(recorder.base_url, tmp_path) as one, remembering(recorder.base_url, tmp_path) as other):
         services = [one, other]
-        ids = [(await service.create("Be brief.", reuse=False)).id for service in services]
+        ids = [(await service.new_conversations.create("Be brief.", reuse=False)).id for service in services]
         for turn in range(8):
             for service, id in zip(services, ids, strict=True):
                 await said(service, id, SAID[turn % len(SAID)])
@@ -74,12 +74,12 @@ async def test_two_kvchats_do_not_work_beside_each_others_answers(recorder, tmp_
 
 async def test_an_extraction_costs_its_instruction_and_the_turn_after_it_costs_nothing_more(recorder, tmp_path):
     async with remembering(recorder.base_url, tmp_path) as service:
-        id = (await service.create("You are the keeper's clerk. " * 40)).id
+        id = (await service.new_conversations.create("You are the keeper's clerk. " * 40)).id
         after = []
         for turn in range(8):
             await said(service, id, f"{SAID[turn]}")
             if turn and recorder.requests[-2].is_background:
-                after.append(service.get(id).path()[-1].figures)
+                after.append(service.conversations.get(id).path()[-1].figures)
             await until(service, lambda: not service.jobs.at_work() and pending(service, id) < 4)
     assert len(recorder.background) >= 3 and len(after) >= 2
     for request in recorder.background:
@@ -93,30 +93,30 @@ async def test_an_extraction_costs_its_instruction_and_the_turn_after_it_costs_n
 async def test_what_is_remembered_stands_in_the_question_once_and_never_in_the_system_message(recorder, tmp_path):
     told = []
     async with remembering(recorder.base_url, tmp_path) as service:
-        service.subscribe(lambda event: told.append(event) if isinstance(event, MemoriesNoted) else None)
+        service.events.subscribe(lambda event: told.append(event) if isinstance(event, MemoriesNoted) else None)
         await service.memory.with_memories(lambda m: m.add("I prefer metric units."))
         await service.memory.with_memories(lambda m: m.add("My lighthouse stands on Utsira.", page="profile.md"))
-        id = (await service.create("Be brief.")).id
+        id = (await service.new_conversations.create("Be brief.")).id
         await said(service, id, "How long is a mile in metric units?")
-        question = next(node for node in service.get(id).path() if node.role is Role.USER)
-        system = service.get(id).path()[0]
+        question = next(node for node in service.conversations.get(id).path() if node.role is Role.USER)
+        system = service.conversations.get(id).path()[0]
         assert "metric units" in question.wire.decode() and "Utsira" in question.wire.decode()
         assert "metric" not in system.text and "Utsira" not in system.text
         await said(service, id, "And a yard, in metric units?")
-        again = [node for node in service.get(id).path() if node.role is Role.USER][1]
+        again = [node for node in service.conversations.get(id).path() if node.role is Role.USER][1]
         assert "I prefer metric units." not in again.wire.decode(), "a memory came twice on one branch"
         await service.extraction.set_memory(id, False)
-        other = (await service.create("Be brief.", reuse=False)).id
+        other = (await service.new_conversations.create("Be brief.", reuse=False)).id
         await service.extraction.set_memory(other, False)
         await said(service, other, "How long is an inch in metric units?")
-        assert "I prefer metric units." not in service.get(other).path()[1].wire.decode()
-        assert service.get(other).path()[0].wire == system.wire
+        assert "I prefer metric units." not in service.conversations.get(other).path()[1].wire.decode()
+        assert service.conversations.get(other).path()[0].wire == system.wire
 
 
 async def test_a_model_that_gives_junk_gets_none_of_it_into_the_profile_and_all_of_it_can_be_undone(recorder, tmp_path):
     async with remembering(recorder.base_url, tmp_path) as service:
         for round in range(3):
-            id = (await service.create("Be brief.", reuse=False)).id
+            id = (await service.new_conversations.create("Be brief.", reuse=False)).id
             for turn in range(4):
                 await said(service, id, SAID[(round * 4 + turn) % len(SAID)])
             await service.extraction.request(id) if pending(service, id) else None

@@ -31,8 +31,8 @@ async def test_a_background_model_without_a_system_role_changes_nothing_of_the_c
 
         small.on_chat(gemma)
         async with remembering(server.url, tmp_path, settings=with_profile(small.url), profile="small") as service:
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")
             before = server.chats[-1].json["messages"]
             await service.extraction.request(id)
@@ -40,7 +40,7 @@ async def test_a_background_model_without_a_system_role_changes_nothing_of_the_c
             await said(service, id, "And wasps?")
             after = server.chats[-1].json["messages"]
             assert after[:len(before)] == before, "the prefix was changed by a background request to another server"
-            assert not service.get(id).record.system_in_user
+            assert not service.conversations.get(id).record.system_in_user
 
 
 async def test_a_background_server_is_asked_for_its_own_model(tmp_path):
@@ -49,9 +49,9 @@ async def test_a_background_server_is_asked_for_its_own_model(tmp_path):
         small.on_chat(tokens(NONE))
         settings = with_profile(small.url)
         async with remembering(server.url, tmp_path, settings=settings, profile="small") as service:
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
-            await service.set_model(id, "big")
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
+            await service.options.set_model(id, "big")
             await said(service, id, "I keep bees in Bergen.")
             await service.extraction.request(id)
             await until(service, lambda: pending(service, id) == 0)
@@ -65,8 +65,8 @@ async def test_a_profile_that_names_the_model_is_asked_for_that_one(tmp_path):
         small.on_chat(tokens(NONE))
         settings = with_profile(small.url, model="tiny")
         async with remembering(server.url, tmp_path, settings=settings, profile="small") as service:
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
             await said(service, id, "I keep bees in Bergen.")
             await service.extraction.request(id)
             await until(service, lambda: small.chats and not service.jobs.at_work())
@@ -80,16 +80,16 @@ async def test_nothing_goes_to_a_background_profile_on_the_internet_unless_that_
         away.on_chat(tokens(NONE))
         settings = with_profile(away.url)
         async with remembering(server.url, tmp_path, settings=settings, profile="small", on_cloud=False) as service:
-            link = service.links.at("small")
+            link = service.servers.links.at("small")
             await link.connector.ready()
             backend = link.connector._backend
             cloud = replace(backend.info, host_class=HostClass.CLOUD)
             backend._info = cloud
             assert link.info.host_class is HostClass.CLOUD
-            service.asks_before_leaving = True
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
-            await service.allow_sending_to(cloud, id)
+            service.servers.consent.asks_before_leaving = True
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
+            await service.servers.consent.allow_sending_to(cloud, id)
             await said(service, id, "I keep bees in Bergen.")
             await service.extraction.request(id)
             await passed_over(service)
@@ -103,14 +103,14 @@ async def test_memories_of_all_conversations_are_not_sent_to_where_one_of_them_w
         away.on_chat(tokens('{"pairs":[],"shorter":[]}'))
         async with remembering(server.url, tmp_path, settings=with_profile(away.url), profile="small", on_cloud=False,
                                consolidate=True, idle_seconds=0) as service:
-            link = service.links.at("small")
+            link = service.servers.links.at("small")
             await link.connector.ready()
             cloud = replace(link.connector._backend.info, host_class=HostClass.CLOUD)
             link.connector._backend._info = cloud
-            service.asks_before_leaving = True
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
-            await service.allow_sending_to(cloud, id)
+            service.servers.consent.asks_before_leaving = True
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
+            await service.servers.consent.allow_sending_to(cloud, id)
             for text in ("I keep bees in Bergen.", "I moved the bees to Oslo.", "My doctor treats my asthma."):
                 await service.memory.with_memories(lambda m, text=text: m.add(text, Kind.FACT, page="topics/bees.md"))
             await service.consolidation.tidy_soon()

@@ -20,8 +20,8 @@ async def test_the_end_of_the_app_does_not_wait_for_another_kvchat_that_hangs_in
         server.on_chat(tokens("Yes."))
         async with remembering(server.url, tmp_path) as service:
             await service.memory.with_memories(lambda m: m.add("I keep bees in Bergen.", Kind.FACT))
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
             hung = os.open(tmp_path / "memory-sync.lock", os.O_RDWR)  # another process, stopped while it syncs
             fcntl.flock(hung, fcntl.LOCK_EX)
             page = next(path for path in (tmp_path / "memory").rglob("*.md") if "log" not in path.parts)
@@ -47,8 +47,8 @@ async def test_the_first_question_of_a_run_has_its_memories_with_10_000_entries(
             await service.memory.with_memories(lambda m: m.add("I keep my bees in Bergen.", Kind.FACT))
             await service.memory.with_memories(lambda m: m.add("My lighthouse stands on Utsira.", page="profile.md"))
         async with remembering(server.url, tmp_path) as service:
-            id = (await service.create("Be brief.")).id
-            await service.open(id)
+            id = (await service.new_conversations.create("Be brief.")).id
+            await service.conversations.open(id)
             await said(service, id, "Where do I keep my bees?")
-            question = service.get(id).path()[1].wire.decode()
+            question = service.conversations.get(id).path()[1].wire.decode()
     assert "Utsira" in question, "the first question of the run went out without the profile"

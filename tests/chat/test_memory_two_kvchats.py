@@ -17,8 +17,8 @@ from two_windows_kit import Slow, streaming
 
 
 async def begun(one, server):
-    id = (await one.create("Be brief.")).id
-    await one.open(id)
+    id = (await one.new_conversations.create("Be brief.")).id
+    await one.conversations.open(id)
     await said(one, id, "I keep bees in Bergen.")
     await one.extraction.request(id)
     await until(one, lambda: any(map(is_extraction, server.visits)))
@@ -45,7 +45,7 @@ async def test_the_conversation_is_deleted_in_the_other_one(tmp_path):
         server.on_chat(held)
         id = await begun(one, server)
         other.refresh()
-        await other.delete(id)
+        await other.conversations.delete(id)
         held.go.set()
         await until(one, lambda: not one.jobs.at_work())
         assert await noted(one) == [], "noted though the conversation lies in the trash"
@@ -106,7 +106,7 @@ async def test_a_job_that_another_kvchat_gave_back_is_done_when_the_person_asks_
             async with remembering(server.url, tmp_path) as one:
                 id = await begun(one, server)
                 other.refresh()
-                await other.open(id)
+                await other.conversations.open(id)
                 await passed_over(other)
             held.go.set()  # the first kvchat has ended, its job is back in the queue
             await other.extraction.request(id)
@@ -119,12 +119,12 @@ async def test_what_two_windows_say_on_branches_of_their_own_is_all_gone_through
         server._chat[0].go.set()
         async with remembering(server.url, tmp_path, begin=False) as one, \
                 remembering(server.url, tmp_path, begin=False) as other:
-            id = (await one.create("Be brief.")).id
+            id = (await one.new_conversations.create("Be brief.")).id
             await said(one, id, "I keep bees in Bergen.")
-            await other.open(id)
-            first = other.get(id).path()[1].id
-            await other.edit(id, first, "I keep wasps in Oslo.")
-            await other.wait(id)
+            await other.conversations.open(id)
+            first = other.conversations.get(id).path()[1].id
+            await other.turns.edit(id, first, "I keep wasps in Oslo.")
+            await other.conversations.wait(id)
             await said(one, id, "My bees like my heather.")
             await said(other, id, "My wasps like my jam.")
         async with remembering(server.url, tmp_path) as later:
@@ -144,13 +144,13 @@ async def test_what_was_said_in_another_window_while_memory_was_off_is_passed_ov
         server.on_chat(Held('{"facts":[]}'))
         async with remembering(server.url, tmp_path, begin=False) as one, \
                 remembering(server.url, tmp_path, begin=False) as other:
-            id = (await one.create("Be brief.")).id
+            id = (await one.new_conversations.create("Be brief.")).id
             await said(one, id, "I keep bees in Bergen.")
-            await other.open(id)
+            await other.conversations.open(id)
             await other.extraction.set_memory(id, False)
             await said(other, id, "I have a secret.")
             await one.extraction.set_memory(id, True)
-            waiting = Ledger(one.store.database).pending(one.get(id).path())
+            waiting = Ledger(one.store.database).pending(one.conversations.get(id).path())
             assert [node.text for node in waiting] == ["I keep bees in Bergen.", "Yes."]
             assert Ledger(one.store.database).behind() == [(id, 2)]
 
@@ -161,17 +161,17 @@ async def test_an_unfinished_reply_of_another_kvchat_goes_with_no_extraction(tmp
             remembering(server.url, tmp_path, begin=False) as other:
         server.on_chat(Held('{"facts":[]}'))
         server._chat[0].go.set()
-        id = (await one.create("Be brief.")).id
+        id = (await one.new_conversations.create("Be brief.")).id
         await said(one, id, "I keep bees in Bergen.")
-        await other.open(id)
+        await other.conversations.open(id)
         await streaming(other, server, id, "And wasps?", slow)
         one.refresh()
-        assert one.answered_elsewhere(id)
+        assert one.conversations.answered_elsewhere(id)
         server.on_chat(Held('{"facts":[]}'))
         server._chat[0].go.set()
         await one.extraction.request(id)
         slow.go.set()
-        await other.wait(id)
+        await other.conversations.wait(id)
         one.refresh()
         await until(one, lambda: gone_through(one) >= {"I keep bees in Bergen.", "And wasps?"})
         sent = [message["content"] for visit in server.chats for message in visit.json["messages"]]

@@ -41,7 +41,7 @@ async def test_what_is_remembered_gets_vectors_and_a_question_one_of_its_own(sta
             await until(service, lambda: not service.jobs.all() and not service.jobs.at_work())
             model = (await service.vectors.source()).model
             assert await service.memory.with_memories(lambda m: m.index.without_vector(model, 9, "memory/")) == []
-            id = (await service.create()).id
+            id = (await service.new_conversations.create()).id
             assert await service.vectors.of("Who mends timepieces?")
             asked = len(server.visits)
             await service.memory.recall(id, "Who mends timepieces?")
@@ -58,7 +58,7 @@ async def test_a_source_of_vectors_that_is_gone_keeps_no_memory_from_a_question(
     try:
         service.begin_background()
         await service.memory.remember("I prefer metric units.")
-        id = (await service.create()).id
+        id = (await service.new_conversations.create()).id
         found = await service.memory.recall(id, "How long is a mile in metric units?")
         assert [entry.text for recalled in found for entry in recalled.entries] == ["I prefer metric units."]
     finally:

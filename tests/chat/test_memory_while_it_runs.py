@@ -39,8 +39,8 @@ async def noted(service):
 
 
 async def asked(service, server, held):
-    id = (await service.create("Be brief.")).id
-    await service.open(id)
+    id = (await service.new_conversations.create("Be brief.")).id
+    await service.conversations.open(id)
     await said(service, id, "I keep bees in Bergen.")
     await service.extraction.request(id)
     await until(service, lambda: any(map(is_extraction, server.visits)))
@@ -77,7 +77,7 @@ async def test_the_conversation_is_deleted_while_it_runs(tmp_path):
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path) as service:
         server.on_chat(held)
         id = await asked(service, server, held)
-        await service.delete(id)
+        await service.conversations.delete(id)
         await ended(service, held)
         assert await noted(service) == [], "it was noted after the conversation was deleted"
 
@@ -85,12 +85,12 @@ async def test_the_conversation_is_deleted_while_it_runs(tmp_path):
 async def test_a_conversation_that_is_restored_is_gone_through(tmp_path):
     async with ToyServer(slots=2) as server, remembering(server.url, tmp_path, idle_seconds=0.3) as service:
         server.on_chat(tokens(FACT))
-        id = (await service.create("Be brief.")).id
-        await service.open(id)
+        id = (await service.new_conversations.create("Be brief.")).id
+        await service.conversations.open(id)
         await service.extraction.set_memory(id, False)
         await said(service, id, "I keep bees in Bergen.")
-        await service.delete(id)
-        await service.restore(id)
+        await service.conversations.delete(id)
+        await service.conversations.restore(id)
         await service.extraction.set_memory(id, True)
         await until(service, lambda: pending(service, id) == 0 or service.jobs.all())  # nothing waits in vain
 
@@ -107,8 +107,8 @@ async def test_an_extraction_asked_for_during_a_compaction_is_done_after_it(tmp_
             return await tokens("Yes. " * 60)(visit)
 
         server.on_chat(answer)
-        id = (await service.create("Be brief.")).id
-        await service.open(id)
+        id = (await service.new_conversations.create("Be brief.")).id
+        await service.conversations.open(id)
         for turn in range(3):
             await said(service, id, f"I keep bees in Bergen. ({turn}) " + "So it is. " * 40)
         for job in service.jobs.all():
@@ -160,8 +160,8 @@ async def test_with_no_rest_it_begins_when_nobody_types_all_the_same(tmp_path):
     async with ToyServer(slots=2) as server, remembering(
             server.url, tmp_path, rest_seconds=0, every_messages=2, typing_s=3600.0) as service:
         server.on_chat(tokens('{"facts":[]}'))
-        id = (await service.create("Be brief.")).id
-        await service.open(id)
+        id = (await service.new_conversations.create("Be brief.")).id
+        await service.conversations.open(id)
         service.jobs.typed()
         await said(service, id, "I keep bees in Bergen.")
         await until(service, service.jobs.all)

@@ -37,15 +37,15 @@ def start(dense: Path, tmp_path: Path) -> Start:
     @asynccontextmanager
     async def start(shape: Shape) -> AsyncIterator[Play]:
         async with serving(dense, shape, 6144 * shape.slots) as url, playing(url, tmp_path / "data", shape) as play:
-            play.service.settings = replace(play.service.settings, time_stamp=False)
-            play.service.settings = changed(play.service.settings, "cache.salt", False)
+            play.service.ground.settings = replace(play.service.settings, time_stamp=False)
+            play.service.ground.settings = changed(play.service.settings, "cache.salt", False)
             yield play
 
     return start
 
 
 async def begin(play: Play, system: str, *questions: str) -> str:
-    conversation = await play.service.create(system, reuse=False)
+    conversation = await play.service.new_conversations.create(system, reuse=False)
     for question in questions:
         await play.say(conversation.id, question)
     return conversation.id
@@ -55,7 +55,7 @@ async def begin(play: Play, system: str, *questions: str) -> str:
 async def test_back_from_a_peek_the_detour_saves_reading_the_long_chat_again(start: Start, shape: Shape) -> None:
     async with start(shape) as play:
         long = await begin(play, LINE * 20, LINE * 100, LINE * 60)
-        peek = await play.service.create(LINE * 20, reuse=False)
+        peek = await play.service.new_conversations.create(LINE * 20, reuse=False)
         await play.say(peek.id, "What is short?")
         figures = await play.say(long, "And then?")
         plan = play.following.plan
@@ -66,7 +66,7 @@ async def test_back_from_a_peek_the_detour_saves_reading_the_long_chat_again(sta
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24
         # the other way round: without the detour
         await play.say(peek.id, "What is shorter?")
-        play.service.settings = changed(play.service.settings, "cache.detour", False)
+        play.service.ground.settings = changed(play.service.settings, "cache.detour", False)
         figures = await play.say(long, "And then?")
         assert figures.cached_tokens == figures.predicted_cached
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens > 2500
@@ -100,15 +100,15 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
 
 
 async def prefix_of(play: Play, id: str) -> Tokens:
-    conversation = await play.service.open(id)
-    prefix = await play.following.prefix(play.service.turn_after(conversation, conversation.path()))
+    conversation = await play.service.conversations.open(id)
+    prefix = await play.following.prefix(play.service.tracker.turn_after(conversation, conversation.path()))
     assert prefix is not None
     return prefix
 
 
 async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
     """A conversation whose system prompt, the same for all, was read into this slot."""
-    conversation = await play.service.create(LINE * 20, reuse=False)
+    conversation = await play.service.new_conversations.create(LINE * 20, reuse=False)
     prefix, following = await prefix_of(play, conversation.id), play.following
     if slot is not None:
         following.side_request("side", conversation.id, prefix, slot)
@@ -124,14 +124,14 @@ async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
 async def test_a_tag_is_given_once_to_each_conversation_and_stays(start: Start) -> None:
     """Two slots and nothing parked: with the same beginning all new chats would take the long one's slot."""
     async with start(shape_of("dense", slots=2, ram=0)) as play:
-        play.service.settings = changed(play.service.settings, "cache.salt", True)
+        play.service.ground.settings = changed(play.service.settings, "cache.salt", True)
         system = LINE * 4
         first = await begin(play, system, LINE * 40)
-        assert play.service.get(first).path()[0].text.startswith(system[:20])  # type: ignore[union-attr]
-        second = await play.service.create(system, reuse=False)
+        assert play.service.conversations.get(first).path()[0].text.startswith(system[:20])  # type: ignore[union-attr]
+        second = await play.service.new_conversations.create(system, reuse=False)
         tagged = second.path()[0].text
-        assert tagged != play.service.get(first).path()[0].text  # type: ignore[union-attr]
-        assert instructions_of(tagged) == instructions_of(play.service.get(first).path()[0].text)  # type: ignore[union-attr]
+        assert tagged != play.service.conversations.get(first).path()[0].text  # type: ignore[union-attr]
+        assert instructions_of(tagged) == instructions_of(play.service.conversations.get(first).path()[0].text)  # type: ignore[union-attr]
         await play.say(second.id, "One?")
         figures = await play.say(first, "And then?")
         assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24, "it kept its slot"
@@ -139,5 +139,5 @@ async def test_a_tag_is_given_once_to_each_conversation_and_stays(start: Start) 
             figures = await play.say(second.id, question)
             assert figures.evaluated_tokens is not None and figures.evaluated_tokens <= 24
         assert second.path()[0].text == tagged
-        third = await play.service.create(system, reuse=False)
+        third = await play.service.new_conversations.create(system, reuse=False)
         assert third.path()[0].text != tagged

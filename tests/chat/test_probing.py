@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from service_play import Ahead, Play, playing, serving, shape_of, until
 
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.chat import reading
+from kvchat.chat import warm_up
 from kvchat.chat.probing import prompts, unused
 from tiny_models import tiny_models
 
@@ -28,13 +27,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "REST_S", 0.0)
-    monkeypatch.setattr(reading, "on_battery", lambda: False)
+    monkeypatch.setattr(warm_up, "REST_S", 0.0)
+    monkeypatch.setattr(warm_up, "on_battery", lambda: False)
 
 
 async def rested(play: Play) -> None:
-    while (rest := play.service._rest) is not None and not rest.done():
-        await asyncio.wait({rest})
+    await play.service.warm_up.ended()
 
 
 def probed(play: Play) -> list[Ahead]:
@@ -63,7 +61,7 @@ CASES = [
 async def test_the_right_shape_is_believed_after_it(
         models: dict[str, Path], tmp_path: Path, kind: str, shape: Shape) -> None:
     async with serving(models[kind], shape) as url, playing(url, tmp_path / "data", ahead=True) as play:
-        conversation = await play.service.create("Be brief.")
+        conversation = await play.service.new_conversations.create("Be brief.")
         await rested(play)
         assert believed(play) == (shape.unified, bool(shape.ram_bytes), shape.rewind)
         assert len(play.ahead) <= 6 + 1 and play.service.store.warmups(0.0, "").tokens <= 150
@@ -78,7 +76,7 @@ async def test_it_is_made_once_and_kept_for_the_next_time(models: dict[str, Path
     for run in range(2):
         async with serving(models["dense"], shape) as url, playing(url, tmp_path / "data", ahead=True) as play:
             # the server listens on another port, but is the same build, model and number of slots
-            await play.service.create("Be brief.", reuse=False)
+            await play.service.new_conversations.create("Be brief.", reuse=False)
             await rested(play)
             assert believed(play) == (False, True, Rewind.ANYWHERE)
             assert len(probed(play)) == (0 if run else 6)
@@ -88,19 +86,19 @@ async def test_a_server_that_was_used_or_is_known_is_left_alone(models: dict[str
     shape = shape_of("dense", slots=2, batch=512)
     async with serving(models["dense"], shape) as url:
         async with playing(url, tmp_path / "known", shape, ahead=True) as play:
-            conversation = await play.service.create("Be brief.")
+            conversation = await play.service.new_conversations.create("Be brief.")
             await rested(play)
             assert probed(play) == []
             await play.say(conversation.id, "One?")
         async with playing(url, tmp_path / "used", ahead=True) as play:
-            await play.service.create("Be brief.")
+            await play.service.new_conversations.create("Be brief.")
             await rested(play)
             assert probed(play) == []
 
 
 async def test_nobody_is_there_to_read_ahead_for(models: dict[str, Path], tmp_path: Path) -> None:
     async with serving(models["dense"], shape_of("dense", batch=512)) as url, playing(url, tmp_path / "data") as play:
-        await play.service.create("Be brief.")
+        await play.service.new_conversations.create("Be brief.")
         await rested(play)
         assert play.ahead == [] and await unused(play.following)
 
@@ -111,7 +109,7 @@ async def test_a_question_cancels_it_and_is_predicted_right(models: dict[str, Pa
         shape = shape_of("dense", slots=2, batch=512)
         async with (serving(models["dense"], shape) as url,
                     playing(url, tmp_path / f"data {rounds}", ahead=True) as play):
-            conversation = await play.service.create("Be brief.")
+            conversation = await play.service.new_conversations.create("Be brief.")
             await until(lambda: len(play.ahead) >= min(rounds, 5))  # noqa: B023
             figures = await play.say(conversation.id, "One?")
             assert len(play.ahead) <= 6

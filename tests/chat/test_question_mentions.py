@@ -36,7 +36,7 @@ MAIL = "Write a mail to user@example.org, please."
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
     async with consulting(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
-        await service.create("Be brief.")
+        await service.new_conversations.create("Be brief.")
         yield service
 
 
@@ -73,7 +73,7 @@ async def occupied(service: ChatService, held: threading.Event) -> AsyncIterator
 
 
 def id_of(service: ChatService) -> str:
-    return service.conversations()[0].id
+    return service.conversations.all()[0].id
 
 
 def files(question: Node) -> list[ContextBlock]:
@@ -106,10 +106,10 @@ async def test_a_sign_in_front_of_what_names_no_file_is_only_text(service, text)
 
 async def test_a_file_that_is_not_there_is_told(service, tmp_path):
     with pytest.raises(ChatError, match=r"There is no file .*lamb\.md"):
-        await service.send(id_of(service), Question(f"@{tmp_path}/handbook/lamb.md How often?"))
+        await service.turns.send(id_of(service), Question(f"@{tmp_path}/handbook/lamb.md How often?"))
     with pytest.raises(ChatError, match=r"There is no handbook/lamb\.md"):
-        await service.send(id_of(service), Question("@handbook/lamb.md How often?"))
-    assert len(service.get(id_of(service)).path()) == 1
+        await service.turns.send(id_of(service), Question("@handbook/lamb.md How often?"))
+    assert len(service.conversations.get(id_of(service)).path()) == 1
 
 
 @pytest.mark.parametrize("text", ["-", "Well?"])
@@ -130,9 +130,9 @@ async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret
     id, text = id_of(service), f"@{secret} What is it?"
     shown = await service.retrieval.consult(id, text)
     secret.write_text("the key is 5678\n")
-    await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
-    await service.wait(id)
-    assert [block.text for block in files(service.get(id).path()[1])] == ["the key is 1234\n"]
+    await service.turns.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
+    await service.conversations.wait(id)
+    assert [block.text for block in files(service.conversations.get(id).path()[1])] == ["the key is 1234\n"]
 
 
 async def test_a_file_that_is_gone_is_told_unless_it_was_captured_before(service, secret):
@@ -140,10 +140,10 @@ async def test_a_file_that_is_gone_is_told_unless_it_was_captured_before(service
     shown = await service.retrieval.consult(id, text)
     secret.unlink()
     with pytest.raises(ChatError, match="There is no file"):
-        await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages)))
-    await service.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
-    await service.wait(id)
-    assert [block.text for block in files(service.get(id).path()[1])] == ["the key is 1234\n"]
+        await service.turns.send(id, Question(text, passages=tuple(one.block for one in shown.passages)))
+    await service.turns.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
+    await service.conversations.wait(id)
+    assert [block.text for block in files(service.conversations.get(id).path()[1])] == ["the key is 1234\n"]
 
 
 async def test_one_file_under_two_paths_is_sent_once(service, tmp_path):
@@ -155,9 +155,9 @@ async def test_one_file_under_two_paths_is_sent_once(service, tmp_path):
 async def test_a_mail_address_does_not_wait_for_the_documents(service, held):
     id = id_of(service)
     async with occupied(service, held):
-        await service.send(id, Question(MAIL))
-        assert not held.is_set() and service.get(id).path()[1].text == MAIL
-    await service.wait(id)
+        await service.turns.send(id, Question(MAIL))
+        assert not held.is_set() and service.conversations.get(id).path()[1].text == MAIL
+    await service.conversations.wait(id)
 
 
 async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(service, held, monkeypatch):
@@ -165,10 +165,10 @@ async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(ser
     id = id_of(service)
     await service.retrieval.set_searching(id, "always", ["handbook"])
     async with occupied(service, held):
-        await service.send(id, Question(LAMP))
+        await service.turns.send(id, Question(LAMP))
         assert not held.is_set()
-    await service.wait(id)
-    assert PASSAGE not in [block.kind for block in service.get(id).path()[1].message.blocks]
+    await service.conversations.wait(id)
+    assert PASSAGE not in [block.kind for block in service.conversations.get(id).path()[1].message.blocks]
 
 
 async def test_a_place_that_is_not_indexed_yet_is_told_and_its_small_files_go(service, tmp_path):
@@ -178,7 +178,7 @@ async def test_a_place_that_is_not_indexed_yet_is_told_and_its_small_files_go(se
     service.documents._known_names = frozenset()
     for text in ("@notes What colour has the ship?", "@notes/more/ What is Alpha?"):
         with pytest.raises(ChatError, match="search index"):
-            await service.send(id, Question(text))
+            await service.turns.send(id, Question(text))
     assert "green" in files(await asked(service, id, "@notes/ship.md What colour?"))[0].text
 
 
@@ -198,7 +198,7 @@ async def test_a_question_about_a_locked_index_is_not_sent_without_its_documents
     other.execute("BEGIN EXCLUSIVE")
     try:
         with pytest.raises(ChatError, match="mention"):
-            await service.send(id_of(service), Question(f"@handbook {LAMP}"))
+            await service.turns.send(id_of(service), Question(f"@handbook {LAMP}"))
     finally:
         other.execute("ROLLBACK")
         other.close()
@@ -253,9 +253,9 @@ async def test_an_edit_has_a_mentioned_file_once(service, tmp_path):
     id, notes = id_of(service), tmp_path / "notes.txt"
     notes.write_text("".join(f"line {number} of the log\n" for number in range(60)))
     block = await service.retrieval.attach(id, str(notes))
-    await service.send(id, Question("See [notes.txt: 60 lines]", (block,)))
-    await service.wait(id)
-    question = [node for node in service.get(id).path() if node.role is Role.USER][-1]
-    await service.edit(id, question.id, f"See [notes.txt: 60 lines] and @{notes}")
-    await service.wait(id)
-    assert len(files(service.get(id).path()[1])) == 1
+    await service.turns.send(id, Question("See [notes.txt: 60 lines]", (block,)))
+    await service.conversations.wait(id)
+    question = [node for node in service.conversations.get(id).path() if node.role is Role.USER][-1]
+    await service.turns.edit(id, question.id, f"See [notes.txt: 60 lines] and @{notes}")
+    await service.conversations.wait(id)
+    assert len(files(service.conversations.get(id).path()[1])) == 1

@@ -24,7 +24,7 @@ from warmup_walk import played, told
 
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.shape import Shape
-from kvchat.chat import reading
+from kvchat.chat import warm_up
 from kvchat.chat.following import FollowedTurn
 from kvchat.chat.power import on_battery
 from kvchat.chat.question import Question
@@ -47,8 +47,8 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is waited for, and the mains are plugged in."""
-    monkeypatch.setattr(reading, "REST_S", 0.0)
-    monkeypatch.setattr(reading, "on_battery", lambda: False)
+    monkeypatch.setattr(warm_up, "REST_S", 0.0)
+    monkeypatch.setattr(warm_up, "on_battery", lambda: False)
 
 
 @pytest.fixture
@@ -63,18 +63,17 @@ def start(models: dict[str, Path], tmp_path: Path) -> Start:
 
 async def rested(play: Play) -> None:
     """Wait until everything that is to be read ahead has been."""
-    while (rest := play.service._rest) is not None and not rest.done():
-        await asyncio.wait({rest})
+    await play.service.warm_up.ended()
 
 
 async def cold(play: Play, system: str = LONG) -> str:
     """A conversation with one turn, that is cold because another one was asked after it; the other one is looked at."""
-    ahead, play.service.reads_ahead = play.service.reads_ahead, False
-    first = await play.service.create(system, reuse=False)
+    ahead, play.service.warm_up.enabled = play.service.warm_up.enabled, False
+    first = await play.service.new_conversations.create(system, reuse=False)
     await play.say(first.id, "One?")
-    other = await play.service.create("Be brief.", reuse=False)
+    other = await play.service.new_conversations.create("Be brief.", reuse=False)
     await play.say(other.id, LONG)
-    play.service.reads_ahead = ahead
+    play.service.warm_up.enabled = ahead
     return first.id
 
 
@@ -102,7 +101,7 @@ async def test_its_tokens_stand_in_a_line_of_their_own(start: Start) -> None:
     async with start() as play:
         id = await cold(play)
         before = play.service.store.warmups()
-        await play.service.open(id)
+        await play.service.conversations.open(id)
         await rested(play)
         figures = await play.say(id, "Two?")
         await rested(play)
@@ -115,7 +114,7 @@ async def test_its_tokens_stand_in_a_line_of_their_own(start: Start) -> None:
 async def test_a_cancelled_one_is_counted_as_far_as_it_came(start: Start) -> None:
     async with start() as play:
         id = await cold(play, LONG * 4)
-        await play.service.open(id)
+        await play.service.conversations.open(id)
         await until(lambda: bool(play.ahead and play.ahead[-1].reached))
         figures = await play.say(id, "Two?")
         (made,) = play.ahead[-1:]
@@ -127,11 +126,11 @@ async def test_a_cancelled_one_is_counted_as_far_as_it_came(start: Start) -> Non
 async def test_typing_and_work_on_other_conversations_do_not_stop_it(start: Start) -> None:
     async with start() as play:
         id = await cold(play, LONG * 4)
-        await play.service.open(id)
+        await play.service.conversations.open(id)
         await until(lambda: bool(play.ahead and play.ahead[-1].reached))
-        other = next(record.id for record in play.service.conversations() if record.id != id)
-        await play.service.set_draft(id, "What about")
-        await play.service.rename(other, "Another title")
+        other = next(record.id for record in play.service.conversations.all() if record.id != id)
+        await play.service.conversations.set_draft(id, "What about")
+        await play.service.conversations.rename(other, "Another title")
         await until(lambda: play.ahead[-1].done)
         assert len(play.ahead) == 1
 
@@ -139,14 +138,14 @@ async def test_typing_and_work_on_other_conversations_do_not_stop_it(start: Star
 async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -> None:
     async with start() as play:
         id = await cold(play)
-        other = next(record.id for record in play.service.conversations() if record.id != id)
+        other = next(record.id for record in play.service.conversations.all() if record.id != id)
 
         async def never(*given: Any) -> None:
             await asyncio.Event().wait()
 
         play.following.access.read_ahead = never  # type: ignore[method-assign, assignment]
-        await play.service.open(id)
-        await until(lambda: play.service.warming == id)
+        await play.service.conversations.open(id)
+        await until(lambda: play.service.tracker.warming == id)
         figures = await play.say(other, "Two?")
         assert figures.cached_tokens == figures.predicted_cached and figures.evaluated_tokens < 40  # type: ignore[operator]
         assert play.service.store.warmups().tokens == 0
@@ -158,7 +157,7 @@ async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -
 async def test_a_cold_conversation_is_read_ahead_when_it_is_opened(start: Start) -> None:
     async with start() as play:
         id = await cold(play)
-        await play.service.open(id)
+        await play.service.conversations.open(id)
         await rested(play)
         assert len(play.ahead) == 1
         assert (await play.say(id, "Two?")).evaluated_tokens < 20  # type: ignore[operator]
@@ -166,18 +165,18 @@ async def test_a_cold_conversation_is_read_ahead_when_it_is_opened(start: Start)
 
 async def test_a_warm_conversation_is_left_alone(start: Start) -> None:
     async with start() as play:
-        conversation = await play.service.create(LONG)
+        conversation = await play.service.new_conversations.create(LONG)
         await play.say(conversation.id, "One?")
         await rested(play)
         play.ahead.clear()
-        await play.service.open(conversation.id)
+        await play.service.conversations.open(conversation.id)
         await rested(play)
         assert play.ahead == []
 
 
 async def test_a_new_conversations_system_prompt_is_read_ahead(start: Start) -> None:
     async with start() as play:
-        conversation = await play.service.create(LONG)
+        conversation = await play.service.new_conversations.create(LONG)
         await rested(play)
         assert len(play.ahead) == 1 and play.ahead[0].evaluated > 400
         assert (await play.say(conversation.id, "One?")).cached_tokens == len(play.ahead[0].prompt)
@@ -185,10 +184,10 @@ async def test_a_new_conversations_system_prompt_is_read_ahead(start: Start) -> 
 
 async def test_what_a_template_drops_from_an_answer_is_read_ahead_after_it(start: Start) -> None:
     async with start(kind="forgetful") as play:
-        conversation = await play.service.create("Be brief.")
-        await play.service.set_template_options(
+        conversation = await play.service.new_conversations.create("Be brief.")
+        await play.service.options.set_template_options(
             conversation.id, {"preserve_reasoning": False, "enable_thinking": False})
-        await play.service.set_parameters(conversation.id, replace(
+        await play.service.options.set_parameters(conversation.id, replace(
             play.service.settings.parameters, max_tokens=60))
         await play.say(conversation.id, LONG)
         await rested(play)
@@ -203,28 +202,28 @@ async def test_what_a_template_drops_from_an_answer_is_read_ahead_after_it(start
 
 async def test_an_attachment_is_read_ahead_while_the_question_is_typed(start: Start) -> None:
     async with start() as play:
-        conversation = await play.service.create("Be brief.")
+        conversation = await play.service.new_conversations.create("Be brief.")
         await play.say(conversation.id, "One?")
         await rested(play)
         block = ContextBlock("file", "log.txt", LONG)
-        play.service.prepare(conversation.id, [block])
+        play.service.warm_up.prepare(conversation.id, [block])
         await rested(play)
         assert play.ahead[-1].evaluated > 400
-        await play.service.send(conversation.id, Question("What is in it?", (block,)))
+        await play.service.turns.send(conversation.id, Question("What is in it?", (block,)))
         assert (await play.answered(conversation.id)).evaluated_tokens < 30  # type: ignore[operator]
 
 
 async def test_the_conversation_that_is_looked_at_is_read_ahead_when_another_ones_answer_ends(start: Start) -> None:
     async with start() as play:
         id = await cold(play)
-        other = await play.service.create("Be brief, too.", reuse=False)
+        other = await play.service.new_conversations.create("Be brief, too.", reuse=False)
         await rested(play)
         play.ahead.clear()
-        await play.service.send(other.id, Question("One?"), parameters=long_answer(play))
-        await play.service.open(id)
+        await play.service.turns.send(other.id, Question("One?"), parameters=long_answer(play))
+        await play.service.conversations.open(id)
         await rested(play)
         assert play.ahead == []
-        await play.service.wait(other.id)
+        await play.service.conversations.wait(other.id)
         await rested(play)
         assert len(play.ahead) == 1 and (await play.say(id, "Two?")).evaluated_tokens < 20  # type: ignore[operator]
 
@@ -239,15 +238,15 @@ def long_answer(play: Play):  # type: ignore[no-untyped-def]
 async def test_nothing_is_read_ahead_while_another_conversation_streams(start: Start) -> None:
     async with start(shape_of("dense", slots=2)) as play:
         id = await cold(play)
-        other = await play.service.create("Be brief, too.", reuse=False)
+        other = await play.service.new_conversations.create("Be brief, too.", reuse=False)
         await rested(play)
         play.ahead.clear()
-        await play.service.send(other.id, Question("One?"), parameters=long_answer(play))
+        await play.service.turns.send(other.id, Question("One?"), parameters=long_answer(play))
         for _ in range(5):
-            await play.service.open(id)
+            await play.service.conversations.open(id)
             await rested(play)
-            assert other.id in play.service.streaming() and play.ahead == []
-        await play.service.stop(other.id)
+            assert other.id in play.service.conversations.streaming() and play.ahead == []
+        await play.service.conversations.stop(other.id)
 
 
 @pytest.mark.parametrize("why", ["setting", "battery", "nobody"])
@@ -255,17 +254,17 @@ async def test_it_can_be_off(start: Start, monkeypatch: pytest.MonkeyPatch, why:
     async with start() as play:
         id = await cold(play)
         if why == "setting":
-            play.service.settings = changed(play.service.settings, "cache.warm_up", False)
+            play.service.ground.settings = changed(play.service.settings, "cache.warm_up", False)
         elif why == "battery":
-            monkeypatch.setattr(reading, "on_battery", lambda: True)
+            monkeypatch.setattr(warm_up, "on_battery", lambda: True)
         else:
-            play.service.reads_ahead = False
-        await play.service.open(id)
+            play.service.warm_up.enabled = False
+        await play.service.conversations.open(id)
         await rested(play)
         assert play.ahead == []
         if why == "battery":
-            play.service.settings = changed(play.service.settings, "cache.warm_up_on_battery", True)
-            await play.service.open(id)
+            play.service.ground.settings = changed(play.service.settings, "cache.warm_up_on_battery", True)
+            await play.service.conversations.open(id)
             await rested(play)
             assert len(play.ahead) == 1
 
@@ -348,7 +347,7 @@ async def test_it_is_closed_before_the_chat_request_goes_out(models: dict[str, P
             for _ in range(6):
                 id = await cold(play, LONG * 4)
                 requests = len(play.ahead)
-                await play.service.open(id)
+                await play.service.conversations.open(id)
                 await until(lambda: len(play.ahead) > requests and play.ahead[-1].reached > 0)  # noqa: B023
                 await play.say(id, "Two?")
         assert proxy.chats == 18 and proxy.beside == []
@@ -375,18 +374,18 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
     async with start(shape_of("dense", ram=0)) as play:
         service, clock = play.service, Clock()
         service.clock = clock
-        talks = [await service.create(text(chance, [60]), reuse=False) for _ in range(3)]
+        talks = [await service.new_conversations.create(text(chance, [60]), reuse=False) for _ in range(3)]
         for number in range(36):
             at = chance.randrange(len(talks))
             if (talks[at].record.context_used or 0) > 2500:
-                talks[at] = await service.create(text(chance, [60]), reuse=False)
+                talks[at] = await service.new_conversations.create(text(chance, [60]), reuse=False)
             talk = talks[at]
             play.ahead.clear()
-            await service.open(talk.id)
+            await service.conversations.open(talk.id)
             blocks = [ContextBlock("file", f"{number}-{at}.txt", text(chance, [40, 90]))
                       for at in range(chance.choice([0, 0, 1, 2]))]
             for count in range(len(blocks)):
-                service.prepare(talk.id, blocks[:count + 1])
+                service.warm_up.prepare(talk.id, blocks[:count + 1])
                 if chance.random() < 0.5:
                     await rested(play)
                 clock.now += timedelta(minutes=chance.choice([0, 2]))
@@ -396,7 +395,7 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
             sent: list[FollowedTurn] = []
             before = play.following.before
             play.following.before = noted(before, sent)  # type: ignore[method-assign]
-            await service.send(talk.id, Question(text(chance, [1, 20]), tuple(blocks)))
+            await service.turns.send(talk.id, Question(text(chance, [1, 20]), tuple(blocks)))
             await play.answered(talk.id)
             play.following.before = before  # type: ignore[method-assign]
             whole = [made for made in play.ahead if made.done]

@@ -29,9 +29,9 @@ async def test_when_nothing_is_written_the_log_goes_into_the_database(service, s
         loop.call_soon_threadsafe(tidied.set)
 
     monkeypatch.setattr(service.keeper, "_at_rest", lambda: tidy(service.store))
-    conversation = await service.create()
-    await service.send(conversation.id, Question("hello"))
-    await service.wait(conversation.id)
+    conversation = await service.new_conversations.create()
+    await service.turns.send(conversation.id, Question("hello"))
+    await service.conversations.wait(conversation.id)
     async with asyncio.timeout(60):
         while log_of(folder):
             tidied.clear()
@@ -50,11 +50,11 @@ async def test_a_store_that_cannot_be_tidied_is_no_trouble(make, server, monkeyp
 
     monkeypatch.setattr(Store, "checkpoint", refuse)
     service = make(server.url)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     async with asyncio.timeout(60):
         await asked.wait()
-    await service.rename(conversation.id, "still written")
-    assert service.find(conversation.id).title == "still written"
+    await service.conversations.rename(conversation.id, "still written")
+    assert service.conversations.find(conversation.id).title == "still written"
 
 
 async def test_a_message_does_not_wait_for_the_backup(service, server, monkeypatch):
@@ -66,12 +66,12 @@ async def test_a_message_does_not_wait_for_the_backup(service, server, monkeypat
         go.wait(60)
 
     monkeypatch.setattr(Store, "backup_if_due", slow)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     tidying = asyncio.create_task(service.housekeeping())
     await asyncio.to_thread(begun.wait, 60)
     async with asyncio.timeout(60):
-        await service.send(conversation.id, Question("hello"))
-        await service.wait(conversation.id)
+        await service.turns.send(conversation.id, Question("hello"))
+        await service.conversations.wait(conversation.id)
     assert not tidying.done()
     go.set()
     await tidying

@@ -23,16 +23,16 @@ Maker = Callable[..., ChatService]
 
 
 async def say(service: ChatService, id: str, text: str) -> Any:
-    await service.send(id, Question(text))
-    await service.wait(id)
-    return service.get(id).path()[-1]  # type: ignore[union-attr]
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
+    return service.conversations.get(id).path()[-1]  # type: ignore[union-attr]
 
 
 async def begun(service: ChatService, server: str = "") -> str:
-    conversation = await service.create(reuse=False)
-    await service.open(conversation.id)
+    conversation = await service.new_conversations.create(reuse=False)
+    await service.conversations.open(conversation.id)
     if server:
-        await service.use_server(conversation.id, server)
+        await service.chooser.use(conversation.id, server)
     return conversation.id
 
 
@@ -56,10 +56,11 @@ async def test_each_conversation_goes_to_its_own_server(make: Maker, server: Toy
             assert (await say(service, id, "Hi")).state is State.DONE
         assert (server.posts, other.posts) == (2, 2)
         assert other.chats[0].json["model"] == "other"
-        await service.open(one)
-        assert service.server is not None and service.server.base_url == server.url
-        await service.open(two)
-        assert service.server is not None and (service.server.base_url, service.server.kind) == (other.url, "openai")
+        await service.conversations.open(one)
+        assert service.servers.info is not None and service.servers.info.base_url == server.url
+        await service.conversations.open(two)
+        info = service.servers.info
+        assert info is not None and (info.base_url, info.kind) == (other.url, "openai")
 
 
 async def test_it_is_remembered_over_a_restart_and_new_ones_begin_with_the_last_chosen(make: Maker) -> None:
@@ -78,11 +79,11 @@ async def test_an_answer_on_one_server_does_not_wait_for_one_on_another(make: Ma
     server.on_chat(hang())
     async with ToyServer() as other:
         one, two = await begun(service), await begun(service, other.url)
-        await service.send(one, Question("Hi"))
+        await service.turns.send(one, Question("Hi"))
         await server.until(lambda: server.posts == 1)
         assert (await say(service, two, "Hi")).state is State.DONE
-        assert service.streaming() == {one}
-        await service.stop(one)
+        assert service.conversations.streaming() == {one}
+        await service.conversations.stop(one)
 
 
 async def test_the_server_of_the_command_line_takes_every_conversation(make: Maker, server: ToyServer) -> None:
@@ -100,12 +101,12 @@ async def test_a_profile_brings_its_model_key_and_headers(
     service = make("")
     async with ToyServer() as other:
         profile = ServerSettings(base_url=server.url, model="toy", api_key_env="WORK_KEY", headers={"X-Team": "blue"})
-        service.links._settings = replace(service.settings, profiles={"work": profile})
+        service.ground.settings = replace(service.settings, profiles={"work": profile})
         id = await begun(service, "work")
         await say(service, id, "Hi")
         assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in server.visits} == {
             ("Bearer sekrit", "blue")}
-        await service.use_server(id, other.url)
+        await service.chooser.use(id, other.url)
         await say(service, id, "Hi")
         assert {(v.headers.get("authorization"), v.headers.get("x-team")) for v in other.visits} == {(None, None)}
 
@@ -115,37 +116,37 @@ async def test_a_server_that_is_gone_is_waited_for_and_the_question_goes_out_onc
     make: Maker, server: ToyServer,
 ) -> None:
     service = make(server.url)
-    service.waits_for_servers = True
+    service.servers.waits = True
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, Question("Two"))
-    await until(lambda: service.connection.phase == "lost")
-    live = service.get(id).live  # type: ignore[union-attr]
+    await service.turns.send(id, Question("Two"))
+    await until(lambda: service.servers.connection.phase == "lost")
+    live = service.conversations.get(id).live  # type: ignore[union-attr]
     assert live is not None and live.waiting is not None
     await until(lambda: live.waiting is not None and live.waiting.phase == "gone")
-    await service.set_draft(id, "what I type meanwhile")
+    await service.conversations.set_draft(id, "what I type meanwhile")
     server.visits.clear()
     await server.start()
-    await service.wait(id)
+    await service.conversations.wait(id)
     assert [visit.json["messages"][-1]["content"].endswith("Two") for visit in server.chats] == [True]
-    conversation = service.get(id)
+    conversation = service.conversations.get(id)
     assert conversation is not None and conversation.path()[-1].state is State.DONE
-    assert (conversation.draft, service.connection.phase) == ("what I type meanwhile", "ready")
+    assert (conversation.draft, service.servers.connection.phase) == ("what I type meanwhile", "ready")
 
 
 @pytest.mark.usefixtures("quickly")
 async def test_waiting_for_a_server_can_be_stopped(make: Maker, server: ToyServer) -> None:
     service = make(server.url)
-    service.waits_for_servers = True
+    service.servers.waits = True
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, Question("Two"))
-    await until(lambda: service.connection.phase == "lost")
-    await service.stop(id)
-    assert service.get(id).path()[-1].state is State.CANCELLED  # type: ignore[union-attr]
-    assert service.streaming() == frozenset()
+    await service.turns.send(id, Question("Two"))
+    await until(lambda: service.servers.connection.phase == "lost")
+    await service.conversations.stop(id)
+    assert service.conversations.get(id).path()[-1].state is State.CANCELLED  # type: ignore[union-attr]
+    assert service.conversations.streaming() == frozenset()
 
 
 @pytest.mark.usefixtures("quickly")
@@ -153,13 +154,13 @@ async def test_a_server_that_starts_after_kvchat_is_found(make: Maker) -> None:
     async with ToyServer() as server:
         await server.stop()
         service = make(server.url)
-        service.waits_for_servers = True
+        service.servers.waits = True
         id = await begun(service)
-        await service.send(id, Question("Hi"))
-        await until(lambda: service.connection.phase == "failed")
+        await service.turns.send(id, Question("Hi"))
+        await until(lambda: service.servers.connection.phase == "failed")
         await server.start()
-        await service.wait(id)
-        assert service.get(id).path()[-1].text == "Hello"  # type: ignore[union-attr]
+        await service.conversations.wait(id)
+        assert service.conversations.get(id).path()[-1].text == "Hello"  # type: ignore[union-attr]
 
 
 async def test_without_a_person_a_server_that_is_gone_is_an_error_at_once(make: Maker, server: ToyServer) -> None:
@@ -186,12 +187,12 @@ async def test_a_lost_server_is_looked_for_ever_less_often(
     await say(service, id, "One")
     await server.stop()
     await say(service, id, "Two")
-    watching = service.link(id).connector._watching
+    watching = service.servers.link(id).connector._watching
     assert watching is not None
     watching.cancel()
     await asyncio.wait({watching})
     monkeypatch.setattr(connection.asyncio, "sleep", wait)
-    service.link(id).connector._watch_for(server.url)
+    service.servers.link(id).connector._watch_for(server.url)
     await until_waits(waits, 13)
     assert waits[0] <= 1 and waits == sorted(waits) and waits[-1] >= 15
 
@@ -211,10 +212,10 @@ async def test_what_is_known_of_a_cache_outlives_a_short_loss(
     service = make(server.url)
     id = await begun(service)
     await say(service, id, "One")
-    before = service.link(id).info
-    service.link(id).connector.lost("gone")
-    await until(lambda: service.connection.phase == "ready")
-    assert service.link(id).info is before
+    before = service.servers.link(id).info
+    service.servers.link(id).connector.lost("gone")
+    await until(lambda: service.servers.connection.phase == "ready")
+    assert service.servers.link(id).info is before
 
 
 async def test_a_system_prompt_that_a_template_refuses_goes_into_the_first_question_for_good(
@@ -222,7 +223,7 @@ async def test_a_system_prompt_that_a_template_refuses_goes_into_the_first_quest
 ) -> None:
     service = make(server.url)
     notices: list[str] = []
-    service.subscribe(lambda event: notices.append(event.text) if isinstance(event, Noticed) else None)
+    service.events.subscribe(lambda event: notices.append(event.text) if isinstance(event, Noticed) else None)
     id = await begun(service)
     server.on_chat(error(500, "System role not supported"), tokens("Hello"))
     assert (await say(service, id, "One")).state is State.DONE
@@ -241,41 +242,41 @@ async def test_a_conversation_begun_here_is_asked_about_before_it_goes_to_the_in
     make: Maker, server: ToyServer,
 ) -> None:
     service = make(server.url)
-    service.asks_before_leaving = True
+    service.servers.consent.asks_before_leaving = True
     one, two = await begun(service), await begun(service)
     await say(service, one, "A secret")
-    assert service.server is not None
-    cloud = replace(service.server, base_url="https://api.example.com", host_class=HostClass.CLOUD)
-    assert not service.may_send_to(cloud, one)
-    await service.allow_sending_to(cloud, two)
-    assert service.may_send_to(cloud, two) and service.may_send_to(cloud)
-    assert not service.may_send_to(cloud, one) and service.was_begun_nearer(one, cloud)
-    await service.allow_sending_to(cloud, one)
-    assert service.may_send_to(cloud, one)
+    assert service.servers.info is not None
+    cloud = replace(service.servers.info, base_url="https://api.example.com", host_class=HostClass.CLOUD)
+    assert not service.servers.consent.may_send_to(cloud, one)
+    await service.servers.consent.allow_sending_to(cloud, two)
+    assert service.servers.consent.may_send_to(cloud, two) and service.servers.consent.may_send_to(cloud)
+    assert not service.servers.consent.may_send_to(cloud, one) and service.servers.consent.was_begun_nearer(one, cloud)
+    await service.servers.consent.allow_sending_to(cloud, one)
+    assert service.servers.consent.may_send_to(cloud, one)
 
 
 async def test_settings_name_the_server_of_new_conversations(make: Maker, server: ToyServer) -> None:
     service = make("")
-    service.settings = replace(Settings(), default_profile="home", profiles={
+    service.ground.settings = replace(Settings(), default_profile="home", profiles={
         "home": ServerSettings(base_url=server.url)})
-    service.links._settings = service.settings
     await say(service, await begun(service), "Hi")
     assert server.posts == 1
 
 
 async def test_a_model_that_a_local_server_passes_on_counts_as_the_internet(make: Maker, server: ToyServer) -> None:
     service = make(server.url)
-    service.asks_before_leaving = True
+    service.servers.consent.asks_before_leaving = True
     id = await begun(service)
-    await service.connect()
-    assert service.server is not None
-    passing = replace(service.server, listing=(replace(service.server.listing[0], remote="ollama.example"),))
-    service.link(id).connector._backend._info = passing  # type: ignore[union-attr]
-    assert service.destination(passing, id).host_class is HostClass.CLOUD
-    assert not service.may_send_to(passing, id)
+    await service.servers.connect()
+    assert service.servers.info is not None
+    info = service.servers.info
+    passing = replace(info, listing=(replace(info.listing[0], remote="ollama.example"),))
+    service.servers.link(id).connector._backend._info = passing  # type: ignore[union-attr]
+    assert service.servers.consent.destination(passing, id).host_class is HostClass.CLOUD
+    assert not service.servers.consent.may_send_to(passing, id)
     answer = await say(service, id, "A secret")
     assert answer.state is State.ERROR and server.posts == 0
-    await service.allow_sending_to(passing, id)
+    await service.servers.consent.allow_sending_to(passing, id)
     assert (await say(service, id, "A secret")).state is State.DONE
 
 
@@ -301,5 +302,5 @@ async def test_a_server_that_was_found_is_kept_though_another_one_answers_when_i
 async def test_a_server_that_did_not_answer_is_not_the_one_to_begin_with(make: Maker, server: ToyServer) -> None:
     service = make("")
     id = await begun(service, server.url)
-    await service.use_server(id, "http://127.0.0.1:9")
-    assert service._first_server() == server.url
+    await service.chooser.use(id, "http://127.0.0.1:9")
+    assert service.servers.first() == server.url

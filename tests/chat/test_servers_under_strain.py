@@ -31,16 +31,16 @@ AWAY = "https://ollama.com:443"
 
 
 async def say(service: ChatService, id: str, text: str) -> Any:
-    await service.send(id, Question(text))
-    await service.wait(id)
-    return service.get(id).path()[-1]  # type: ignore[union-attr]
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
+    return service.conversations.get(id).path()[-1]  # type: ignore[union-attr]
 
 
 async def begun(service: ChatService, server: str = "") -> str:
-    conversation = await service.create(reuse=False)
-    await service.open(conversation.id)
+    conversation = await service.new_conversations.create(reuse=False)
+    await service.conversations.open(conversation.id)
     if server:
-        await service.use_server(conversation.id, server)
+        await service.chooser.use(conversation.id, server)
     return conversation.id
 
 
@@ -52,17 +52,17 @@ async def until(condition: Callable[[], object]) -> None:
 
 async def settles(service: ChatService, id: str, seconds: float = 120) -> bool:
     """Whether the running answer ends by itself; else it is stopped."""
-    done = asyncio.create_task(service.wait(id))
+    done = asyncio.create_task(service.conversations.wait(id))
     await asyncio.wait({done}, timeout=seconds)
     ended = done.done()
-    await service.stop(id)
+    await service.conversations.stop(id)
     await done
     return ended
 
 
 def settled_on(make: Maker, **server: Any) -> ChatService:
     service = make("")
-    service.links._settings = service.settings = replace(Settings(), server=ServerSettings(**server))
+    service.ground.settings = replace(Settings(), server=ServerSettings(**server))
     return service
 
 
@@ -77,7 +77,7 @@ def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_model_of_the_settings_that_runs_elsewhere_is_asked_about(make: Maker, model: str) -> None:
     async with OllamaStandIn(StandInModel(), StandInModel("big:latest", remote_host=AWAY)) as server:
         service = settled_on(make, base_url=server.url, model=model)
-        service.asks_before_leaving = True
+        service.servers.consent.asks_before_leaving = True
         answer = await say(service, await begun(service), "A secret")
         assert answer.state is State.ERROR and not [v for v in server.visits if v.path == "/api/chat"]
 
@@ -85,16 +85,16 @@ async def test_a_model_of_the_settings_that_runs_elsewhere_is_asked_about(make: 
 async def test_a_model_named_without_its_tag_that_runs_elsewhere_is_asked_about(make: Maker) -> None:
     async with OllamaStandIn(StandInModel(), StandInModel("big:latest", remote_host=AWAY)) as server:
         service = make(server.url)
-        service.asks_before_leaving = True
+        service.servers.consent.asks_before_leaving = True
         id = await begun(service)
-        await service.set_model(id, "big")
+        await service.options.set_model(id, "big")
         assert (await say(service, id, "A secret")).state is State.ERROR
 
 
 async def test_a_remote_model_of_jan_in_the_settings_is_asked_about(make: Maker) -> None:
     async with JanStandIn(remote=("gpt-4o",)) as server:
         service = settled_on(make, base_url=server.url, model="gpt-4o")
-        service.asks_before_leaving = True
+        service.servers.consent.asks_before_leaving = True
         await say(service, await begun(service), "A secret")
         assert not server.sent_away
 
@@ -104,9 +104,9 @@ async def test_nothing_is_read_ahead_on_a_model_that_runs_elsewhere(make: Maker)
         service = make(server.url)
         id = await begun(service)
         await say(service, id, "Hi")
-        service.link(id).shared = None
+        service.servers.link(id).shared = None
         before = len(server.visits)
-        await service._warm(id)
+        await service.warm_up.warm(id)
         assert "/api/chat" not in [visit.path for visit in server.visits[before:]]
 
 
@@ -115,38 +115,38 @@ async def test_what_was_said_here_is_still_asked_about_after_the_branch_was_made
     make: Maker, server: ToyServer, how: str,
 ) -> None:
     service = make(server.url)
-    service.asks_before_leaving = True
+    service.servers.consent.asks_before_leaving = True
     one, two = await begun(service), await begun(service)
-    await service.open(one)
+    await service.conversations.open(one)
     server.on_chat(tokens(*["word "] * 60, prompt=2000))
     for text in "ABC":
         await say(service, one, text * 400)
-    assert service.server is not None
-    cloud = replace(service.server, base_url="https://api.example.com", host_class=HostClass.CLOUD)
-    await service.allow_sending_to(cloud, two)
+    assert service.servers.info is not None
+    cloud = replace(service.servers.info, base_url="https://api.example.com", host_class=HostClass.CLOUD)
+    await service.servers.consent.allow_sending_to(cloud, two)
     if how == "delete":
-        first = next(n for n in service.get(one).path() if n.role is Role.USER)  # type: ignore[union-attr]
-        await service.delete_turn(one, first.id)
+        first = next(n for n in service.conversations.get(one).path() if n.role is Role.USER)  # type: ignore[union-attr]
+        await service.branches.delete_turn(one, first.id)
     elif how == "system":
-        await service.set_instructions(one, "Be brief")
+        await service.branches.set_instructions(one, "Be brief")
     else:
         server.on_chat(tokens(*["short "] * 10, prompt=2000))
         await service.compactor.compact(one)
-    assert not service.may_send_to(cloud, one)
+    assert not service.servers.consent.may_send_to(cloud, one)
 
 
 async def test_compacting_needs_the_word_for_this_very_conversation(make: Maker, server: ToyServer) -> None:
     service = make(server.url)
-    service.asks_before_leaving = True
+    service.servers.consent.asks_before_leaving = True
     one, two = await begun(service), await begun(service)
-    await service.open(one)
+    await service.conversations.open(one)
     server.on_chat(tokens(*["word "] * 60, prompt=2000))
     for text in "ABC":
         await say(service, one, text * 400)
-    assert service.server is not None
-    cloud = replace(service.server, base_url="https://api.example.com", host_class=HostClass.CLOUD)
-    service.link(one).connector._backend._info = cloud  # type: ignore[union-attr]
-    await service.allow_sending_to(cloud, two)
+    assert service.servers.info is not None
+    cloud = replace(service.servers.info, base_url="https://api.example.com", host_class=HostClass.CLOUD)
+    service.servers.link(one).connector._backend._info = cloud  # type: ignore[union-attr]
+    await service.servers.consent.allow_sending_to(cloud, two)
     before = server.posts
     with pytest.raises(ChatError, match="agreed"):
         await service.compactor.compact(one)
@@ -160,14 +160,14 @@ async def test_one_server_under_two_names_has_one_lane(make: Maker, server: ToyS
     service = make(f"{server.url}/v1")
     server.on_chat(hang())
     one, two = await begun(service), await begun(service)
-    await service.use_server(two, name.format(server.url, server.port))
-    await service.send(two, Question("Hi"))
+    await service.chooser.use(two, name.format(server.url, server.port))
+    await service.turns.send(two, Question("Hi"))
     await server.until(lambda: server.posts == 1)
-    await service.send(one, Question("Hi"))
+    await service.turns.send(one, Question("Hi"))
     await asyncio.sleep(0.7)
     posts = server.posts
-    await service.stop(one)
-    await service.stop(two)
+    await service.conversations.stop(one)
+    await service.conversations.stop(two)
     assert posts == 1
 
 
@@ -185,15 +185,15 @@ async def test_a_server_that_discovery_finds_too_has_one_lane(
     one = await begun(service, server.url)
     await say(service, one, "x")
     two = await begun(service)
-    await service.use_server(two, "")
+    await service.chooser.use(two, "")
     server.on_chat(hang())
-    await service.send(one, Question("Hi"))
+    await service.turns.send(one, Question("Hi"))
     await server.until(lambda: server.posts == 2)
-    await service.send(two, Question("Hi"))
+    await service.turns.send(two, Question("Hi"))
     await asyncio.sleep(0.7)
     posts = server.posts
-    await service.stop(one)
-    await service.stop(two)
+    await service.conversations.stop(one)
+    await service.conversations.stop(two)
     assert posts == 2
 
 
@@ -208,10 +208,10 @@ async def test_an_empty_conversation_is_used_again_on_the_server_of_the_settings
 ) -> None:
     async with ToyServer(model="other") as other:
         first = make("")
-        await first.use_server((await first.create()).id, other.url)
+        await first.chooser.use((await first.new_conversations.create()).id, other.url)
         again = make(server.url)
-        conversation = await again.create()
-        await again.open(conversation.id)
+        conversation = await again.new_conversations.create()
+        await again.conversations.open(conversation.id)
         await say(again, conversation.id, "Hi")
         assert (server.posts, other.posts) == (1, 0)
 
@@ -222,7 +222,7 @@ async def test_the_server_of_the_command_line_is_not_asked_for_another_ones_mode
     async with ToyServer(model="other") as other:
         first = make("")
         id = await begun(first)
-        await first.use_server(id, other.url, "other")
+        await first.chooser.use(id, other.url, "other")
         await say(first, id, "Hi")
         assert (await say(make(server.url, one_server=True), id, "Hi")).state is State.DONE
 
@@ -233,7 +233,7 @@ async def test_a_server_chosen_on_the_screen_is_used_though_the_command_line_nam
     async with ToyServer("openai", model="other") as other:
         service = make(server.url, one_server=True)
         id = await begun(service)
-        await service.use_server(id, other.url, "other")
+        await service.chooser.use(id, other.url, "other")
         assert (await say(service, id, "Hi")).state is State.DONE and other.posts == 1
 
 
@@ -241,12 +241,12 @@ async def test_figures_are_of_the_server_that_answered(make: Maker, server: ToyS
     service = make(server.url)
     id = await begun(service)
     server.on_chat(tokens("a", "b", delay=0.3, prompt=50))
-    await service.send(id, Question("Hi"))
+    await service.turns.send(id, Question("Hi"))
     await server.until(lambda: server.posts == 1)
     async with ToyServer(model="other", context_size=111) as other:
-        await service.use_server(id, other.url)
-        await service.wait(id)
-    assert service.get(id).path()[-1].figures.context_size == 4096  # type: ignore[union-attr]
+        await service.chooser.use(id, other.url)
+        await service.conversations.wait(id)
+    assert service.conversations.get(id).path()[-1].figures.context_size == 4096  # type: ignore[union-attr]
 
 
 def test_a_warm_up_that_came_to_its_end_is_the_one_that_did() -> None:
@@ -272,13 +272,13 @@ async def test_a_server_that_comes_back_at_another_address_of_its_name_is_talked
     monkeypatch.setattr(loop, "getaddrinfo", getaddrinfo)
     async with ToyServer() as server:
         service = make(f"http://box.test:{server.port}")
-        service.waits_for_servers = True
+        service.servers.waits = True
         id = await begun(service)
         await say(service, id, "One")
         await server.stop()
         where[0] = "127.0.0.2"
         server._server = await asyncio.start_server(server._handle, where[0], server.port)
-        await service.send(id, Question("Two"))
+        await service.turns.send(id, Question("Two"))
         assert await settles(service, id)
 
 
@@ -288,9 +288,9 @@ async def test_a_server_that_comes_back_at_another_address_of_its_name_is_talked
     {"base_url": "https://127.0.0.1:1", "ca_file": "/nowhere.pem"}])
 async def test_what_waiting_cannot_help_is_an_error_at_once(make: Maker, settings: dict[str, str]) -> None:
     service = settled_on(make, **settings)
-    service.waits_for_servers = True
+    service.servers.waits = True
     id = await begun(service)
-    await service.send(id, Question("Hi"))
+    await service.turns.send(id, Question("Hi"))
     assert await settles(service, id)
 
 
@@ -299,30 +299,30 @@ async def test_a_server_that_comes_back_and_wants_a_key_is_not_waited_for_any_lo
     make: Maker, server: ToyServer,
 ) -> None:
     service = make(server.url)
-    service.waits_for_servers = True
+    service.servers.waits = True
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, Question("Two"))
-    await until(lambda: service.connection.phase == "lost")
+    await service.turns.send(id, Question("Two"))
+    await until(lambda: service.servers.connection.phase == "lost")
     for path in ("/props", "/v1/models", "/running", "/health"):
         server.on(path, error(401, "Invalid API Key"))
     await server.start()
     assert await settles(service, id)
-    assert "key" in service.get(id).path()[-1].note  # type: ignore[union-attr]
+    assert "key" in service.conversations.get(id).path()[-1].note  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("quickly")
 async def test_a_question_that_waits_goes_where_the_conversation_goes_now(make: Maker, server: ToyServer) -> None:
     service = make(server.url)
-    service.waits_for_servers = True
+    service.servers.waits = True
     id = await begun(service)
     await say(service, id, "One")
     await server.stop()
-    await service.send(id, Question("Two"))
-    await until(lambda: service.connection.phase == "lost")
+    await service.turns.send(id, Question("Two"))
+    await until(lambda: service.servers.connection.phase == "lost")
     async with ToyServer(model="other") as other:
-        await service.use_server(id, other.url)
+        await service.chooser.use(id, other.url)
         assert await settles(service, id) and other.posts == 1
 
 
@@ -336,7 +336,7 @@ async def test_a_summary_that_finds_nobody_there_says_that_the_server_is_lost(ma
     await server.stop()
     with pytest.raises(ChatError):
         await service.compactor.compact(id)
-    assert service.connection.phase == "lost"
+    assert service.servers.connection.phase == "lost"
 
 
 # -- quitting ---------------------------------------------------------------------------------------------------------
@@ -346,8 +346,8 @@ async def hung(visit: Visit) -> None:
 
 
 async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("service.QUIT_SECONDS", "reading.QUIT_S"):
-        monkeypatch.setattr(f"kvchat.chat.{place}", 120.0)
+    for place in ("ground", "service", "servers", "turns"):
+        monkeypatch.setattr(f"kvchat.chat.{place}.QUIT_S", 120.0)
     service, servers, _ = await streaming_from(make, 4)
     waits: set[ToyServer] = set()
     all_wait = asyncio.Event()
@@ -375,14 +375,14 @@ async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytes
 
 async def test_an_answer_is_kept_though_its_server_hangs_while_kvchat_ends(
         make: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    for place in ("service.QUIT_SECONDS", "reading.QUIT_S"):
-        monkeypatch.setattr(f"kvchat.chat.{place}", 0.1)
+    for place in ("ground", "service", "servers", "turns"):
+        monkeypatch.setattr(f"kvchat.chat.{place}.QUIT_S", 0.1)
     service, [server], [id] = await streaming_from(make, 1)
     for path in ASKED:
         server.on(path, hung)
     await service.aclose()
-    assert service.get(id).path()[-1].state is State.CANCELLED  # type: ignore[union-attr]
-    assert service.get(id).path()[-1].text == "ab"  # type: ignore[union-attr]
+    assert service.conversations.get(id).path()[-1].state is State.CANCELLED  # type: ignore[union-attr]
+    assert service.conversations.get(id).path()[-1].text == "ab"  # type: ignore[union-attr]
     assert not caplog.records
     await server.stop()
 
@@ -402,11 +402,12 @@ async def streaming_from(make: Maker, count: int) -> tuple[ChatService, list[Toy
         server.on("/apply-template", reply(200, {"prompt": "hello \N{BALLOT BOX}kv\N{BALLOT BOX}"}))
         ids.append(id := await begun(service, server.url))
         await say(service, id, "Hi")
-        await service.link(id).following.settled()  # type: ignore[union-attr]
+        await service.servers.link(id).following.settled()  # type: ignore[union-attr]
         server.on_chat(tokens("a", "b", "c", hang_after=2))
-        await service.send(id, Question("Two"))
+        await service.turns.send(id, Question("Two"))
     for id in ids:
-        await until(lambda id=id: service.get(id).live and service.get(id).live.text == "ab")  # type: ignore[misc]
+        held = service.conversations.loaded[id]
+        await until(lambda held=held: held.live and held.live.text == "ab")  # type: ignore[misc]
     return service, servers, ids
 
 
@@ -473,12 +474,12 @@ async def test_choosing_a_model_file_here_does_not_cut_an_answer_there(make: Mak
     one = await begun(service, files[0])
     await say(service, one, "Hi")
     FakeEngine.alive[0].toy.on_chat(tokens("a", "b", "c", hang_after=2))  # type: ignore[union-attr]
-    await service.send(one, Question("Two"))
-    await until(lambda: service.get(one).live.text)  # type: ignore[union-attr]
+    await service.turns.send(one, Question("Two"))
+    await until(lambda: service.conversations.get(one).live.text)  # type: ignore[union-attr]
     choosing = asyncio.create_task(begun(service, files[1]))
     await asyncio.sleep(0.5)
-    running = one in service.streaming()
-    await service.stop(one)
+    running = one in service.conversations.streaming()
+    await service.conversations.stop(one)
     await choosing
     assert running
 
@@ -489,7 +490,7 @@ async def test_two_files_chosen_at_once_never_run_two_engines(make: Maker, files
     one = await begun(service, files[0])
     await say(service, one, "Hi")
     FakeEngine.stop_s, FakeEngine.start_s, FakeEngine.most = 0.2, 0.1, 0
-    await asyncio.gather(service.use_server(two, files[1], "x"), service.use_server(three, files[2], "y"))
+    await asyncio.gather(service.chooser.use(two, files[1], "x"), service.chooser.use(three, files[2], "y"))
     assert (FakeEngine.most, len(FakeEngine.alive)) == (1, 1)
 
 
@@ -508,9 +509,9 @@ async def test_an_engine_that_is_let_go_twice_ends_once(
 
     async def later() -> None:
         await asyncio.sleep(0.1)
-        await service.use_server(three, files[2])
+        await service.chooser.use(three, files[2])
 
-    await asyncio.gather(service.use_server(two, files[1]), later())  # AttributeError: no attribute 'stop'
+    await asyncio.gather(service.chooser.use(two, files[1]), later())  # AttributeError: no attribute 'stop'
 
 
 async def test_quitting_while_engines_are_swapped_saves_what_the_old_one_held(
@@ -527,7 +528,7 @@ async def test_quitting_while_engines_are_swapped_saves_what_the_old_one_held(
     service = make("")
     await say(service, await begun(service, files[0]), "Hi")
     two = await begun(service)
-    swap = asyncio.create_task(service.use_server(two, files[1]))
+    swap = asyncio.create_task(service.chooser.use(two, files[1]))
     await asyncio.sleep(0.2)
     await service.aclose()
     await asyncio.wait({swap})
@@ -541,7 +542,7 @@ async def test_an_engine_that_ended_for_another_model_is_not_said_to_hold_anythi
     one = await begun(service, files[0])
     await say(service, one, "Hi")
     await say(service, await begun(service, files[1]), "Hi")
-    assert service.link(one).info is None and service.link(one).following is None
+    assert service.servers.link(one).info is None and service.servers.link(one).following is None
 
 
 async def test_choosing_the_file_that_runs_already_does_not_load_it_again(
@@ -558,7 +559,7 @@ async def test_choosing_the_file_that_runs_already_does_not_load_it_again(
     id = await begun(service)
     await say(service, id, "Hi")
     engine = FakeEngine.alive[0]
-    await service.use_server(id, files[0])
+    await service.chooser.use(id, files[0])
     assert FakeEngine.alive == [engine]
 
 
@@ -571,19 +572,19 @@ async def test_what_the_doctor_put_into_the_slots_is_not_forgotten_when_it_is_cl
     service = make(server.url)
     id = await begun(service)
     await say(service, id, "Hi")
-    before = service.link(id).following
+    before = service.servers.link(id).following
     server.on_chat(tokens("a", hang_after=1, prompt=50))
-    examining = asyncio.create_task(service.examined(lambda words: None, True))
+    examining = asyncio.create_task(service.chooser.examined(lambda words: None, True))
     await server.until(lambda: server.posts == 2)
     examining.cancel()
     await asyncio.wait({examining})
-    assert before is not None and service.link(id).following is not before
+    assert before is not None and service.servers.link(id).following is not before
 
 
 async def test_the_doctor_asks_for_the_model_of_the_conversation(make: Maker) -> None:
     async with OllamaStandIn(StandInModel("a:latest"), StandInModel("b:latest")) as server:
         service = make(server.url)
         id = await begun(service)
-        await service.set_model(id, "b:latest")
-        await service.examined(lambda words: None, True)
+        await service.options.set_model(id, "b:latest")
+        await service.chooser.examined(lambda words: None, True)
         assert {visit.json["model"] for visit in server.visits if visit.path == "/api/chat"} == {"b:latest"}

@@ -25,18 +25,18 @@ def messages(visit) -> bytes:
 
 
 async def say(service, id, text, blocks=(), **options):
-    await service.send(id, Question(text, blocks), **options)
-    await service.wait(id)
-    return service.get(id).path()[-1]
+    await service.turns.send(id, Question(text, blocks), **options)
+    await service.conversations.wait(id)
+    return service.conversations.get(id).path()[-1]
 
 
 def texts(service, id):
-    return [n.text for n in service.get(id).path() if n.role is not Role.SYSTEM]
+    return [n.text for n in service.conversations.get(id).path() if n.role is not Role.SYSTEM]
 
 
 async def test_a_turn_is_stored_and_its_figures_are_the_servers(service, server):
     server.on_chat(tokens("Twenty", "-six", prompt=40, cached=0))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     answer = await say(service, conversation.id, "How many nights?")
     assert (answer.text, answer.state, answer.model) == ("Twenty-six", State.DONE, "toy")
     assert (answer.figures.prompt_tokens, answer.figures.cached_tokens, answer.figures.new_tokens) == (40, 0, 40)
@@ -56,7 +56,7 @@ async def test_the_question_is_on_the_disk_before_anything_is_sent(service, serv
         await tokens("ok")(visit)
 
     server.on_chat(look)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await say(service, conversation.id, "first")
     assert stored == ["first"]
 
@@ -66,7 +66,7 @@ async def test_every_request_extends_the_one_before_over_restarts_and_days(make,
     id = ""
     for turn in range(4):
         service = make(server.url)
-        conversation = await (service.open(id) if id else service.create("Be brief."))
+        conversation = await (service.conversations.open(id) if id else service.new_conversations.create("Be brief."))
         id = conversation.id
         await say(service, id, f"question {turn} äöü")
         clock.now += timedelta(days=turn)
@@ -84,7 +84,7 @@ async def test_every_request_extends_the_one_before_over_restarts_and_days(make,
 
 async def test_two_conversations_have_two_session_ids_and_equal_system_bytes(service, server):
     for text in ("one", "two"):
-        conversation = await service.create(reuse=False)
+        conversation = await service.new_conversations.create(reuse=False)
         await say(service, conversation.id, text)
     first, second = (visit.json for visit in server.chats)
     assert first["session_id"] != second["session_id"]
@@ -94,16 +94,16 @@ async def test_two_conversations_have_two_session_ids_and_equal_system_bytes(ser
 
 async def test_stopping_keeps_what_came_and_closes_the_connection(service, server):
     server.on_chat(tokens("kept", " text", hang_after=2))
-    conversation = await service.create()
-    await service.send(conversation.id, Question("go on"))
+    conversation = await service.new_conversations.create()
+    await service.turns.send(conversation.id, Question("go on"))
     await server.until(lambda: bool(server.chats))
     while not (conversation.live and conversation.live.text == "kept text"):
         await _event(service)
-    await service.stop(conversation.id)
+    await service.conversations.stop(conversation.id)
     await server.until_closed()
     answer = conversation.path()[-1]
     assert (answer.text, answer.state) == ("kept text", State.CANCELLED)
-    await service.stop(conversation.id)
+    await service.conversations.stop(conversation.id)
     server.on_chat(tokens("next"))
     await say(service, conversation.id, "and now?")
     assert server.chats[-1].json["messages"][-2] == {"role": "assistant", "content": "kept text"}
@@ -113,30 +113,30 @@ async def _event(service):
     import asyncio
 
     heard = asyncio.Event()
-    forget = service.subscribe(lambda _event: heard.set())
+    forget = service.events.subscribe(lambda _event: heard.set())
     await heard.wait()
     forget()
 
 
 async def test_a_second_question_waits_for_the_first_answer(service, server):
     server.on_chat(tokens("slow", hang_after=1))
-    conversation = await service.create()
-    await service.send(conversation.id, Question("one"))
+    conversation = await service.new_conversations.create()
+    await service.turns.send(conversation.id, Question("one"))
     with pytest.raises(ChatError, match="still running"):
-        await service.send(conversation.id, Question("two"))
-    await service.stop(conversation.id)
+        await service.turns.send(conversation.id, Question("two"))
+    await service.conversations.stop(conversation.id)
 
 
 async def test_the_answer_belongs_to_its_conversation_and_marks_it_unread(service, server):
     server.on_chat(tokens("a", "b", "c"))
-    first = await service.create()
-    await service.send(first.id, Question("one"))
-    second = await service.create(reuse=False)
-    await service.wait(first.id)
+    first = await service.new_conversations.create()
+    await service.turns.send(first.id, Question("one"))
+    second = await service.new_conversations.create(reuse=False)
+    await service.conversations.wait(first.id)
     assert first.path()[-1].text == "abc"
     assert first.record.unread
     assert not second.record.unread
-    await service.open(first.id)
+    await service.conversations.open(first.id)
     assert not first.record.unread
 
 
@@ -152,24 +152,24 @@ async def test_chats_on_one_server_run_one_after_the_other(service, server):
 
     server.on_chat(watch)
     for text in ("one", "two", "three"):
-        conversation = await service.create(reuse=False)
-        await service.send(conversation.id, Question(text))
-    for known in service.conversations():
-        await service.wait(known.id)
+        conversation = await service.new_conversations.create(reuse=False)
+        await service.turns.send(conversation.id, Question(text))
+    for known in service.conversations.all():
+        await service.conversations.wait(known.id)
     assert (most, server.posts) == (1, 3)
 
 
 async def test_editing_asks_anew_on_a_branch_and_the_old_one_stays(service, server):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await say(service, conversation.id, "one")
     await say(service, conversation.id, "two")
     old = messages(server.chats[-1])
     question = conversation.path()[1]
-    await service.edit(conversation.id, question.id, "uno")
-    await service.wait(conversation.id)
+    await service.turns.edit(conversation.id, question.id, "uno")
+    await service.conversations.wait(conversation.id)
     assert texts(service, conversation.id) == ["uno", "Hello"]
     assert len(conversation.tree.siblings(conversation.path()[1].id)) == 2
-    await service.walk(conversation.id, conversation.path()[1].id, -1)
+    await service.branches.walk(conversation.id, conversation.path()[1].id, -1)
     assert texts(service, conversation.id) == ["one", "Hello", "two", "Hello"]
     await say(service, conversation.id, "three")
     assert messages(server.chats[-1]).startswith(old)
@@ -177,21 +177,21 @@ async def test_editing_asks_anew_on_a_branch_and_the_old_one_stays(service, serv
 
 async def test_regenerating_sends_the_same_bytes_again(service, server):
     server.on_chat(tokens("first"), tokens("second"))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     answer = await say(service, conversation.id, "one")
-    await service.regenerate(conversation.id, answer.id)
-    await service.wait(conversation.id)
+    await service.turns.regenerate(conversation.id, answer.id)
+    await service.conversations.wait(conversation.id)
     assert server.chats[0].body == server.chats[1].body
     assert texts(service, conversation.id) == ["one", "second"]
-    assert await service.undo(conversation.id)
+    assert await service.branches.undo(conversation.id)
     assert texts(service, conversation.id) == ["one", "first"]
 
 
 async def test_a_fork_shares_the_prefix_and_has_a_session_of_its_own(service, server):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     answer = await say(service, conversation.id, "one")
     await say(service, conversation.id, "two")
-    fork = await service.fork(conversation.id, answer.id)
+    fork = await service.branches.fork(conversation.id, answer.id)
     assert texts(service, fork.id) == ["one", "Hello"]
     await say(service, fork.id, "other")
     assert messages(server.chats[-1]).startswith(messages(server.chats[0]))
@@ -200,26 +200,26 @@ async def test_a_fork_shares_the_prefix_and_has_a_session_of_its_own(service, se
 
 
 async def test_a_fork_at_a_question_has_it_as_the_draft(service, server):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await say(service, conversation.id, "one")
-    fork = await service.fork(conversation.id, conversation.path()[1].id)
+    fork = await service.branches.fork(conversation.id, conversation.path()[1].id)
     assert (texts(service, fork.id), fork.draft) == ([], "one")
 
 
 async def test_deleting_a_turn_leaves_the_later_ones_and_can_be_undone(service, server):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     for text in ("one", "two", "three"):
         await say(service, conversation.id, text)
-    await service.delete_turn(conversation.id, conversation.path()[4].id)
+    await service.branches.delete_turn(conversation.id, conversation.path()[4].id)
     assert texts(service, conversation.id) == ["one", "Hello", "three", "Hello"]
-    assert await service.undo(conversation.id)
+    assert await service.branches.undo(conversation.id)
     assert texts(service, conversation.id) == ["one", "Hello", "two", "Hello", "three", "Hello"]
 
 
 async def test_another_system_prompt_is_a_branch(service, server):
-    conversation = await service.create("Be brief.")
+    conversation = await service.new_conversations.create("Be brief.")
     await say(service, conversation.id, "one")
-    await service.set_instructions(conversation.id, "Be long.")
+    await service.branches.set_instructions(conversation.id, "Be long.")
     await say(service, conversation.id, "two")
     contents = [m["content"] for m in server.chats[-1].json["messages"]]
     assert contents[0].startswith("Be long.")
@@ -229,29 +229,29 @@ async def test_another_system_prompt_is_a_branch(service, server):
 
 async def test_an_answer_that_failed_without_a_word_makes_room_for_the_next_try(service, server):
     server.on_chat(error(500, "boom"), tokens("better"))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     failed = await say(service, conversation.id, "one")
     assert failed.state is State.ERROR
     assert "boom" in failed.note
-    await service.regenerate(conversation.id, failed.id)
-    await service.wait(conversation.id)
+    await service.turns.regenerate(conversation.id, failed.id)
+    await service.conversations.wait(conversation.id)
     answer = conversation.path()[-1]
     assert (answer.text, len(conversation.tree.siblings(answer.id))) == ("better", 1)
 
 
 async def test_parameters_never_touch_the_messages(service, server):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await say(service, conversation.id, "one", parameters=Parameters(temperature=0.5, max_tokens=7))
-    await service.set_parameters(conversation.id, Parameters(seed=1))
-    await service.regenerate(conversation.id, conversation.path()[-1].id)
-    await service.wait(conversation.id)
+    await service.options.set_parameters(conversation.id, Parameters(seed=1))
+    await service.turns.regenerate(conversation.id, conversation.path()[-1].id)
+    await service.conversations.wait(conversation.id)
     first, second = (visit.json for visit in server.chats)
     assert (first["temperature"], first["max_tokens"], second["seed"]) == (0.5, 7, 1)
     assert first["messages"] == second["messages"]
 
 
 async def test_context_is_sent_once_and_stays(service, server):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     block = ContextBlock("paste", "pasted 1 (3 lines)", "a\nb\n</context>c")
     await say(service, conversation.id, "what is it?", blocks=(block,))
     await say(service, conversation.id, "and then?")
@@ -261,26 +261,26 @@ async def test_context_is_sent_once_and_stays(service, server):
 
 
 async def test_deleted_conversations_come_back(service, server):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await say(service, conversation.id, "one")
-    await service.delete(conversation.id)
-    assert conversation.id not in {c.id for c in service.conversations()}
-    await service.restore(conversation.id)
-    assert conversation.id in {c.id for c in service.conversations()}
+    await service.conversations.delete(conversation.id)
+    assert conversation.id not in {c.id for c in service.conversations.all()}
+    await service.conversations.restore(conversation.id)
+    assert conversation.id in {c.id for c in service.conversations.all()}
 
 
 async def test_a_draft_survives_a_restart(make, server):
     service = make(server.url)
-    conversation = await service.create()
-    await service.set_draft(conversation.id, "half a thou")
+    conversation = await service.new_conversations.create()
+    await service.conversations.set_draft(conversation.id, "half a thou")
     again = make(server.url)
-    assert (await again.open(conversation.id)).draft == "half a thou"
+    assert (await again.conversations.open(conversation.id)).draft == "half a thou"
 
 
 async def test_events_tell_of_start_and_end(service, server):
     heard = []
-    service.subscribe(heard.append)
-    conversation = await service.create()
+    service.events.subscribe(heard.append)
+    conversation = await service.new_conversations.create()
     await say(service, conversation.id, "one")
     kinds = [type(event) for event in heard]
     assert kinds.index(AnswerStarted) < kinds.index(AnswerEnded)
@@ -290,9 +290,9 @@ async def test_a_disk_that_refuses_loses_nothing(service, server, monkeypatch):
     from kvchat.chat.events import StorageChanged
     from kvchat.store import Store, StoreUnavailable
 
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     heard = []
-    service.subscribe(lambda event: heard.append(event) if isinstance(event, StorageChanged) else None)
+    service.events.subscribe(lambda event: heard.append(event) if isinstance(event, StorageChanged) else None)
     real = Store.add
 
     def full(*_args, **_options):
@@ -310,23 +310,23 @@ async def test_a_disk_that_refuses_loses_nothing(service, server, monkeypatch):
 
 
 async def test_search_and_export_see_what_was_said(service, server, tmp_path):
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await say(service, conversation.id, "the lighthouse keeper")
-    hits = await service.search("lightho")
+    hits = await service.conversations.search("lightho")
     assert [hit.conversation for hit in hits if hit.role == "user"] == [conversation.id]
-    path = await service.export([conversation.id], "md", tmp_path / "out.md")
+    path = await service.exports.write([conversation.id], "md", tmp_path / "out.md")
     assert "lighthouse keeper" in path.read_text()
 
 
 async def test_the_server_chosen_last_is_the_one_to_begin_with(make, server):
     service = make("")
-    first = await service.create()
-    await service.open(first.id)
-    await service.use_server(first.id, server.url)
+    first = await service.new_conversations.create()
+    await service.conversations.open(first.id)
+    await service.chooser.use(first.id, server.url)
     again = make("")
-    await again.open((await again.create()).id)
-    await again.connect()
-    assert again.server.base_url == server.url
+    await again.conversations.open((await again.new_conversations.create()).id)
+    await again.servers.connect()
+    assert again.servers.info.base_url == server.url
 
 
 async def test_the_key_is_shown_to_its_own_server_only(make, server, monkeypatch):
@@ -334,12 +334,12 @@ async def test_the_key_is_shown_to_its_own_server_only(make, server, monkeypatch
 
     monkeypatch.setenv("OWN_KEY", "sekrit")
     service = make(server.url)
-    service.link().connector.server = replace(service.settings.server, api_key_env="OWN_KEY")
-    await service.connect()
-    id = (await service.create()).id
-    await service.open(id)
+    service.servers.link().connector.server = replace(service.settings.server, api_key_env="OWN_KEY")
+    await service.servers.connect()
+    id = (await service.new_conversations.create()).id
+    await service.conversations.open(id)
     assert {visit.headers.get("authorization") for visit in server.visits} == {"Bearer sekrit"}
     async with type(server)() as other:
-        await service.use_server(id, other.url)
-        assert service.server.base_url == other.url
+        await service.chooser.use(id, other.url)
+        assert service.servers.info.base_url == other.url
         assert not any("authorization" in visit.headers for visit in other.visits)

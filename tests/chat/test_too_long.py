@@ -41,14 +41,14 @@ def wires(visit):
 
 
 async def asked(service, id, text, **options):
-    await service.send(id, Question(text), **options)
-    await service.wait(id)
+    await service.turns.send(id, Question(text), **options)
+    await service.conversations.wait(id)
 
 
 @pytest.fixture
 def refused(service):
     found: list[QuestionRefused] = []
-    service.subscribe(lambda event: found.append(event) if isinstance(event, QuestionRefused) else None)
+    service.events.subscribe(lambda event: found.append(event) if isinstance(event, QuestionRefused) else None)
     return found
 
 
@@ -57,15 +57,15 @@ async def test_a_refused_question_is_a_sibling_and_the_next_one_goes_on_from_the
         service, server, make, refused, kind):
     answer, tokens_told, window = REFUSALS[kind]
     server.on_chat(tokens("one", prompt=50), answer, tokens("three", prompt=70, cached=50))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await asked(service, conversation.id, "first")
-    head, used, record = conversation.record.head, service.context_used(conversation), conversation.record
+    head, used, record = conversation.record.head, conversation.context_used, conversation.record
     assert used == 51
 
     await asked(service, conversation.id, "far too long")
     assert conversation.record.head == head
-    assert (service.context_used(conversation), conversation.record.context_used) == (used, record.context_used)
-    assert service.window_share(conversation) == used / 4096
+    assert (conversation.context_used, conversation.record.context_used) == (used, record.context_used)
+    assert service.servers.window_share(conversation) == used / 4096
     (question,) = conversation.tree.children(head)
     (failed,) = conversation.tree.children(question.id)
     assert (question.text, failed.state, failed.text) == ("far too long", State.ERROR, "")
@@ -73,7 +73,7 @@ async def test_a_refused_question_is_a_sibling_and_the_next_one_goes_on_from_the
     assert refused == [QuestionRefused(conversation.id, question.id, tokens_told, window)]
 
     other = make(server.url)  # all of it is there after a restart
-    again = await other.open(conversation.id)
+    again = await other.conversations.open(conversation.id)
     assert again.record.head == head and question.id in again.tree and failed.id in again.tree
 
     await asked(service, conversation.id, "shorter")
@@ -86,13 +86,13 @@ async def test_a_refused_question_is_a_sibling_and_the_next_one_goes_on_from_the
 
 async def test_a_first_question_that_is_refused_leaves_the_conversation_at_its_beginning(service, server, make):
     server.on_chat(LLAMACPP, tokens("fine"))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     root = conversation.record.head
     await asked(service, conversation.id, "far too long")
-    assert conversation.record.head == root and service.context_used(conversation) is None
+    assert conversation.record.head == root and conversation.context_used is None
     other = make(server.url)
-    await other.open((await other.create()).id)
-    again = await other.open(conversation.id)  # it was not taken for an empty one
+    await other.conversations.open((await other.new_conversations.create()).id)
+    again = await other.conversations.open(conversation.id)  # it was not taken for an empty one
     assert "far too long" in [n.text for n in again.tree]
     await asked(service, conversation.id, "short")
     assert wires(server.chats[-1]) == ["short"]
@@ -100,31 +100,31 @@ async def test_a_first_question_that_is_refused_leaves_the_conversation_at_its_b
 
 async def test_an_edit_and_another_answer_that_are_refused_leave_the_branch_that_was_there(service, server, refused):
     server.on_chat(tokens("one"), tokens("two"), LLAMACPP)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await asked(service, conversation.id, "first")
     await asked(service, conversation.id, "second")
     head = conversation.record.head
     first, _, second, two = conversation.path()[1:]
-    await service.edit(conversation.id, first.id, "far too long")
-    await service.wait(conversation.id)
+    await service.turns.edit(conversation.id, first.id, "far too long")
+    await service.conversations.wait(conversation.id)
     assert conversation.record.head == head
     assert [n.text for n in conversation.tree.siblings(first.id)] == ["first", "far too long"]
-    await service.regenerate(conversation.id, two.id)
-    await service.wait(conversation.id)
+    await service.turns.regenerate(conversation.id, two.id)
+    await service.conversations.wait(conversation.id)
     assert conversation.record.head == head and len(conversation.tree.siblings(two.id)) == 2
     assert [event.question for event in refused] == [conversation.tree.siblings(first.id)[1].id, second.id]
-    assert await service.undo(conversation.id) is False  # nothing was left
+    assert await service.branches.undo(conversation.id) is False  # nothing was left
 
 
 async def test_a_question_that_failed_before_and_is_refused_at_the_second_try_is_left(service, server):
     server.on_chat(tokens("one"), drop(), LLAMACPP, tokens("three"))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await asked(service, conversation.id, "first")
     head = conversation.record.head
     await asked(service, conversation.id, "far too long")
     assert conversation.record.head != head  # it may be tried again
-    await service.regenerate(conversation.id, conversation.record.head)
-    await service.wait(conversation.id)
+    await service.turns.regenerate(conversation.id, conversation.record.head)
+    await service.conversations.wait(conversation.id)
     assert conversation.record.head == head
     await asked(service, conversation.id, "shorter")
     assert wires(server.chats[-1]) == ["first", "one", "shorter"]
@@ -133,7 +133,7 @@ async def test_a_question_that_failed_before_and_is_refused_at_the_second_try_is
 async def test_a_conversation_whose_head_was_refused_by_an_older_kvchat_gets_out(service, server):
     """There the refused question stayed the head, so that every question after it was too long."""
     server.on_chat(tokens("one"), error(500, "boom"), LLAMACPP, LLAMACPP, tokens("four"))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await asked(service, conversation.id, "first")
     head = conversation.record.head
     for text in ("far too long", "short"):
@@ -150,7 +150,7 @@ async def test_a_conversation_whose_head_was_refused_by_an_older_kvchat_gets_out
 ])
 async def test_what_is_no_refusal_for_length_stays_the_head(service, server, refused, answer, state):
     server.on_chat(tokens("one"), answer)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await asked(service, conversation.id, "first")
     await asked(service, conversation.id, "second")
     assert [n.text for n in conversation.path()[1:4]] == ["first", "one", "second"]
@@ -159,9 +159,9 @@ async def test_what_is_no_refusal_for_length_stays_the_head(service, server, ref
 
 async def test_the_events_come_in_order(service, server):
     heard: list[object] = []
-    service.subscribe(heard.append)
+    service.events.subscribe(heard.append)
     server.on_chat(LLAMACPP)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await asked(service, conversation.id, "far too long")
     kinds = [type(event) for event in heard]
     assert kinds.index(AnswerEnded) < kinds.index(QuestionRefused)
@@ -194,11 +194,11 @@ def test_wherever_it_goes_back_to_it_is_on_the_branch_and_no_worded_turn_is_left
 
 
 async def test_a_question_that_is_estimated_over_the_window_is_not_sent_before_the_person_agrees(service, server):
-    conversation = await service.create()
-    await service.connect()
+    conversation = await service.new_conversations.create()
+    await service.servers.connect()
     nodes, record = len(conversation.tree), conversation.record
     with pytest.raises(TooLongError) as raised:
-        await service.send(conversation.id, Question("1234567890" * 450))
+        await service.turns.send(conversation.id, Question("1234567890" * 450))
     assert (raised.value.window, raised.value.counted) == (4096, False)
     assert 4096 < raised.value.tokens < 5500
     assert str(raised.value).startswith(f"Too long: the prompt has about {raised.value.tokens:,} tokens, the server's "
@@ -210,22 +210,22 @@ async def test_a_question_that_is_estimated_over_the_window_is_not_sent_before_t
 
 async def test_an_edit_is_held_back_as_well(service, server):
     server.on_chat(tokens("one", prompt=220))
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     await asked(service, conversation.id, "first")
     head, question = conversation.record.head, conversation.path()[1]
     with pytest.raises(TooLongError):
-        await service.edit(conversation.id, question.id, "1234567890" * 450)
+        await service.turns.edit(conversation.id, question.id, "1234567890" * 450)
     assert conversation.record.head == head and len(conversation.tree) == 3
-    assert await service.undo(conversation.id) is False
-    await service.edit(conversation.id, question.id, "1234567890" * 450, anyway=True)
-    await service.wait(conversation.id)
+    assert await service.branches.undo(conversation.id) is False
+    await service.turns.edit(conversation.id, question.id, "1234567890" * 450, anyway=True)
+    await service.conversations.wait(conversation.id)
     assert server.posts == 2
 
 
 @pytest.mark.parametrize("words", [1, 600])
 async def test_what_is_far_below_the_window_is_not_counted(service, server, words):
-    conversation = await service.create()
-    await service.connect()
+    conversation = await service.new_conversations.create()
+    await service.servers.connect()
     await asked(service, conversation.id, "counted? " * words)
     before = server.visits[:server.visits.index(server.chats[0])]
     assert not any(b"counted?" in visit.body for visit in before)
@@ -235,8 +235,8 @@ async def test_what_is_far_below_the_window_is_not_counted(service, server, word
 async def test_a_server_that_keeps_the_count_waiting_is_not_waited_for(service, server, monkeypatch):
     monkeypatch.setattr("kvchat.chat.prompt_size.COUNT_S", 0.05)
     server.on("/apply-template", hang())
-    conversation = await service.create()
-    await service.connect()
+    conversation = await service.new_conversations.create()
+    await service.servers.connect()
     await asked(service, conversation.id, "1234567890" * 280)  # estimated below the window: sent
     assert server.posts == 1
 
@@ -251,29 +251,29 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
     monkeypatch.setattr("kvchat.chat.prompt_size.COUNT_S", 60.0)
     with running_server(context=4096) as server:
         service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
-        service.reads_ahead = False
+        service.warm_up.enabled = False
         short = Parameters(max_tokens=4, temperature=0.0)
         try:
-            conversation = await service.create()
-            await service.connect()
+            conversation = await service.new_conversations.create()
+            await service.servers.connect()
             await asked(service, conversation.id, "Which flower opens first? " * 20, parameters=short)
-            used = service.context_used(conversation)
+            used = conversation.context_used
             await asked(service, conversation.id, MIXED * 2, parameters=short, anyway=True)
             (question,) = conversation.tree.children(conversation.record.head)
             real = int(conversation.tree.children(question.id)[0].note.partition("has ")[2].split()[0].replace(",", ""))
             assert real > 4096
 
-            following = service.link().following
+            following = service.servers.link().following
             await following.settled()
             assert following.heads[conversation.id] == tuple(n.digest.hex() for n in conversation.path())
 
             with pytest.raises(TooLongError) as raised:
-                await service.send(conversation.id, Question(MIXED * 2))
+                await service.turns.send(conversation.id, Question(MIXED * 2))
             assert raised.value.counted and abs(raised.value.tokens - real) <= 1
             path = [*conversation.path(), question]
             estimated = service.sizes.estimated(conversation, path)
             assert 0.75 * real < estimated < 1.4 * real  # four bytes to a token: 0.4
-            assert service.context_used(conversation) == used
+            assert conversation.context_used == used
 
             await asked(service, conversation.id, "And the last?", parameters=short)
             figures = conversation.path()[-1].figures
@@ -293,14 +293,14 @@ async def test_a_prompt_of_the_very_size_of_the_window_is_told_as_the_server_doe
     monkeypatch.setattr("kvchat.chat.prompt_size.COUNT_S", 60.0)
     with running_server(context=512) as server:
         service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
-        service.reads_ahead = False
+        service.warm_up.enabled = False
         try:
-            conversation = await service.create()
-            await service.connect()
+            conversation = await service.new_conversations.create()
+            await service.servers.connect()
             await asked(service, conversation.id, "7", parameters=Parameters(max_tokens=1))
             base = conversation.path()[-1].figures.prompt_tokens
             for size in (510, 511, 512, 513):
-                fresh = await service.create(reuse=False)
+                fresh = await service.new_conversations.create(reuse=False)
                 text = "7" * (size - base + 1)
                 try:
                     await asked(service, fresh.id, text, parameters=Parameters(max_tokens=1))

@@ -28,16 +28,16 @@ from two_windows_kit import Slow, history, kept, say, streaming, texts, until
 async def windows(make, server):
     """Two windows, and the id of a conversation of one turn that both have open."""
     one, other = make(server.url), make(server.url)
-    id = (await one.create("Be brief.")).id
+    id = (await one.new_conversations.create("Be brief.")).id
     await say(one, id, "first")
     other.refresh()
-    await other.open(id)
+    await other.conversations.open(id)
     return one, other, id
 
 
 def heard(service, kind):
     found = []
-    service.subscribe(lambda event: found.append(event) if isinstance(event, kind) else None)
+    service.events.subscribe(lambda event: found.append(event) if isinstance(event, kind) else None)
     return found
 
 
@@ -48,12 +48,12 @@ async def test_what_is_changed_while_the_other_ones_reply_streams_stays_changed(
     one, other, id = windows
     slow = Slow()
     await streaming(one, server, id, "second", slow)
-    await other.rename(id, "Bees")
+    await other.conversations.rename(id, "Bees")
     await other.extraction.set_memory(id, False)
-    await other.set_parameters(id, Parameters(temperature=0.25))
+    await other.options.set_parameters(id, Parameters(temperature=0.25))
     slow.go.set()
-    await one.wait(id)
-    for record in (one.store.conversation(id), one.get(id).record):
+    await one.conversations.wait(id)
+    for record in (one.store.conversation(id), one.conversations.get(id).record):
         assert (record.title, record.memory, record.parameters.temperature) == ("Bees", False, 0.25)
     assert kept(one, id)[-1] == "half and whole"
 
@@ -63,17 +63,17 @@ async def test_a_deletion_holds_and_is_told(windows, server):
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     told = heard(one, DeletedElsewhere)
-    await other.delete(id)
+    await other.conversations.delete(id)
     slow.go.set()
-    await one.wait(id)
+    await one.conversations.wait(id)
     assert one.store.conversation(id).trashed is not None
-    assert id not in {record.id for record in one.conversations()}
+    assert id not in {record.id for record in one.conversations.all()}
     assert told == [DeletedElsewhere(id)]
     assert kept(one, id)[-1] == "half and whole", "what came is kept all the same"
     with pytest.raises(ChatError, match="trash"):
-        await one.send(id, Question("third"))
+        await one.turns.send(id, Question("third"))
     assert kept(one, id)[-1] == "half and whole"
-    await one.restore(id)
+    await one.conversations.restore(id)
     server.on_chat(tokens("Yes."))
     await say(one, id, "third")
     assert kept(one, id)[-2:] == ["third", "Yes."]
@@ -82,25 +82,25 @@ async def test_a_deletion_holds_and_is_told(windows, server):
 async def test_a_deletion_is_told_to_who_does_nothing(windows):
     one, other, id = windows
     told = heard(one, DeletedElsewhere)
-    await other.delete(id)
+    await other.conversations.delete(id)
     one.refresh()
     one.refresh()
     assert told == [DeletedElsewhere(id)]
-    assert one.get(id).record.trashed is not None
+    assert one.conversations.get(id).record.trashed is not None
 
 
 async def test_who_deletes_is_not_told_of_it(windows):
     one, _, id = windows
     told = heard(one, DeletedElsewhere)
-    await one.delete(id)
+    await one.conversations.delete(id)
     one.refresh()
     assert told == []
 
 
 async def test_a_name_given_elsewhere_is_not_replaced_by_the_first_words(make, server):
     one, other = make(server.url), make(server.url)
-    id = (await one.create("Be brief.")).id
-    await other.rename(id, "Bees")
+    id = (await one.new_conversations.create("Be brief.")).id
+    await other.conversations.rename(id, "Bees")
     await say(one, id, "How are they?")
     assert one.store.conversation(id).title == "Bees"
 
@@ -108,20 +108,21 @@ async def test_a_name_given_elsewhere_is_not_replaced_by_the_first_words(make, s
 async def test_a_conversation_given_up_by_documents_elsewhere_keeps_its_other_fields(windows):
     one, other, id = windows
     await other.retrieval.set_searching(id, "always", ["notes", "mail"])
-    await one.set_model(id, "toy")
+    await one.options.set_model(id, "toy")
     record = one.store.conversation(id)
     assert (record.searching, record.collections, record.model) == ("always", ("notes", "mail"), "toy")
 
 
 FIELDS = {
-    "title": (st.sampled_from("abc"), lambda service, id, value: service.rename(id, value)),
+    "title": (st.sampled_from("abc"), lambda service, id, value: service.conversations.rename(id, value)),
     "memory": (st.booleans(), lambda service, id, value: service.extraction.set_memory(id, value)),
-    "model": (st.sampled_from("xyz"), lambda service, id, value: service.set_model(id, value)),
+    "model": (st.sampled_from("xyz"), lambda service, id, value: service.options.set_model(id, value)),
     "parameters": (st.builds(Parameters, temperature=st.sampled_from([0.1, 0.5])),
-                   lambda service, id, value: service.set_parameters(id, value)),
+                   lambda service, id, value: service.options.set_parameters(id, value)),
     "template_options": (st.fixed_dictionaries({"enable_thinking": st.booleans()}),
-                         lambda service, id, value: service.set_template_options(id, value)),
-    "trashed": (st.booleans(), lambda service, id, value: (service.delete if value else service.restore)(id)),
+                         lambda service, id, value: service.options.set_template_options(id, value)),
+    "trashed": (st.booleans(), lambda service, id, value: (
+        service.conversations.delete if value else service.conversations.restore)(id)),
 }
 
 
@@ -136,7 +137,7 @@ def test_every_field_has_the_value_it_was_given_last(tmp_path_factory, steps):
     async def play() -> None:
         one, other = (ChatService(Store.open(folder), changed(Settings(), "server.base_url", "http://127.0.0.1:9"))
                       for _ in range(2))
-        id = (await one.create("Be brief.")).id
+        id = (await one.new_conversations.create("Be brief.")).id
         expected = {}
         for first, name, value, looks in steps:
             service = one if first else other
@@ -156,8 +157,8 @@ def test_every_field_has_the_value_it_was_given_last(tmp_path_factory, steps):
 
 async def test_another_server_keeps_what_was_set_elsewhere(windows, server):
     one, other, id = windows
-    await other.set_parameters(id, Parameters(temperature=0.25))
-    await one.use_server(id, server.url, "toy")
+    await other.options.set_parameters(id, Parameters(temperature=0.25))
+    await one.chooser.use(id, server.url, "toy")
     record = one.store.conversation(id)
     assert (record.server, record.parameters.temperature) == (server.url, 0.25)
 
@@ -170,14 +171,14 @@ async def test_a_question_waits_for_the_reply_of_another_window(windows, server)
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     waits = heard(other, HeadAwaited)
-    question = asyncio.create_task(other.send(id, Question("third")))
+    question = asyncio.create_task(other.turns.send(id, Question("third")))
     await until(other, lambda: bool(waits))
-    assert other.awaits_reply(id) and not question.done()
+    assert other.conversations.awaits_reply(id) and not question.done()
     assert len(slow.began) == 1
     slow.go.set()
     await question
-    await other.wait(id)
-    assert not other.awaits_reply(id)
+    await other.conversations.wait(id)
+    assert not other.conversations.awaits_reply(id)
     assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "third"]
     assert kept(one, id) == ["first", "Hello", "second", "half and whole", "third", "half and whole"]
     one.refresh()
@@ -187,7 +188,7 @@ async def test_a_question_waits_for_the_reply_of_another_window(windows, server)
 async def test_it_waits_also_where_the_reply_began_after_the_last_look(windows, server):
     """The head is read again inside the write transaction."""
     one, other, id = windows
-    slow, look = Slow(), other.shared.look
+    slow, look = Slow(), other.conversations.shared.look
     server.on_chat(slow)
 
     async def late(conversation, **options):
@@ -196,7 +197,7 @@ async def test_it_waits_also_where_the_reply_began_after_the_last_look(windows, 
             await streaming(one, server, id, "second", slow)
             asyncio.get_running_loop().call_later(0.05, slow.go.set)
 
-    other.shared.look = late
+    other.conversations.shared.look = late
     await say(other, id, "third")
     assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "third"]
 
@@ -205,13 +206,13 @@ async def test_giving_up_the_wait_sends_and_stores_nothing(windows, server):
     one, other, id = windows
     slow = Slow()
     await streaming(one, server, id, "second", slow)
-    question = asyncio.create_task(other.send(id, Question("third")))
-    await until(other, lambda: other.awaits_reply(id))
-    await other.stop(id)
+    question = asyncio.create_task(other.turns.send(id, Question("third")))
+    await until(other, lambda: other.conversations.awaits_reply(id))
+    await other.conversations.stop(id)
     with pytest.raises(ChatError, match="not sent"):
         await question
     slow.go.set()
-    await one.wait(id)
+    await one.conversations.wait(id)
     assert kept(one, id) == ["first", "Hello", "second", "half and whole"]
     assert server.posts == 2
 
@@ -221,14 +222,14 @@ async def test_when_the_other_kvchat_dies_its_reply_is_settled_and_the_question_
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     await until(one, lambda: bool(one.store._db.row("SELECT 1 FROM delta")))
-    question = asyncio.create_task(other.send(id, Question("third")))
-    await until(other, lambda: other.awaits_reply(id))
+    question = asyncio.create_task(other.turns.send(id, Question("third")))
+    await until(other, lambda: other.conversations.awaits_reply(id))
     server.on_chat(tokens("Yes."))
     owner.release(one.store.database.owner)  # as if its process had ended
     await question
-    await other.wait(id)
+    await other.conversations.wait(id)
     assert history(server.chats[-1]) == ["first", "Hello", "second", "half ", "third"]
-    answer = other.get(id).path()[-3]
+    answer = other.conversations.get(id).path()[-3]
     assert (answer.text, answer.state) == ("half ", State.INTERRUPTED)
 
 
@@ -239,14 +240,14 @@ async def test_what_changes_the_branch_under_a_running_reply_is_refused(windows,
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     before = kept(one, id)
-    work = {"delete_turn": lambda: other.delete_turn(id, other.get(id).path()[1].id),
-            "set_instructions": lambda: other.set_instructions(id, "Be long."),
+    work = {"delete_turn": lambda: other.branches.delete_turn(id, other.conversations.get(id).path()[1].id),
+            "set_instructions": lambda: other.branches.set_instructions(id, "Be long."),
             "compact": lambda: other.compactor.compact(id)}[act]
     with pytest.raises(ChatError, match="Another window is answering here"):
         await work()
     assert kept(one, id) == before
     slow.go.set()
-    await one.wait(id)
+    await one.conversations.wait(id)
 
 
 async def test_a_fork_of_a_running_reply_waits_for_it(windows, server):
@@ -254,12 +255,12 @@ async def test_a_fork_of_a_running_reply_waits_for_it(windows, server):
     slow = Slow()
     await streaming(one, server, id, "second", slow)
     other.refresh()
-    fork = await other.fork(id, other.get(id).path()[-1].id)
-    question = asyncio.create_task(other.send(fork.id, Question("elsewhere")))
-    await until(other, lambda: other.awaits_reply(fork.id))
+    fork = await other.branches.fork(id, other.conversations.get(id).path()[-1].id)
+    question = asyncio.create_task(other.turns.send(fork.id, Question("elsewhere")))
+    await until(other, lambda: other.conversations.awaits_reply(fork.id))
     slow.go.set()
     await question
-    await other.wait(fork.id)
+    await other.conversations.wait(fork.id)
     assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "elsewhere"]
 
 
@@ -267,22 +268,22 @@ async def test_a_fork_of_ones_own_running_reply_waits_for_it_too(windows, server
     one, _, id = windows
     slow = Slow()
     await streaming(one, server, id, "second", slow)
-    fork = await one.fork(id, one.get(id).path()[-1].id)
-    question = asyncio.create_task(one.send(fork.id, Question("elsewhere")))
-    await until(one, lambda: one.awaits_reply(fork.id))
+    fork = await one.branches.fork(id, one.conversations.get(id).path()[-1].id)
+    question = asyncio.create_task(one.turns.send(fork.id, Question("elsewhere")))
+    await until(one, lambda: one.conversations.awaits_reply(fork.id))
     slow.go.set()
     await question
-    await one.wait(fork.id)
+    await one.conversations.wait(fork.id)
     assert history(server.chats[-1]) == ["first", "Hello", "second", "half and whole", "elsewhere"]
 
 
 async def test_questions_of_six_windows_at_once_end_in_one_line_of_turns(make, server):
     server.on_chat(tokens("Yes."))
     windows = [make(server.url) for _ in range(6)]
-    id = (await windows[0].create("Be brief.")).id
+    id = (await windows[0].new_conversations.create("Be brief.")).id
     await say(windows[0], id, "first")
     for window in windows:
-        await window.open(id)
+        await window.conversations.open(id)
     await asyncio.gather(*(say(window, id, f"q{number}") for number, window in enumerate(windows)))
     line = kept(windows[0], id)
     assert len(line) == 14 and sorted(line[2::2]) == [f"q{number}" for number in range(6)]
@@ -320,25 +321,26 @@ async def test_a_window_stays_where_it_is_when_another_one_goes_elsewhere(window
     await say(one, id, "second")
     other.refresh()
     shown, told = texts(one, id), heard(one, WrittenElsewhere)
-    question = other.get(id).path()[1].id
+    question = other.conversations.get(id).path()[1].id
     match act:
         case "edit":
-            await other.edit(id, question, "instead")
+            await other.turns.edit(id, question, "instead")
         case "regenerate":
             server.on_chat(tokens("Other."))
-            await other.regenerate(id, other.get(id).path()[-1].id)
+            await other.turns.regenerate(id, other.conversations.get(id).path()[-1].id)
         case "delete_turn":
-            await other.delete_turn(id, question)
+            await other.branches.delete_turn(id, question)
         case "undo":
-            await other.edit(id, question, "instead")
-            await other.wait(id)
+            await other.turns.edit(id, question, "instead")
+            await other.conversations.wait(id)
             one.refresh()
-            assert await other.undo(id)
-    await other.wait(id)
+            assert await other.branches.undo(id)
+    await other.conversations.wait(id)
     one.refresh()
     assert texts(one, id) == shown
     assert told == [WrittenElsewhere(id, followed=False)]
-    assert all(node in one.get(id).tree for node in (n.id for n in other.get(id).tree)), "it can go there"
+    tree = one.conversations.loaded[id].tree
+    assert all(node.id in tree for node in other.conversations.loaded[id].tree), "it can go there"
     server.on_chat(tokens("Yes."))
     await say(one, id, "third")
     assert history(server.chats[-1]) == [*shown, "third"], "its next question belongs to what it shows"
@@ -348,8 +350,8 @@ async def test_a_window_stays_where_it_is_when_another_one_goes_elsewhere(window
 
 async def test_both_windows_go_on_on_their_own_branches(windows, server):
     one, other, id = windows
-    await other.edit(id, other.get(id).path()[1].id, "instead")
-    await other.wait(id)
+    await other.turns.edit(id, other.conversations.get(id).path()[1].id, "instead")
+    await other.conversations.wait(id)
     for number in range(2):
         one.refresh()
         await say(one, id, f"one {number}")
@@ -363,12 +365,12 @@ async def test_both_windows_go_on_on_their_own_branches(windows, server):
 async def test_a_turn_deleted_behind_what_another_window_added_keeps_what_that_added(windows, server):
     one, other, id = windows
     await say(one, id, "second")
-    await one.delete_turn(id, one.get(id).path()[1].id)
+    await one.branches.delete_turn(id, one.conversations.get(id).path()[1].id)
     other.refresh()
-    await other.select(id, one.get(id).path()[-1].id)
+    await other.branches.select(id, one.conversations.get(id).path()[-1].id)
     server.on_chat(tokens("Yes."))
     await say(other, id, "third")
-    await one.delete_turn(id, one.get(id).path()[1].id)
+    await one.branches.delete_turn(id, one.conversations.get(id).path()[1].id)
     assert texts(one, id) == kept(one, id) == ["third", "Yes."]
 
 
@@ -385,7 +387,7 @@ async def test_a_turn_that_another_window_adds_during_a_compaction_stays_as_it_i
     slow.go.set()
     assert await compacting is not None
     assert texts(one, id) == kept(one, id) == ["second", "Hello", "third", "Hello", "meanwhile", "Yes."]
-    (summary,) = [block for block in one.get(id).path()[1].message.blocks if block.kind == SUMMARY]
+    (summary,) = [block for block in one.conversations.get(id).path()[1].message.blocks if block.kind == SUMMARY]
     assert summary.text == "It was about bees."
     await say(one, id, "fourth")
     assert server.chats[-1].json["messages"][-1]["content"].endswith("fourth")
@@ -410,22 +412,23 @@ async def test_a_compaction_waits_for_the_reply_of_another_window(windows, serve
 
 async def test_two_windows_do_not_share_an_empty_conversation(make, server):
     one, other = make(server.url), make(server.url)
-    first, second = await one.create("Be brief."), await other.create("Be brief.")
+    first, second = await one.new_conversations.create("Be brief."), await other.new_conversations.create("Be brief.")
     assert first.id != second.id
-    assert (await one.create("Be brief.")).id == first.id
+    assert (await one.new_conversations.create("Be brief.")).id == first.id
     await one.aclose()
     third = make(server.url)
-    assert (await third.create("Be brief.")).id == first.id, "what an ended one left empty is used again"
+    again = await third.new_conversations.create("Be brief.")
+    assert again.id == first.id, "what an ended one left empty is used again"
 
 
 async def test_what_is_looked_at_here_is_not_marked_unread_by_the_other_one(windows, server):
     one, other, id = windows
-    await one.open(id)
+    await one.conversations.open(id)
     slow = Slow()
     await streaming(other, server, id, "second", slow)
-    await other.open((await other.create("Else.", reuse=False)).id)
+    await other.conversations.open((await other.new_conversations.create("Else.", reuse=False)).id)
     slow.go.set()
-    await other.wait(id)
+    await other.conversations.wait(id)
     one.refresh()
     await until(one, lambda: not one.store.conversation(id).unread)
 
@@ -454,4 +457,4 @@ async def test_what_could_not_be_written_stays_while_the_other_one_writes(window
     found = one.store.tree(id)
     assert {node.text for node in found if node.role is Role.USER} == {"first", "unsaved", "saved"}
     assert one.store.conversation(id).turns == 3
-    assert replace(one.get(id).record, head=None) == replace(one.store.conversation(id), head=None)
+    assert replace(one.conversations.get(id).record, head=None) == replace(one.store.conversation(id), head=None)

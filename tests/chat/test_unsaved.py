@@ -39,8 +39,8 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
 
 
 async def say(service: ChatService, id: str, text: str) -> None:
-    await service.send(id, Question(text))
-    await service.wait(id)
+    await service.turns.send(id, Question(text))
+    await service.conversations.wait(id)
 
 
 def texts(source: Source) -> list[str]:
@@ -104,17 +104,17 @@ async def test_a_write_does_not_overtake_one_that_fails() -> None:
 
 async def test_the_file_holds_question_answer_title_and_draft(
         service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path) -> None:
-    saved = await service.create(reuse=False)
+    saved = await service.new_conversations.create(reuse=False)
     await say(service, saved.id, "is on the disk")
-    conversation = await service.create(reuse=False)
+    conversation = await service.new_conversations.create(reuse=False)
     await say(service, conversation.id, "one")
     refuse()
     server.on_chat(tokens("only in memory"))
     await say(service, conversation.id, "two")
-    await service.rename(conversation.id, "Lighthouse")
-    await service.set_draft(conversation.id, "and three")
-    assert [one.conversation.title for one in await service.unsaved.retry()] == ["Lighthouse"]
-    path = await service.unsaved.write(tmp_path / "elsewhere.json")
+    await service.conversations.rename(conversation.id, "Lighthouse")
+    await service.conversations.set_draft(conversation.id, "and three")
+    assert [one.conversation.title for one in await service.conversations.unsaved.retry()] == ["Lighthouse"]
+    path = await service.conversations.unsaved.write(tmp_path / "elsewhere.json")
     assert path.stat().st_mode & 0o777 == 0o600
     (source,) = read_lossless(path.read_text())
     assert texts(source) == ["one", "Hello", "two", "only in memory"]
@@ -125,35 +125,36 @@ async def test_the_file_holds_question_answer_title_and_draft(
 
 async def test_nothing_is_unsaved_when_the_disk_takes_it_again(
         service: ChatService, refuse: Refuse, monkeypatch: pytest.MonkeyPatch) -> None:
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")
-    assert len(await service.unsaved.retry()) == 1
-    assert service.unsaved.reason == "The disk is full."
+    assert len(await service.conversations.unsaved.retry()) == 1
+    assert service.conversations.unsaved.reason == "The disk is full."
     monkeypatch.undo()
-    assert await service.unsaved.retry() == []
-    assert service.unsaved.reason == ""
+    assert await service.conversations.unsaved.retry() == []
+    assert service.conversations.unsaved.reason == ""
 
 
 async def test_what_was_deleted_or_is_empty_is_not_missed(service: ChatService, refuse: Refuse) -> None:
-    deleted, empty = await service.create(reuse=False), await service.create(reuse=False)
+    deleted = await service.new_conversations.create(reuse=False)
+    empty = await service.new_conversations.create(reuse=False)
     refuse()
     await say(service, deleted.id, "one")
-    await service.delete(deleted.id)
-    await service.rename(empty.id, "still empty")
-    assert await service.unsaved.retry() == []
+    await service.conversations.delete(deleted.id)
+    await service.conversations.rename(empty.id, "still empty")
+    assert await service.conversations.unsaved.retry() == []
 
 
 @pytest.mark.parametrize("gone", [False, True])
 async def test_the_end_writes_them_to_the_first_folder_that_takes_them(
         service: ChatService, server: ToyServer, refuse: Refuse, tmp_path: Path, gone: bool) -> None:
     """The data folder; where its database is gone, the first of the others."""
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     server.on_chat(tokens("half", hang_after=1))
     refuse()
     arrived = asyncio.Event()
-    service.subscribe(lambda _: arrived.set() if conversation.live and conversation.live.text else None)
-    await service.send(conversation.id, Question("one"))
+    service.events.subscribe(lambda _: arrived.set() if conversation.live and conversation.live.text else None)
+    await service.turns.send(conversation.id, Question("one"))
     async with asyncio.timeout(20):
         await arrived.wait()
     if gone:
@@ -170,7 +171,7 @@ async def test_the_end_writes_them_to_the_first_folder_that_takes_them(
 
 
 async def test_when_no_folder_takes_them_that_is_told(service: ChatService, refuse: Refuse, tmp_path: Path) -> None:
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")
     (tmp_path / "data").rename(tmp_path / "away")
@@ -181,7 +182,7 @@ async def test_when_no_folder_takes_them_that_is_told(service: ChatService, refu
 
 async def test_a_part_that_does_not_end_does_not_cost_what_was_said(
         service: ChatService, refuse: Refuse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")
 
@@ -196,20 +197,20 @@ async def test_a_part_that_does_not_end_does_not_cost_what_was_said(
 async def test_an_incognito_run_writes_nothing_at_its_end(
         server: ToyServer, make: Callable[..., ChatService], refuse: Refuse, tmp_path: Path) -> None:
     service = make(server.url, incognito=True)
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")
-    assert await service.unsaved.retry() == []
+    assert await service.conversations.unsaved.retry() == []
     assert await service.aclose([tmp_path]) is None
     assert not list(tmp_path.rglob("kvchat-unsaved-*"))
 
 
 async def test_a_name_that_is_taken_is_not_written_over(
         service: ChatService, refuse: Refuse, tmp_path: Path) -> None:
-    conversation = await service.create()
+    conversation = await service.new_conversations.create()
     refuse()
     await say(service, conversation.id, "one")
     (tmp_path / "taken.json").write_text("mine")
     with pytest.raises(TransferError, match="exists already"):
-        await service.unsaved.write(tmp_path / "taken.json")
+        await service.conversations.unsaved.write(tmp_path / "taken.json")
     assert (tmp_path / "taken.json").read_text() == "mine"

@@ -25,7 +25,7 @@ async def test_what_is_indexed_gets_vectors_and_the_engine_ends_with_the_service
         service.jobs.enabled = True
         service.begin_background()
         await indexed(service, written(tmp_path / "handbook"))
-        id = (await service.create("Be brief.")).id
+        id = (await service.new_conversations.create("Be brief.")).id
         source = await service.vectors.source()
         async with asyncio.timeout(120):
             while True:

@@ -57,10 +57,10 @@ async def timings(warm: Play, cold: Play, count: int, seed: int, *, switch: bool
     takes = 0.05
     for number in range(count):
         fitting = [talk for talk in talks
-                   if (warm.service.get(talk[0]).record.context_used or 0) < LONGEST]  # type: ignore[union-attr]
+                   if (warm.service.conversations.get(talk[0]).record.context_used or 0) < LONGEST]  # type: ignore[union-attr]
         if len(fitting) < 4:
             system = text(chance, [200, 300, 400])
-            a, b = [await play.service.create(system, reuse=False) for play in (warm, cold)]
+            a, b = [await play.service.new_conversations.create(system, reuse=False) for play in (warm, cold)]
             for play, made in ((warm, a), (cold, b)):
                 await play.say(made.id, system[:900])
             talks.append((a.id, b.id))
@@ -68,21 +68,21 @@ async def timings(warm: Play, cold: Play, count: int, seed: int, *, switch: bool
         here, there = chance.sample(fitting, 2) if len(fitting) > 1 else fitting * 2
         said = text(chance, [1, 10, 60, 150])
         requests = len(warm.ahead)
-        await warm.service.open(here[0])
+        await warm.service.conversations.open(here[0])
         began = time.monotonic()
-        warm.service.warm_soon(here[0], 0.0)
+        warm.service.warm_up.soon(here[0], 0.0)
         if number % 2:
             await begun(warm, requests)
         else:
             await asyncio.sleep(chance.uniform(0, takes * 1.3))
-        if len(warm.ahead) > requests and not warm.service.warming:
+        if len(warm.ahead) > requests and not warm.service.tracker.warming:
             takes = takes * 0.8 + (time.monotonic() - began) * 0.2
         target = there if switch else here
         if switch:
-            await warm.service.open(target[0])
+            await warm.service.conversations.open(target[0])
         figures = await warm.say(target[0], said)
-        await cold.service.open(here[1])
-        await cold.service.open(target[1])
+        await cold.service.conversations.open(here[1])
+        await cold.service.conversations.open(target[1])
         alone = await cold.say(target[1], said)
         assert (figures.prompt_tokens, figures.predicted_tokens) == (alone.prompt_tokens, alone.predicted_tokens)
         made = warm.ahead[requests:]

@@ -29,13 +29,13 @@ async def talk(own_folders: Path) -> str:
         service = ChatService(Store.open(own_folders / "data"), settings)
         ids = []
         for questions in (TURNS[:1], TURNS):
-            conversation = await service.create(reuse=False)
+            conversation = await service.new_conversations.create(reuse=False)
             ids.append(conversation.id)
             for text, prompt, cached in questions:
                 server.on_chat(
                     tokens("Twenty", "-six", prompt=prompt, cached=cached, prompt_ms=3.0 * (prompt - cached)))
-                await service.send(conversation.id, Question(text))
-                await service.wait(conversation.id)
+                await service.turns.send(conversation.id, Question(text))
+                await service.conversations.wait(conversation.id)
         await service.aclose()
     return ids[-1]
 

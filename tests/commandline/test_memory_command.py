@@ -99,10 +99,10 @@ async def talked(places: Paths, *questions: str) -> tuple[str, list[str]]:
     """A new conversation with these questions, and the ids of its messages."""
     async with ToyServer() as server:
         service = ChatService(Store.open(places.data), changed(Settings(), "server.base_url", server.url))
-        conversation = await service.create(reuse=False)
+        conversation = await service.new_conversations.create(reuse=False)
         for question in questions:
-            await service.send(conversation.id, Question(question))
-            await service.wait(conversation.id)
+            await service.turns.send(conversation.id, Question(question))
+            await service.conversations.wait(conversation.id)
         nodes = [node.id for node in conversation.path()[1:]]
         await service.aclose()
     return conversation.id, nodes

@@ -197,7 +197,7 @@ async def asked(url: str, data: Path, text: str, *, continue_: bool = False) -> 
         await ask(service, argparse.Namespace(
             question=read_question(text), conversation=None, continue_=continue_, json=True, max_tokens=None,
             temperature=None))
-        talk = await service.open(service.conversations()[0].id)
+        talk = await service.conversations.open(service.conversations.all()[0].id)
         return next(node for node in reversed(talk.path()) if node.role is Role.USER)
     finally:
         await service.aclose()
@@ -249,12 +249,12 @@ async def test_an_edit_keeps_it_and_a_fork_has_it_in_its_draft(piped, server, tm
     question = await asked(server.url, tmp_path, "Review this.")
     service = ChatService(Store.open(tmp_path), changed(Settings(), "server.base_url", server.url))
     try:
-        talk = await service.open(service.conversations()[0].id)
-        draft = decoded((await service.fork(talk.id, question.id)).draft)
+        talk = await service.conversations.open(service.conversations.all()[0].id)
+        draft = decoded((await service.branches.fork(talk.id, question.id)).draft)
         assert draft.text == "[stdin: 4 lines]\n\nReview this."
         assert [block.text for block in draft.chips.values()] == [DIFF]
-        await service.edit(talk.id, question.id, "Review it again.")
-        await service.wait(talk.id)
+        await service.turns.edit(talk.id, question.id, "Review it again.")
+        await service.conversations.wait(talk.id)
         assert [block.text for block in talk.path()[1].message.blocks if block.kind == STDIN] == [DIFF]
     finally:
         await service.aclose()

@@ -19,17 +19,25 @@ from toyserver import ToyServer, loading, reply, tokens
 
 
 @dataclass
-class Service:
-    """The service, as far as the command asks it."""
+class Servers:
+    """The servers in use, as far as the command asks them."""
 
     server: Backend | BackendError = field(default_factory=Patient)
-    settings: Settings = field(default_factory=Settings)
     snapshot_folder: Path | None = None
 
     async def backend(self) -> Backend:
         if isinstance(self.server, BackendError):
             raise self.server
         return self.server
+
+
+class Service:
+    """The service, as far as the command asks it."""
+
+    def __init__(self, server: Backend | BackendError | None = None, settings: Settings | None = None,
+                 snapshot_folder: Path | None = None) -> None:
+        self.settings = settings or Settings()
+        self.servers = Servers(server or Patient(), snapshot_folder)
 
 
 def arguments(url: str = "", **more: Any) -> argparse.Namespace:
@@ -48,7 +56,7 @@ async def test_a_healthy_server_is_told_as_text_and_ends_with_0(capsys: pytest.C
     lines = out.splitlines()
     assert lines[0] == f"server         vLLM · {URL}, on this machine" and lines[-1] == "All is well."
     assert any(line.startswith("✓ A conversation is read once") for line in lines)
-    assert err == "" and not service.server.closed, "it belongs to the service"  # type: ignore[union-attr]
+    assert err == "" and not service.servers.server.closed, "it belongs to the service"  # type: ignore[union-attr]
 
 
 async def test_a_problem_ends_with_1_and_its_flag(capsys: pytest.CaptureFixture[str]) -> None:

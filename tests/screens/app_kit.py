@@ -183,13 +183,13 @@ class Driven:
     async def grow(self, *texts: str) -> None:
         """Have the service ask these questions in the open conversation, without a key."""
         for text in texts:
-            await self.service.send(self.conversation.id, Question(text))
-            await self.service.wait(self.conversation.id)
+            await self.service.turns.send(self.conversation.id, Question(text))
+            await self.service.conversations.wait(self.conversation.id)
         await self.rest()
 
     async def begin(self, *texts: str) -> str:
         """A new conversation with these questions asked in it; its id."""
-        conversation = await self.service.create(reuse=False)
+        conversation = await self.service.new_conversations.create(reuse=False)
         await self.open(conversation.id)
         await self.grow(*texts)
         return conversation.id
@@ -202,7 +202,7 @@ class Driven:
         """Ask something whose answer stops after `text` and never ends."""
         assert self.server is not None
         self.server.on_chat(tokens(text, hang_after=1))
-        await self.service.send(self.conversation.id, Question("go on"))
+        await self.service.turns.send(self.conversation.id, Question("go on"))
         await self.until(lambda: self.conversation.live is not None and self.conversation.live.text == text)
         self.server.on_chat(tokens("Hello"))
 
@@ -219,8 +219,8 @@ class Driven:
     async def settled(self) -> None:
         """Until nothing is being sent, no answer runs, and the screen shows it."""
         await self.until(lambda: all(worker.is_finished for worker in self.app.workers if worker.group == "send"))
-        for id in self.service.streaming():
-            await self.service.wait(id)
+        for id in self.service.conversations.streaming():
+            await self.service.conversations.wait(id)
         await self.rest()
 
     async def until(self, condition: Callable[[], object]) -> None:
@@ -277,7 +277,7 @@ async def driving(
 
     service = ChatService(store, settings, clock=clock, incognito=data is None, memories=memories, library=library)
     service.jobs.enabled = background
-    service.connects_ahead = service.waits_for_servers = ahead
+    service.servers.connects_ahead = service.servers.waits = ahead
     app = KvchatApp(service, find(), notices=notices, **options)
     app.bell = lambda: None  # type: ignore[method-assign]
     app.animation_level = "none"
@@ -291,11 +291,11 @@ async def driving(
     app.notify = notify  # type: ignore[method-assign]
     async with app.run_test(size=size) as pilot:
         driven = Driven(app, pilot, service, server, notices=said)
-        service.subscribe(driven.heard.append)
+        service.events.subscribe(driven.heard.append)
         await driven.until(lambda: driven.app.chat.current is not None)
         driven.chat.composer.cursor_blink = False
         if connect and server is not None:
-            await service.connect()
+            await service.servers.connect()
         await driven.rest()
         try:
             yield driven

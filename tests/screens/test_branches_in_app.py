@@ -27,9 +27,9 @@ THREE = ["one", "answer 1", "two", "answer 2", "three", "answer 3"]
 
 async def exported(app: Driven) -> tuple[str, str]:
     """The branch in use as OpenAI JSONL, and as the node ids, texts and digests that a lossless export holds."""
-    lines = "".join(app.service.export_text([app.conversation.id], "jsonl"))
+    lines = "".join(app.service.exports.text([app.conversation.id], "jsonl"))
     path = "\n".join(f"{n.id} {n.digest.hex()} {n.wire.decode()}" for n in app.conversation.path())
-    whole = "".join(app.service.export_text([app.conversation.id], "json"))
+    whole = "".join(app.service.exports.text([app.conversation.id], "json"))
     assert all(n.id in whole for n in app.conversation.path())
     return lines, path
 
@@ -233,4 +233,4 @@ async def test_no_act_on_a_branch_while_an_answer_runs(drive: Drive, server: Toy
         assert app.noticed("An answer is still running in this conversation.")
         assert app.said == said
         await app.press("escape")
-        await app.until(lambda: not app.service.streaming())
+        await app.until(lambda: not app.service.conversations.streaming())

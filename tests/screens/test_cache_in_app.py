@@ -27,15 +27,15 @@ def costs(app: Driven, price: Price) -> list[tuple[Act, str | None]]:
         asked.append((act, node_id))
         return price
 
-    app.service.price = told  # type: ignore[method-assign]
+    app.service.prices.estimate = told  # type: ignore[method-assign]
     return asked
 
 
 def holds(app: Driven, known: dict[str, Warmth]) -> None:
     """Let the server hold this."""
-    app.service.warmth = lambda id: known.get(id, UNKNOWN)  # type: ignore[method-assign]
-    app.chat.sidebar._ask_warmth = app.service.warmth
-    app.service.tell(WarmthChanged())
+    app.service.tracker.warmth = lambda id: known.get(id, UNKNOWN)  # type: ignore[method-assign]
+    app.chat.sidebar._ask_warmth = app.service.tracker.warmth
+    app.service.events.tell(WarmthChanged())
 
 
 async def test_the_marks_follow_what_the_server_holds(drive: Drive) -> None:
@@ -47,7 +47,7 @@ async def test_the_marks_follow_what_the_server_holds(drive: Drive) -> None:
         await app.rest()
         assert "● two" in app.listed and "○ one" in app.listed and " 8.1k" in app.listed
         known[first] = Warmth(Heat.PARKED, 7000, 412)
-        app.service.tell(WarmthChanged())
+        app.service.events.tell(WarmthChanged())
         await app.rest()
         assert "◐ one" in app.listed and " 412" in app.listed and "8.1k" not in app.listed
 
@@ -67,14 +67,14 @@ async def test_reading_ahead_is_shown_in_its_conversation_alone(drive: Drive) ->
     async with drive(size=(120, 30)) as app:
         first = await app.begin("one")
         await app.begin("two")
-        app.service.warming, app.service.warmup_progress = first, PromptProgress(4000, 600, 1804)
-        app.service.tell(WarmthChanged())
+        app.service.tracker.warming, app.service.tracker.warmup_progress = first, PromptProgress(4000, 600, 1804)
+        app.service.events.tell(WarmthChanged())
         await app.rest()
         assert "reading ahead" not in app.text
         await app.open(first)
         assert "reading ahead" in app.lines[-2] and "1,204/3,400" in app.lines[-2]
-        app.service.warming, app.service.warmup_progress = "", None
-        app.service.tell(WarmthChanged())
+        app.service.tracker.warming, app.service.tracker.warmup_progress = "", None
+        app.service.events.tell(WarmthChanged())
         await app.rest()
         assert "reading ahead" not in app.text
 

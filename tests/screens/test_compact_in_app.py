@@ -67,7 +67,7 @@ async def test_the_branch_that_was_left_is_a_version_of_the_first_message_and_on
         await app.command("/compact")
         await app.opens("ConfirmScreen")
         await app.press("y")
-        await app.until(lambda: len(app.said) == 4 and not app.service.streaming())
+        await app.until(lambda: len(app.said) == 4 and not app.service.conversations.streaming())
         await app.select(0)
         await app.press("left")
         await app.until(lambda: app.shown == before)

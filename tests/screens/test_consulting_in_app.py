@@ -228,8 +228,8 @@ async def test_the_header_names_only_collections_that_exist(drive: Drive, tmp_pa
 async def test_a_file_is_attached_as_a_chip_with_its_price_and_read_ahead(drive: Drive, tmp_path: Path) -> None:
     async with reading(drive, tmp_path, size=(120, 30)) as app:
         prepared: list[Any] = []
-        plain = app.service.prepare
-        app.service.prepare = lambda id, blocks: (prepared.append(blocks), plain(id, blocks))  # type: ignore[method-assign]
+        plain = app.service.warm_up.prepare
+        app.service.warm_up.prepare = lambda id, blocks: (prepared.append(blocks), plain(id, blocks))  # type: ignore[method-assign]
         await app.command(f"/attach {tmp_path}/handbook/lamp.md")
         await app.until(lambda: app.draft.strip() == "[lamp.md: 3 lines]")
         await app.until(lambda: "~" in app.lines[app.chat.composer.region.bottom - 1])

@@ -6,6 +6,7 @@ import asyncio
 import re
 import socket
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ async def test_text_shows_while_it_streams_and_escape_stops_and_keeps_it(drive: 
         await app.streaming("as far as it came")
         await app.until(lambda: "as far as it came" in app.text)
         await app.press("escape")
-        await app.until(lambda: not app.service.streaming())
+        await app.until(lambda: not app.service.conversations.streaming())
         assert app.path[-1].state is State.CANCELLED
         await app.until(lambda: "stopped" in app.prose)
         assert "as far as it came" in app.text
@@ -93,10 +94,10 @@ async def test_an_answer_goes_on_in_a_conversation_that_is_left_and_makes_it_unr
         await app.until(lambda: server.posts)
         await app.press("ctrl+n")
         await app.until(lambda: app.conversation.id != first)
-        assert first in app.service.streaming()
+        assert first in app.service.conversations.streaming()
         assert "slow question" in app.listed
         go_on.set()
-        await app.service.wait(first)
+        await app.service.conversations.wait(first)
         await app.until(lambda: "slow question •" in app.listed)
         await app.press("ctrl+pagedown")
         if app.conversation.id != first:
@@ -115,7 +116,7 @@ async def test_a_failure_in_another_conversation_is_told(drive: Drive, server: T
     server.on_chat(failing)
     async with drive() as app:
         first = await app.begin()
-        await app.service.send(first, Question("doomed"))
+        await app.service.turns.send(first, Question("doomed"))
         await app.press("ctrl+n")
         go_on.set()
         await app.until(lambda: app.noticed("out of memory"))
@@ -132,7 +133,7 @@ async def test_a_message_during_an_answer_goes_back_into_the_composer(drive: Dri
         assert app.draft == "too early"
         assert server.posts == 1
         await app.press("escape")
-        await app.until(lambda: not app.service.streaming())
+        await app.until(lambda: not app.service.conversations.streaming())
         await app.press("enter")
         await app.until(lambda: server.posts == 2)
         await app.settled()
@@ -321,7 +322,7 @@ async def test_search_finds_a_message_on_another_branch_and_goes_there(drive: Dr
     server.on_chat(tokens("the lighthouse"), tokens("the harbour"), tokens("Hello"))
     async with drive() as app:
         first = await app.begin("where?")
-        await app.service.regenerate(first, app.path[-1].id)
+        await app.service.turns.regenerate(first, app.path[-1].id)
         await app.settled()
         await app.begin("something else")
         await app.press("ctrl+r")
@@ -493,7 +494,7 @@ async def test_a_model_without_a_thinking_switch_says_so_and_nothing_changes(dri
     templated(server, chat_templates.CHATML)
     async with drive() as app:
         await app.begin("one")
-        app.service.price = lambda *_: Price(8120, (34.0, 36.0))  # type: ignore[method-assign]
+        app.service.prices.estimate = lambda *_: Price(8120, (34.0, 36.0))  # type: ignore[method-assign]
         before = app.conversation.record
         await app.press("ctrl+t")
         await app.until(lambda: app.notices)
@@ -515,7 +516,7 @@ async def test_what_a_template_takes_is_what_is_set(
     drive: Drive, facts: TemplateFacts, command: str, words: str, options: dict[str, object],
 ) -> None:
     async with drive() as app:
-        link = app.service.link()
+        link = app.service.servers.link()
         link.template = facts
         await app.command(command)
         await app.until(lambda: app.notices == [words])
@@ -590,28 +591,31 @@ async def test_an_engine_that_dies_is_told_with_its_log_and_the_ways_out(drive: 
     async with drive() as app:
         await app.begin("one")
         for key, front in (("m", "ModelPicker"), ("r", "ChatScreen")):
-            app.service.link().connector._say(Connection("lost", f"The engine ended ({key}).", "ggml: out of memory"))
+            lost = Connection("lost", f"The engine ended ({key}).", "ggml: out of memory")
+            app.service.servers.link().connector._say(lost)
             await app.opens("EngineTroubleScreen")
             assert "ggml: out of memory" in app.text
             await app.press(key)
             await app.opens(front)
             await app.press("escape")
             await app.closes()
-        await app.until(lambda: app.service.connection.phase == "ready")
+        await app.until(lambda: app.service.servers.connection.phase == "ready")
         await app.say("two")
         assert app.shown[-1] == "Hello"
 
 
-def closed_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+@pytest.fixture
+def closed_port() -> Iterator[int]:
+    """A port on which nobody listens, and that nobody else is given meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 @pytest.fixture
-def nothing_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_found(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
     """A machine without a server and without a model file."""
-    monkeypatch.setattr("kvchat.backends.kinds.PORTS", (closed_port(),))
+    monkeypatch.setattr("kvchat.backends.kinds.PORTS", (closed_port,))
     monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
 
 
@@ -655,7 +659,7 @@ async def test_another_machine_is_asked_about_once(
         drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kvchat.backends.hosts.classify", lambda _address: HostClass.LAN)
     async with drive() as app:
-        assert app.service.server is not None and app.service.server.host_class == "lan"
+        assert app.service.servers.info is not None and app.service.servers.info.host_class == "lan"
         await app.write("a secret")
         await app.press("enter")
         await app.opens("ConfirmScreen")
@@ -679,7 +683,7 @@ async def test_nothing_leaves_before_the_place_of_the_server_is_known(
     monkeypatch.setattr("kvchat.backends.hosts.classify", lambda _address: HostClass.LAN)
     async with drive(settings=changed(Settings(), "server.base_url", server.url), connect=False) as app:
         await app.write("typed before it was connected")
-        app.service.link().connector._backend = None
+        app.service.servers.link().connector._backend = None
         await app.press("enter")
         await app.until(lambda: app.said or app.front == "ConfirmScreen")
         if app.front == "ConfirmScreen":
@@ -872,7 +876,7 @@ async def test_the_app_begins_with_an_empty_conversation_and_makes_no_second_one
         async with drive() as app:
             assert app.said == []
             assert app.chat.composer.has_focus_within
-            assert len(app.service.conversations()) == 1
+            assert len(app.service.conversations.all()) == 1
 
 
 async def test_going_on_with_the_latest_conversation(drive: Drive) -> None:

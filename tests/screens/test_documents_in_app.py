@@ -113,11 +113,11 @@ async def test_what_cannot_be_added_is_said(drive: Drive) -> None:
 async def test_indexing_stands_quietly_in_the_status_line(drive: Drive) -> None:
     async with drive() as app:
         app.service.documents._indexing["handbook"] = Progress("handbook", 43, 100, 43, 100, 900, 9.0)
-        app.service.tell(IndexingProgressed("handbook"))
+        app.service.events.tell(IndexingProgressed("handbook"))
         await app.rest()
         assert "indexing handbook 43 %" in app.lines[-2]
         app.service.documents._indexing.clear()
-        app.service.tell(IndexingProgressed("handbook"))
+        app.service.events.tell(IndexingProgressed("handbook"))
         await app.rest()
         assert "indexing" not in app.lines[-2] and app.notices == []
 
@@ -165,7 +165,7 @@ async def test_commands_switch_what_the_conversation_searches(drive: Drive, fold
         await app.until(lambda: app.noticed("There is no collection nothing. There are: handbook."))
         await app.command("/documents ask")
         await app.until(lambda: app.conversation.record.collections == ("handbook",))
-        other = await app.service.create(reuse=False)
+        other = await app.service.new_conversations.create(reuse=False)
         await app.open(other.id)
         assert "▤" not in app.lines[0]
 

@@ -144,7 +144,7 @@ async def test_escape_in_the_same_read_closes_the_screen_that_a_key_opens(drive:
                 await app.until(lambda opened=opened, screen=screen: opened == [screen])
                 await app.closes()
                 assert (opened, app.draft) == ([screen], ""), name
-                assert app.service.streaming(), f"{name}, Esc stopped the answer"
+                assert app.service.conversations.streaming(), f"{name}, Esc stopped the answer"
 
 
 def watch(app: Driven) -> list[str]:
@@ -205,18 +205,18 @@ async def test_escape_closes_a_dialog_whose_price_is_not_known_yet(
     known = asyncio.Event()
     async with drive() as app:
         await app.begin("one", "two")
-        exact = app.service.exact_price
+        exact = app.service.prices.exact
 
         async def slow(*arguments: object) -> object:
             await known.wait()
             return await exact(*arguments)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(app.service, "exact_price", slow)
+        monkeypatch.setattr(app.service.prices, "exact", slow)
         await app.streaming()
         await app.select(0)
         before = app.said
         await app.press("d", "escape")
         known.set()
         await app.rest()
-        assert app.service.streaming() and app.said == before
+        assert app.service.conversations.streaming() and app.said == before
         assert app.front == "ChatScreen"

@@ -116,7 +116,7 @@ async def _(app: Driven, do: Do) -> None:
 @case("previous")
 async def _(app: Driven, do: Do) -> None:
     newest = app.conversation.id
-    await app.open(next(c.id for c in app.service.conversations() if c.title == "older"))
+    await app.open(next(c.id for c in app.service.conversations.all() if c.title == "older"))
     await do()
     await app.until(lambda: app.shown == ["one", "Hello", "two", "Hello"])
     assert app.conversation.id == newest
@@ -127,9 +127,9 @@ async def _(app: Driven, do: Do) -> None:
     id = app.conversation.id
     await do()
     await app.until(lambda: app.conversation.id != id and app.shown == app.said)
-    assert id not in {c.id for c in app.service.conversations()}
+    assert id not in {c.id for c in app.service.conversations.all()}
     assert app.noticed("Deleted.")
-    await app.service.restore(id)
+    await app.service.conversations.restore(id)
 
 
 @case("stop")
@@ -137,7 +137,7 @@ async def _(app: Driven, do: Do) -> None:
     await app.begin()
     await app.streaming("half an answer")
     await do()
-    await app.until(lambda: not app.service.streaming())
+    await app.until(lambda: not app.service.conversations.streaming())
     assert app.path[-1].state is State.CANCELLED
     await app.until(lambda: app.shown[-1] == "half an answer")
     assert "stopped" in app.prose
@@ -146,7 +146,7 @@ async def _(app: Driven, do: Do) -> None:
 @case("undo")
 async def _(app: Driven, do: Do) -> None:
     before = app.said
-    await app.service.delete_turn(app.conversation.id, app.path[-1].id)
+    await app.service.branches.delete_turn(app.conversation.id, app.path[-1].id)
     assert app.said == before[:-2]
     await do()
     await app.until(lambda: app.shown == before)
@@ -339,7 +339,7 @@ async def _(app: Driven, do: Do) -> None:
 @case("transcript.sibling_next")
 async def _(app: Driven, do: Do) -> None:
     await _versions(app)
-    await app.service.walk(app.conversation.id, app.path[-1].id, -1)
+    await app.service.branches.walk(app.conversation.id, app.path[-1].id, -1)
     await app.select(-1)
     assert app.selected == "first version"
     await do()
@@ -352,7 +352,7 @@ async def _versions(app: Driven) -> None:
     assert app.server is not None
     app.server.on_chat(tokens("first version"), tokens("second version"))
     await app.begin("versions")
-    await app.service.regenerate(app.conversation.id, app.path[-1].id)
+    await app.service.turns.regenerate(app.conversation.id, app.path[-1].id)
     await app.settled()
 
 
@@ -370,7 +370,7 @@ async def _(app: Driven, do: Do) -> None:
     await do()
     await app.until(lambda: app.conversation.id != origin and app.shown == ["one", "Hello"])
     assert app.conversation.record.forked_from == origin
-    await app.service.delete(app.conversation.id)
+    await app.service.conversations.delete(app.conversation.id)
 
 
 @case("transcript.delete")
@@ -380,7 +380,7 @@ async def _(app: Driven, do: Do) -> None:
     await do()
     await app.until(lambda: app.shown == before[2:])
     assert app.noticed("The turn is not on this branch.")
-    await app.service.undo(app.conversation.id)
+    await app.service.branches.undo(app.conversation.id)
     assert app.said == before
 
 
@@ -447,7 +447,7 @@ async def _(app: Driven, do: Do) -> None:
     await app.begin()
     await app.streaming()
     await do()
-    await app.until(lambda: not app.service.streaming())
+    await app.until(lambda: not app.service.conversations.streaming())
     await app.press("ctrl+c")
     await app.until(lambda: app.noticed("Nothing runs. Ctrl+Q quits."))
 
@@ -500,7 +500,7 @@ async def _(app: Driven, do: Do) -> None:
     await app.opens("RenameScreen")
     await app.type("elder")
     await app.press("enter")
-    await app.until(lambda: "elder" in {c.title for c in app.service.conversations()})
+    await app.until(lambda: "elder" in {c.title for c in app.service.conversations.all()})
     assert app.said == ["one", "Hello", "two", "Hello"]
 
 
@@ -594,7 +594,7 @@ async def test_in_an_empty_conversation_no_action_fails(drive: Drive) -> None:
 @pytest.mark.parametrize("group", list(dict.fromkeys(action.group for action in ACTIONS)))
 async def test_every_key_does_what_the_help_says(group: str, drive: Drive, server: ToyServer) -> None:
     async with scene(drive, server) as app:
-        home, older = (known.id for known in app.service.conversations() if known.turns)
+        home, older = (known.id for known in app.service.conversations.all() if known.turns)
         for action in ACTIONS:
             if action.group != group or action.id not in CASES:
                 continue
@@ -606,6 +606,6 @@ async def test_every_key_does_what_the_help_says(group: str, drive: Drive, serve
                 except AssertionError as error:
                     raise AssertionError(f"{action.id} by {app.way}: {error}\n{app.text}") from error
                 await app.closes()
-                for other in {known.id for known in app.service.conversations()} - {home, older}:
-                    await app.service.delete(other)
+                for other in {known.id for known in app.service.conversations.all()} - {home, older}:
+                    await app.service.conversations.delete(other)
                 await app.open(home)

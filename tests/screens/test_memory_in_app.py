@@ -147,7 +147,7 @@ async def test_what_is_noted_in_several_goes_is_counted_until_it_is_looked_at(dr
     async with drive() as app:
         await app.begin("one")
         for ids, proposed in ((("a", "b"), ()), (("b", "c"), ("d",))):
-            app.service.tell(MemoriesNoted(app.conversation.id, ids, proposed))
+            app.service.events.tell(MemoriesNoted(app.conversation.id, ids, proposed))
         await shows(app, "memory: 3 noted, 1 to confirm (F5)")
         await app.begin("two")
         assert "memory: 3 noted, 1 to confirm (F5)" in app.prose
@@ -386,12 +386,12 @@ async def test_a_hand_edit_and_a_broken_page_show_while_one_looks(drive: Drive, 
         whole = page.read_text()
         page.write_text("---\nkind: [\n" + whole)
         await app.service.memory.look()
-        app.service.tell(MemoriesChanged())
+        app.service.events.tell(MemoriesChanged())
         await app.until(lambda: f"{page.name}:" in app.prose)
         assert "Tea without sugar." in app.prose and "Written by hand." in app.prose
         page.write_text(whole)
         await app.service.memory.look()
-        app.service.tell(MemoriesChanged())
+        app.service.events.tell(MemoriesChanged())
         await app.until(lambda: f"{page.name}:" not in app.prose)
         assert await texts(app) == ["Tea without sugar.", "Written by hand."]
 

@@ -136,7 +136,7 @@ async def test_a_message_is_sent_where_it_was_written_while_another_conversation
             assert "searching" not in line(app)
             await app.write("elsewhere")
             free.set()
-            await app.until(lambda: app.service.get(home).record.turns)
+            await app.until(lambda: app.service.conversations.get(home).record.turns)
         await app.settled()
         assert app.conversation.id == away and app.said == [] and app.draft == "elsewhere"
         await app.open(home)

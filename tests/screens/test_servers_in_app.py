@@ -54,18 +54,18 @@ async def test_one_conversation_answers_while_another_one_is_asked_on_its_own_se
         await server.until(lambda: server.posts == 1)
         await app.press("ctrl+n")
         await app.until(lambda: app.conversation.id != first)
-        await app.service.use_server(app.conversation.id, other.url)
+        await app.service.chooser.use(app.conversation.id, other.url)
         await app.write("quick")
         await app.press("enter")
-        await app.until(lambda: app.shown == ["quick", "Hello"] and app.service.streaming() == {first})
-        await app.service.stop(first)
+        await app.until(lambda: app.shown == ["quick", "Hello"] and app.service.conversations.streaming() == {first})
+        await app.service.conversations.stop(first)
 
 
 async def test_a_server_that_is_gone_is_told_and_the_question_goes_out_when_it_is_back(
     drive: Drive, server: ToyServer,
 ) -> None:
     async with drive() as app:
-        app.service.waits_for_servers = True
+        app.service.servers.waits = True
         await app.say("one")
         await server.stop()
         await app.write("two")
@@ -80,7 +80,7 @@ async def test_a_server_that_is_gone_is_told_and_the_question_goes_out_when_it_i
 
 async def test_waiting_for_a_server_is_given_up_with_escape(drive: Drive, server: ToyServer) -> None:
     async with drive() as app:
-        app.service.waits_for_servers = True
+        app.service.servers.waits = True
         await app.say("one")
         await server.stop()
         await app.write("two")
@@ -88,7 +88,7 @@ async def test_waiting_for_a_server_is_given_up_with_escape(drive: Drive, server
         await app.until(lambda: "Server offline · sends when it returns · Esc cancels" in app.text)
         await app.press("escape")
         await app.settled()
-        assert app.said[-2:] == ["two", ""] and not app.service.streaming()
+        assert app.said[-2:] == ["two", ""] and not app.service.conversations.streaming()
 
 
 def known(drive: Drive, other: ToyServer) -> AbstractAsyncContextManager[Driven]:
@@ -101,7 +101,7 @@ async def chosen_last(drive: Drive, server: ToyServer, *texts: str) -> str:
     """A conversation on this server, which was chosen by its address, and then ends; the conversation's id."""
     async with drive() as app:
         await app.begin()
-        await app.service.use_server(app.conversation.id, server.url)
+        await app.service.chooser.use(app.conversation.id, server.url)
         await app.say(*texts)
         id = app.conversation.id
     await server.stop()
@@ -172,7 +172,7 @@ async def test_a_server_on_the_internet_is_marked_and_asked_about_for_a_conversa
 ) -> None:
     async with ToyServer("openai", model="big") as cloud, drive() as app:
         profiles = {"cloud": ServerSettings(base_url=cloud.url, locality="cloud")}
-        app.service.settings = app.service.links._settings = replace(app.service.settings, profiles=profiles)
+        app.service.ground.settings = replace(app.service.settings, profiles=profiles)
         await app.say("said at home")
         await app.press("ctrl+l")
         await app.opens("ModelPicker")
@@ -198,7 +198,7 @@ async def test_the_doctor_tells_what_it_found(drive: Drive, server: ToyServer) -
     async with drive() as app:
         await app.command("/doctor")
         await app.opens("DoctorScreen")
-        await app.until(lambda: "llama.cpp" in app.text and app.service.link().lane.is_free)
+        await app.until(lambda: "llama.cpp" in app.text and app.service.servers.link().lane.is_free)
         assert "Doctor" in app.text and "toy" in app.text
         await app.press("escape")
         await app.closes()

@@ -101,16 +101,16 @@ class Studio:
                   "What did it cost in oil?"]),
         ):
             self.clock.now = datetime(2026, 11, day, 8 + day % 3, 40, tzinfo=UTC)
-            made = await service.create(KEEPER, reuse=False)
+            made = await service.new_conversations.create(KEEPER, reuse=False)
             cached, prompt = 0, 412
             for number, question in enumerate(questions):
                 self.server.on_chat(tokens(*words(ANSWERS[number]), prompt=prompt, cached=cached,
                                            prompt_ms=3.1 * (prompt - cached), model=MODEL))
-                await service.send(made.id, Question(question))
-                await service.wait(made.id)
+                await service.turns.send(made.id, Question(question))
+                await service.conversations.wait(made.id)
                 cached, prompt = prompt + 4, prompt + 96 + 31 * number
-        await service.save_prompt(SavedPrompt("Keeper", KEEPER))
-        await service.save_prompt(SavedPrompt("Translator", "Translate what I write into English."))
+        await service.options.save_prompt(SavedPrompt("Keeper", KEEPER))
+        await service.options.save_prompt(SavedPrompt("Translator", "Translate what I write into English."))
         await service.aclose()
 
     def picture(self, scene: Scene, *, size: tuple[int, int] = (100, 30), theme: str = "kvchat-night",
@@ -129,8 +129,8 @@ class Studio:
             driven = Driven(app, pilot, service, self.server)
             await driven.until(lambda: app.chat.current is not None)
             if connected:
-                await service.connect()
-                connector = service.link().connector
+                await service.servers.connect()
+                connector = service.servers.link().connector
                 await driven.until(lambda: connector._backend is not None)
                 connector._backend._info = replace(connector._backend.info, base_url=ADDRESS)  # type: ignore[union-attr]
                 app.chat.server_changed()
@@ -144,7 +144,7 @@ def stand_still(patch: pytest.MonkeyPatch, numbers: Iterator[int]) -> None:
     """Ids by number, and clocks that show always the same."""
     patch.setattr("kvchat.prompt.message.uuid",
                   SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
-    for module, now in (("kvchat.chat.talking", SENT), ("kvchat.chat.answering", FIRST_TOKEN),
+    for module, now in (("kvchat.chat.turns", SENT), ("kvchat.chat.answering", FIRST_TOKEN),
                         ("kvchat.ui.chat.screen", NOW)):
         patch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
 
@@ -320,7 +320,7 @@ def test_the_search(studio: Studio) -> None:
 def test_the_inspector(studio: Studio, size: tuple[int, int], view: str) -> None:
     async def scene(app: Driven) -> None:
         async def report(id: str) -> CacheReport:
-            return a_report(app.service.now().timestamp())
+            return a_report(app.service.clock().timestamp())
 
         app.service.cache_reports.report = report  # type: ignore[method-assign]
         await keys("f2", opens="InspectorScreen")(app)
@@ -332,7 +332,7 @@ def test_the_inspector(studio: Studio, size: tuple[int, int], view: str) -> None
 
 def test_what_an_edit_costs(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
-        app.service.price = lambda *_: Price(  # type: ignore[method-assign]
+        app.service.prices.estimate = lambda *_: Price(  # type: ignore[method-assign]
             8120, (24.4, 52.3), Alternative("append a correction instead: the prefix stays warm", 48, (0.15, 0.3)))
         await app.select(0)
         await app.press("e")
@@ -343,13 +343,13 @@ def test_what_an_edit_costs(studio: Studio) -> None:
 
 def test_marks_and_reading_ahead(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
-        now = app.service.now().timestamp()
+        now = app.service.clock().timestamp()
         kinds = (Warmth(Heat.WARM, 2119, 1, now - 250), Warmth(Heat.PARKED, 1930, 412, now), Warmth(Heat.COLD, 0, 8120))
-        known = dict(zip((c.id for c in app.service.conversations()), kinds, strict=False))
-        app.service.warmth = lambda id: known.get(id, UNKNOWN)  # type: ignore[method-assign]
-        app.chat.sidebar._ask_warmth = app.service.warmth
-        app.service.warming = app.conversation.id
-        app.service.warmup_progress = PromptProgress(4000, 600, 1804)
+        known = dict(zip((c.id for c in app.service.conversations.all()), kinds, strict=False))
+        app.service.tracker.warmth = lambda id: known.get(id, UNKNOWN)  # type: ignore[method-assign]
+        app.chat.sidebar._ask_warmth = app.service.tracker.warmth
+        app.service.tracker.warming = app.conversation.id
+        app.service.tracker.warmup_progress = PromptProgress(4000, 600, 1804)
         app.chat._on_service(WarmthChanged())
 
     studio.picture(scene, size=(120, 40))
@@ -357,9 +357,9 @@ def test_marks_and_reading_ahead(studio: Studio) -> None:
 
 def test_the_branches(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
-        await app.service.regenerate(app.conversation.id, app.path[3].id)
+        await app.service.turns.regenerate(app.conversation.id, app.path[3].id)
         await app.settled()
-        await app.service.walk(app.conversation.id, app.path[3].id, -1)
+        await app.service.branches.walk(app.conversation.id, app.path[3].id, -1)
         await runs("tree", "BranchTreeScreen")(app)
 
     studio.picture(scene, answer=tokens("Night", " 47.", prompt=512, cached=416, model=MODEL))
@@ -389,7 +389,7 @@ def test_the_model_picker(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> No
         return [file]
 
     async def scene(app: Driven) -> None:
-        monkeypatch.setattr(app.service, "model_files", files)
+        monkeypatch.setattr(app.service.chooser, "model_files", files)
         await keys("ctrl+l", opens="ModelPicker")(app)
         await app.until(lambda: "qwen3" in app.text)
 

@@ -88,20 +88,20 @@ async def fill(data: Path, server: ToyServer) -> set[str]:
     server_of(server)
     service = ChatService(Store.open(data), changed(Settings(), "server.base_url", server.url), clock=Clock())
     for line in LINES:
-        made = await service.create(reuse=False)
-        await service.rename(made.id, f"{WORD} {line}")
-        await service.save_prompt(SavedPrompt(line[:50], line))
+        made = await service.new_conversations.create(reuse=False)
+        await service.conversations.rename(made.id, f"{WORD} {line}")
+        await service.options.save_prompt(SavedPrompt(line[:50], line))
     plain = tokens("short", model="toy")
-    main = await service.create(TEXT, reuse=False)
-    await service.send(main.id, Question(TEXT, tuple([ContextBlock("file", line, TEXT) for line in LINES[:3]])))
-    await service.wait(main.id)
+    main = await service.new_conversations.create(TEXT, reuse=False)
+    await service.turns.send(main.id, Question(TEXT, tuple([ContextBlock("file", line, TEXT) for line in LINES[:3]])))
+    await service.conversations.wait(main.id)
     server.on_chat(error(500, LONG_LINE), plain)
     for text in (LONG_LINE, MARKUP):
-        await service.send(main.id, Question(text))
-        await service.wait(main.id)
-    await service.rename(main.id, LONG_LINE)
-    await service.set_draft(main.id, LONG_LINE)
-    titles = {known.title for known in service.conversations()}
+        await service.turns.send(main.id, Question(text))
+        await service.conversations.wait(main.id)
+    await service.conversations.rename(main.id, LONG_LINE)
+    await service.conversations.set_draft(main.id, LONG_LINE)
+    titles = {known.title for known in service.conversations.all()}
     await service.aclose()
     server_of(server)
     return titles

@@ -129,7 +129,7 @@ async def test_a_refusal_that_comes_at_once_puts_the_message_back_too(drive: Dri
         server.on_chat(REFUSED)
         await app.write("far too long")
         await app.press("enter")
-        await app.until(lambda: app.draft == "far too long" and not app.service.streaming())
+        await app.until(lambda: app.draft == "far too long" and not app.service.conversations.streaming())
         await app.until(lambda: "Too long: 13k of 4.1k tokens" in app.text)
         assert app.conversation.draft in ("", "far too long")
         await app.until(lambda: app.chat.composer._timer is None)  # it stands there for a while, and is given up
@@ -159,9 +159,9 @@ async def test_a_message_refused_elsewhere_waits_in_its_draft(drive: Drive, serv
         await app.write("far too long")
         await app.press("enter")
         await app.until(lambda: server.posts == 4 and not app.draft)
-        await app.open((await app.service.create(reuse=False)).id)
+        await app.open((await app.service.new_conversations.create(reuse=False)).id)
         release.set()
-        await app.until(lambda: app.service.get(first).draft == "far too long")  # type: ignore[union-attr]
+        await app.until(lambda: app.service.conversations.get(first).draft == "far too long")  # type: ignore[union-attr]
         assert app.draft == "" and "Too long" not in app.lines[-2]
         await app.open(first)
         assert app.draft == "far too long" and "Too long: 13k of 4.1k tokens" in app.lines[-2]
@@ -173,7 +173,7 @@ async def test_a_first_message_that_is_refused_leaves_a_conversation_to_begin(
     async with drive() as app:
         await app.write("far too long")
         await app.press("enter")
-        await app.until(lambda: app.draft == "far too long" and not app.service.streaming())
+        await app.until(lambda: app.draft == "far too long" and not app.service.conversations.streaming())
         await app.until(lambda: "Too long: 13k of 4.1k tokens" in app.text and "Enter sends" in app.text)
         assert app.said == [] and "/compact" not in app.text
         app.chat.composer.replace_text("short")
@@ -187,6 +187,6 @@ async def test_another_answer_that_is_refused_leaves_the_one_there_is(drive: Dri
         server.on_chat(REFUSED)
         await app.select(5)
         await app.press("r")
-        await app.until(lambda: server.posts == 4 and not app.service.streaming())
+        await app.until(lambda: server.posts == 4 and not app.service.conversations.streaming())
         await app.until(lambda: "Too long: 13k of 4.1k tokens" in app.text)
         assert app.said == said and app.draft == "" and app.path[-1].state is State.DONE

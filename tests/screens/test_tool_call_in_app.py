@@ -29,5 +29,5 @@ async def test_a_tool_call_is_told_by_its_name_and_the_conversation_goes_on(
         assert ("r retry" in app.prose) == (state is State.EMPTY)
         await app.say("In words, please.")
         assert app.said[-1] == "Rain."
-        markdown = "".join(app.service.export_text([app.conversation.id], "md"))
+        markdown = "".join(app.service.exports.text([app.conversation.id], "md"))
     assert "get_weather" in markdown

@@ -24,7 +24,7 @@ async def beside(app: Driven, tmp_path: Path) -> AsyncIterator[ChatService]:
     """Another kvchat that has the same conversation open."""
     assert app.server is not None
     service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", app.server.url))
-    await service.open(app.conversation.id)
+    await service.conversations.open(app.conversation.id)
     try:
         yield service
     finally:
@@ -73,7 +73,7 @@ async def test_esc_gives_the_wait_up_and_the_text_back(drive: Drive, tmp_path: P
             await app.until(lambda: app.draft == "third")
             assert app.noticed("The message was not sent.") and WAITS not in app.prose
             slow.go.set()
-            await other.wait(id)
+            await other.conversations.wait(id)
             await looked(app)
             assert app.said == ["first", "Hello", "second", "half and whole"]
 
@@ -105,8 +105,8 @@ async def test_the_screen_stays_where_it_is_and_leads_to_the_other_branch(drive:
     async with drive() as app:
         id = await app.begin("first", "second")
         async with beside(app, tmp_path) as other:
-            await other.edit(id, other.get(id).path()[1].id, "instead")  # type: ignore[union-attr]
-            await other.wait(id)
+            await other.turns.edit(id, other.conversations.get(id).path()[1].id, "instead")  # type: ignore[union-attr]
+            await other.conversations.wait(id)
             await looked(app)
             assert app.shown == ["first", "Hello", "second", "Hello"]
             assert app.notices == ["Another window wrote on another branch · /tree shows it"]
@@ -121,7 +121,7 @@ async def test_a_deletion_in_another_window_is_told_and_can_be_taken_back(drive:
     async with drive() as app:
         id = await app.begin("first")
         async with beside(app, tmp_path) as other:
-            await other.delete(id)
+            await other.conversations.delete(id)
             await looked(app)
             assert app.shown == ["first", "Hello"] and app.notices == [
                 "Another window deleted this conversation · Ctrl+_ brings it back"]
@@ -139,6 +139,6 @@ async def test_a_new_name_is_shown(drive: Drive, tmp_path: Path) -> None:
     async with drive(size=(120, 30)) as app:
         id = await app.begin("first")
         async with beside(app, tmp_path) as other:
-            await other.rename(id, "Bees in Bergen")
+            await other.conversations.rename(id, "Bees in Bergen")
             await looked(app)
             assert "Bees in Bergen" in app.listed and app.notices == []

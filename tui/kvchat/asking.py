@@ -36,8 +36,8 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
     """Ask `args.question`, print, and return the exit status. Raises ChatError and StoreError."""
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
-    service.asks_before_leaving = not service.server_is_named
-    service.subscribe(_tell_fallback)
+    service.servers.consent.asks_before_leaving = not service.servers.is_named
+    service.events.subscribe(_tell_fallback)
     conversation = await _conversation(service, args)
     printer = Printer(sys.stdout)
     shown, told = 0, False
@@ -54,7 +54,7 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
             printer.write(live.text[shown:])
             shown = len(live.text)
 
-    service.subscribe(show)
+    service.events.subscribe(show)
     question = await prepared(service, conversation, args.question)
     try:
         interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
@@ -81,15 +81,15 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
 async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
     """The conversation to ask in, its server reached: a question that reaches none changes nothing. Raises
     ChatError."""
-    known = service.find(args.conversation) if args.conversation else None
+    known = service.conversations.find(args.conversation) if args.conversation else None
     if known is None and args.continue_:
-        known = next((c for c in service.conversations() if c.turns), None)
+        known = next((c for c in service.conversations.all() if c.turns), None)
     if known is not None:
-        conversation = await service.open(known.id)
-        await service.reach(conversation.id)
+        conversation = await service.conversations.open(known.id)
+        await service.servers.reach(conversation.id)
         return conversation
-    await service.reach()
-    return await service.create(reuse=False)
+    await service.servers.reach()
+    return await service.new_conversations.create(reuse=False)
 
 
 def _tell_fallback(event: ServiceEvent) -> None:
@@ -119,7 +119,7 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
     stop = asyncio.create_task(interrupted.wait())
-    send = partial(service.send, conversation.id, question, parameters=parameters)
+    send = partial(service.turns.send, conversation.id, question, parameters=parameters)
     try:
         await _sent(service, conversation.id, stop, send())
     except TooLongError as error:
@@ -128,11 +128,11 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
         await _sent(service, conversation.id, stop, send(anyway=True))
     assert conversation.live is not None
     answer = conversation.live.node
-    done = asyncio.create_task(service.wait(conversation.id))
+    done = asyncio.create_task(service.conversations.wait(conversation.id))
     await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     if interrupted.is_set():
-        await service.stop(conversation.id)
+        await service.conversations.stop(conversation.id)
     await done
     return interrupted.is_set(), answer
 
@@ -145,16 +145,16 @@ async def _sent(service: ChatService, id: str, stop: asyncio.Task[Literal[True]]
 
     def waits(event: ServiceEvent) -> None:
         nonlocal said
-        if not isinstance(event, HeadAwaited) or not service.awaits_reply(id):
+        if not isinstance(event, HeadAwaited) or not service.conversations.awaits_reply(id):
             return
         if not said:
             print(WAITS, file=sys.stderr, flush=True)
             said = True
         if stop.done():
-            service.give_up(id)
+            service.conversations.give_up(id)
 
-    forget = service.subscribe(waits)
-    stop.add_done_callback(lambda _: service.give_up(id))
+    forget = service.events.subscribe(waits)
+    stop.add_done_callback(lambda _: service.conversations.give_up(id))
     try:
         await sending
     finally:

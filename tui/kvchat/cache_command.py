@@ -43,17 +43,18 @@ COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
 
 async def cache(service: ChatService, args: argparse.Namespace) -> int:
     """Print the report of a conversation, by default the newest, and return the exit status. Raises ChatError."""
-    found = service.find(args.id) if args.id else next((c for c in service.conversations() if c.turns), None)
+    conversations = service.conversations
+    found = conversations.find(args.id) if args.id else next((c for c in conversations.all() if c.turns), None)
     if found is None:
         print("null" if args.json else "There are no conversations yet.")
         return 0
     if _has_server(service.settings, found):
-        await service.connect(found.id)
+        await service.servers.connect(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
         print(json.dumps(asdict(report), indent=1))
     else:
-        _print(report, service.now().timestamp())
+        _print(report, service.clock().timestamp())
     return 0
 
 

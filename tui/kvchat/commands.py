@@ -264,7 +264,7 @@ def _app(args: argparse.Namespace, places: Paths, settings: Settings, problems: 
             service, _ = opened(args, places, settings)
         except StoreError as error:
             raise ChatError(str(error)) from None
-        service.reads_ahead = service.connects_ahead = service.waits_for_servers = service.jobs.enabled = True
+        service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
         return service
 
     app = KvchatApp(late(settings, begin, incognito=args.incognito), places, notices=map(str, problems),
@@ -329,7 +329,8 @@ def _list(args: argparse.Namespace, places: Paths) -> int:
 def _servers_in_use(args: argparse.Namespace, places: Paths, settings: Settings) -> list[UsedServer]:
     """The servers that conversations are on, and the one that was used last."""
     from kvchat.backends_command import UsedServer
-    from kvchat.chat.conversations import LAST_SERVER, has_agreed
+    from kvchat.chat.consent import has_agreed
+    from kvchat.chat.servers import LAST_SERVER
 
     def look(store: Store) -> list[UsedServer]:
         used, last = dict(store.servers_in_use()), store.setting(LAST_SERVER)
@@ -393,18 +394,20 @@ def _documents(args: argparse.Namespace, places: Paths, settings: Settings) -> i
 
 
 async def _show(service: ChatService, args: argparse.Namespace) -> int:
-    record = service.find(args.id)
-    print(clean("".join(service.export_text([record.id], "md"))), end="")
+    record = service.conversations.find(args.id)
+    print(clean("".join(service.exports.text([record.id], "md"))), end="")
     return 0
 
 
 async def _export(service: ChatService, args: argparse.Namespace) -> int:
     if bool(args.id) == bool(args.all):
         raise CommandError("Give the id of one conversation, or --all.", 2)
-    ids = [c.id for c in service.conversations() if c.turns] if args.all else [service.find(args.id).id]
+    every = service.conversations
+    ids = [c.id for c in every.all() if c.turns] if args.all else [every.find(args.id).id]
     if args.output is None:
-        sys.stdout.writelines(service.export_text(ids, args.format, all_branches=args.all_branches))
+        sys.stdout.writelines(service.exports.text(ids, args.format, all_branches=args.all_branches))
         return 0
-    path = await service.export(ids, args.format, args.output, all_branches=args.all_branches, overwrite=args.force)
+    path = await service.exports.write(ids, args.format, args.output, all_branches=args.all_branches,
+                                       overwrite=args.force)
     print(path)
     return 0

@@ -30,12 +30,8 @@ from kvchat.terminal import Printer
 LABEL = 15
 
 
-class Service(Protocol):
-    """What the command needs of the service."""
-
-
-    @property
-    def settings(self) -> Settings: ...
+class Servers(Protocol):
+    """The servers in use."""
 
     @property
     def snapshot_folder(self) -> Path | None:
@@ -43,6 +39,16 @@ class Service(Protocol):
 
     async def backend(self) -> Backend:
         """The server that kvchat uses, connected. Raises BackendError."""
+
+
+class Service(Protocol):
+    """What the command needs of the service."""
+
+    @property
+    def settings(self) -> Settings: ...
+
+    @property
+    def servers(self) -> Servers: ...
 
 
 async def doctor(service: Service, args: argparse.Namespace) -> int:
@@ -58,7 +64,7 @@ async def doctor(service: Service, args: argparse.Namespace) -> int:
 async def _made(service: Service, args: argparse.Namespace) -> Report:
     server = _server(service.settings, args.url, args.api_key_env) if args.url else None
     try:
-        backend = await (_connected(server) if server is not None else service.backend())
+        backend = await (_connected(server) if server is not None else service.servers.backend())
     except BackendError as error:
         return report(unexamined(server.base_url if server is not None else "", error))
     try:
@@ -109,7 +115,7 @@ async def _connected(server: ServerSettings) -> Backend:
 
 
 async def _examined(service: Service, backend: Backend, model: str, yes: bool) -> Examination:
-    folder = service.snapshot_folder if backend.info.embedded else None
+    folder = service.servers.snapshot_folder if backend.info.embedded else None
     found = await examine(backend, progress=_told, agreed=yes, model=model, snapshot_folder=folder)
     if found.question and not yes and await _agreed(found.question):
         found = await examine(backend, progress=_told, agreed=True, model=model, snapshot_folder=folder)

@@ -56,32 +56,31 @@ class Chat:
             await self.service.aclose()
 
     async def begin(self, system: str = SYSTEM) -> str:
-        return (await self.service.create(system, reuse=False)).id
+        return (await self.service.new_conversations.create(system, reuse=False)).id
 
     async def looked_at(self, id: str) -> None:
         """The person looks at a conversation until all that is to be read ahead of it has been."""
-        await self.service.open(id)
+        await self.service.conversations.open(id)
         await self.rested()
 
     async def rested(self) -> None:
         """Return when nothing is read ahead any more."""
-        while (rest := self.service._rest) is not None and not rest.done():
-            await asyncio.wait({rest})
+        await self.service.warm_up.ended()
 
     async def say(self, id: str, text: str = "And then? ") -> TurnFigures:
-        await self.service.send(id, Question(text))
+        await self.service.turns.send(id, Question(text))
         return await self.answered(id)
 
     async def answered(self, id: str) -> TurnFigures:
-        await self.service.wait(id)
-        if (following := self.service.link().following) is not None:
+        await self.service.conversations.wait(id)
+        if (following := self.service.servers.link().following) is not None:
             await following.settled()
         figures = self.branch(id)[-1].figures
         assert figures is not None, self.branch(id)[-1]
         return figures
 
     def conversation(self, id: str) -> OpenConversation:
-        conversation = self.service.get(id)
+        conversation = self.service.conversations.get(id)
         assert conversation is not None
         return conversation
 

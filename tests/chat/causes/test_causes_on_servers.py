@@ -24,7 +24,7 @@ from causes_kit import (
 
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.shape import Shape
-from kvchat.chat import reading
+from kvchat.chat import warm_up
 from kvchat.prompt.request import Parameters
 from toyserver import ToyServer, event, loading, reply, sse, tokens
 
@@ -56,7 +56,7 @@ async def test_a_server_that_was_restarted_while_kvchat_was_closed(models: dict[
         await chat.close()
     with served(models["dense"], port=port) as url:
         chat = start(url)
-        await chat.service.open(id)
+        await chat.service.conversations.open(id)
         told(await chat.say(id), Cause.RESTARTED, "The server restarted")
 
 
@@ -94,7 +94,7 @@ async def test_another_server(models: dict[str, Path], start: Start) -> None:
         chat = start(url)
         id = await chat.begin()
         await chat.turns(id, 2)
-        await chat.service.use_server(id, other)
+        await chat.service.chooser.use(id, other)
         told(await chat.say(id), Cause.OTHER_MODEL, "Another server answered")
 
 
@@ -125,15 +125,15 @@ async def test_another_branch_that_took_the_slot(models: dict[str, Path], start:
         chat = start(url)
         id = await chat.begin()
         await chat.turns(id, 4)
-        await chat.service.edit(id, chat.questions(id)[1].id, "Something else, then?")
+        await chat.service.turns.edit(id, chat.questions(id)[1].id, "Something else, then?")
         assert (await chat.answered(id)).cause is None
-        assert await chat.service.undo(id)
+        assert await chat.service.branches.undo(id)
         told(await chat.say(id), Cause.SLOT_TAKEN, "Another branch of this conversation took its slot")
 
 
 async def test_our_own_reading_ahead_that_took_the_slot(
         models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.Reading.warm_soon, "__defaults__", (0.0,))
+    monkeypatch.setattr(warm_up, "REST_S", 0.0)
     with served(models["dense"], cache_ram_mib=0) as url:
         chat = start(url)
         id, other = await chat.begin(), await chat.begin("Another keeper wrote this. " * 60)
@@ -141,9 +141,9 @@ async def test_our_own_reading_ahead_that_took_the_slot(
         await chat.turns(id, 1)
         told(await chat.say(other), Cause.SLOT_TAKEN, "took this conversation's slot", "--cache-ram 8192")
         told(await chat.say(id), Cause.SLOT_TAKEN)
-        chat.service.reads_ahead = True
-        await chat.service.open(other)
-        await chat.service._rest  # type: ignore[misc]
+        chat.service.warm_up.enabled = True
+        await chat.service.conversations.open(other)
+        await chat.service.warm_up.ended()
         told(await chat.say(id), Cause.OWN_REQUEST, "reading ahead")
 
 
@@ -167,7 +167,7 @@ async def test_a_state_that_was_pushed_out_of_the_server_memory(
         chat = start(url)
         if known:
             shape = Shape(ram_bytes=1 << 20, token_bytes=268.0)
-            chat.service.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+            chat.service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
         ids = [await chat.begin(f"Keeper {name} wrote this. {WORDS * 60}") for name in "ABCDEF"]
         for id in ids[:2]:
             await chat.turns(id, 1)
@@ -185,7 +185,7 @@ async def test_a_model_that_cannot_go_back(models: dict[str, Path], start: Start
         chat = start(url)
         id = await chat.begin()
         await chat.turns(id, 5)
-        await chat.service.edit(id, chat.questions(id)[2].id, "Something else, then?")
+        await chat.service.turns.edit(id, chat.questions(id)[2].id, "Something else, then?")
         told(await chat.answered(id), Cause.CHECKPOINT, "This model can only go back to token", "--ctx-checkpoints")
 
 
@@ -210,7 +210,7 @@ async def test_template_options_that_the_person_changed(models: dict[str, Path],
         id = await chat.begin("You keep the light.")
         for _ in range(4):
             await chat.say(id, WORDS * 4)
-        await chat.service.set_template_options(id, {"preserve_reasoning": False})
+        await chat.service.options.set_template_options(id, {"preserve_reasoning": False})
         figures = await chat.say(id)
         told(figures, Cause.OUR_BYTES, "You changed the template's options")
         assert figures.remedy is None
@@ -220,7 +220,7 @@ async def test_a_template_that_forgets_thoughts(models: dict[str, Path], start: 
     with served(models["forgetful"]) as url:
         chat = start(url, parameters=THOUGHTS)
         id = await chat.begin()
-        await chat.service.set_template_options(id, {"preserve_reasoning": False})
+        await chat.service.options.set_template_options(id, {"preserve_reasoning": False})
         await chat.say(id)
         told(await chat.say(id), Cause.REASONING, "forgets thoughts", "preserve_reasoning")
 
@@ -229,7 +229,7 @@ async def test_a_template_that_drops_its_empty_thinking_block(models: dict[str, 
     with served(models["forgetful"]) as url:
         chat = start(url)
         id = await chat.begin()
-        await chat.service.set_template_options(id, {"enable_thinking": False, "preserve_reasoning": False})
+        await chat.service.options.set_template_options(id, {"enable_thinking": False, "preserve_reasoning": False})
         await chat.say(id)
         told(await chat.say(id), Cause.REASONING, "empty thinking block")
 
@@ -264,7 +264,7 @@ async def test_a_window_that_was_shifted(models: dict[str, Path], start: Start) 
     with served(models["forgetful"], n_ctx=512, ctx_shift=True) as url:
         chat = start(url, parameters=thinking("The lamp turns. " * 250, 200))
         id = await chat.begin()
-        await chat.service.set_template_options(id, {"preserve_reasoning": False})
+        await chat.service.options.set_template_options(id, {"preserve_reasoning": False})
         await chat.say(id)
         told(await chat.say(id), Cause.SHIFTED, "dropped old text", "--no-context-shift")
 

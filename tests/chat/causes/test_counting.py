@@ -10,7 +10,7 @@ from causes_kit import THOUGHTS, WORDS, Start, served, told, until
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
-from kvchat.chat import reading
+from kvchat.chat import warm_up
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 
@@ -24,8 +24,8 @@ SPELT = Parameters(temperature=1.5, seed=3, max_tokens=400, extra={
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "REST_S", 0.0)
-    monkeypatch.setattr(reading, "on_battery", lambda: False)
+    monkeypatch.setattr(warm_up, "REST_S", 0.0)
+    monkeypatch.setattr(warm_up, "on_battery", lambda: False)
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["one run", "a run for each turn"])
@@ -33,9 +33,9 @@ async def test_where_reasoning_is_dropped_a_turn_adds_its_question_and_wastes_no
         models: dict[str, Path], start: Start, anew: bool) -> None:
     with served(models["forgetful"]) as url:
         chat = start(url, parameters=THOUGHTS)
-        chat.service.reads_ahead = True
+        chat.service.warm_up.enabled = True
         id = await chat.begin()
-        await chat.service.set_template_options(id, FORGETS)
+        await chat.service.options.set_template_options(id, FORGETS)
         seen = []
         for _ in range(4):
             await chat.looked_at(id)
@@ -44,7 +44,7 @@ async def test_where_reasoning_is_dropped_a_turn_adds_its_question_and_wastes_no
             if anew:
                 await chat.close()
                 chat = start(url, parameters=THOUGHTS)
-                chat.service.reads_ahead = True
+                chat.service.warm_up.enabled = True
         first, *others = seen
         assert first.first_read and [figures.cause for figures in seen] == [None] * 4
         assert len({figures.new_tokens for figures in others}) == 1, "the same question each time"
@@ -57,7 +57,7 @@ async def test_where_reasoning_is_dropped_only_the_rest_of_the_answer_is_wasted(
     with served(models["forgetful"]) as url:
         chat = start(url, parameters=THOUGHTS)
         id = await chat.begin()
-        await chat.service.set_template_options(id, FORGETS)
+        await chat.service.options.set_template_options(id, FORGETS)
         before = await chat.say(id, WORDS * 4)
         figures = await chat.say(id, WORDS * 4)
         told(figures, Cause.REASONING, "forgets thoughts")
@@ -69,14 +69,14 @@ async def test_an_edit_where_reasoning_is_dropped_adds_the_question_and_wastes_n
         models: dict[str, Path], start: Start) -> None:
     with served(models["forgetful"]) as url:
         chat = start(url, parameters=THOUGHTS)
-        chat.service.reads_ahead = True
+        chat.service.warm_up.enabled = True
         id = await chat.begin()
-        await chat.service.set_template_options(id, FORGETS)
+        await chat.service.options.set_template_options(id, FORGETS)
         await chat.looked_at(id)
         for _ in range(4):
             await chat.say(id, WORDS * 4)
             await chat.rested()
-        await chat.service.edit(id, chat.questions(id)[2].id, f"Another question, then? {WORDS * 4}")
+        await chat.service.turns.edit(id, chat.questions(id)[2].id, f"Another question, then? {WORDS * 4}")
         figures = await chat.answered(id)
         assert figures.cause is None and (figures.avoidable_tokens or 0) <= NOISE, figures
         await chat.rested()
@@ -88,7 +88,7 @@ async def test_an_answer_that_reads_back_as_other_tokens_is_settled_while_idle(
         models: dict[str, Path], start: Start) -> None:
     with served(models["dense"]) as url:
         chat = start(url, parameters=SPELT)
-        chat.service.reads_ahead = True
+        chat.service.warm_up.enabled = True
         id = await chat.begin()
         await chat.looked_at(id)
         ahead = chat.service.store.warmups(0.0, id).requests
@@ -117,7 +117,7 @@ async def test_turns_that_stand_on_a_new_branch_are_new_there(models: dict[str, 
         id = await chat.begin()
         await chat.turns(id, 4)
         before = chat.branch(id)[-1].figures
-        await chat.service.delete_turn(id, chat.questions(id)[1].id)
+        await chat.service.branches.delete_turn(id, chat.questions(id)[1].id)
         figures = await chat.say(id)
         assert before is not None and before.new_tokens is not None and figures.new_tokens is not None
         assert figures.new_tokens > 2 * before.new_tokens, "the two later turns, and the question"

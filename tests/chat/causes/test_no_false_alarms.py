@@ -18,7 +18,7 @@ from causes_kit import (
 )
 
 from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.chat import reading
+from kvchat.chat import warm_up
 from kvchat.chat.question import Question
 from kvchat.prompt.message import State
 
@@ -33,24 +33,24 @@ pytestmark = pytest.mark.engine
 async def test_fifty_ordinary_turns_have_nothing_to_explain(
         models: dict[str, Path], start: Start, options: dict[str, Any], ahead: bool,
         monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading.Reading.warm_soon, "__defaults__", (0.0,))
+    monkeypatch.setattr(warm_up, "REST_S", 0.0)
     with served(models["dense"], **options) as url:
         chat = start(url)
-        chat.service.reads_ahead = ahead
+        chat.service.warm_up.enabled = ahead
         ids = [await chat.begin("You keep the light. " + WORDS * 10), await chat.begin("You count the ships. " * 30)]
         seen: list[TurnFigures] = []
         for turn in range(15):
             for id in ids:
                 seen.append(await chat.say(id, f"Question {turn}: {WORDS * (turn % 4 + 1)}"))
             if turn % 4 == 3:
-                await chat.service.regenerate(ids[0], chat.branch(ids[0])[-1].id)
+                await chat.service.turns.regenerate(ids[0], chat.branch(ids[0])[-1].id)
                 seen.append(await chat.answered(ids[0]))
             if turn % 5 == 4:
                 seen.append(await stopped(chat, ids[1]))
                 seen.append(await chat.say(ids[1], "Go on."))
-        fork = (await chat.service.fork(ids[0], chat.branch(ids[0])[-1].id)).id
+        fork = (await chat.service.branches.fork(ids[0], chat.branch(ids[0])[-1].id)).id
         seen += [await chat.say(fork, f"Question {turn}: {WORDS}") for turn in range(3)]
-        await chat.service.edit(fork, chat.questions(fork)[-1].id, "Another question, then?")
+        await chat.service.turns.edit(fork, chat.questions(fork)[-1].id, "Another question, then?")
         seen.append(await chat.answered(fork))
         seen += [await chat.say(fork, f"Question {turn}: {WORDS}") for turn in range(7)]
         assert len(seen) >= 50
@@ -60,12 +60,12 @@ async def test_fifty_ordinary_turns_have_nothing_to_explain(
 
 async def stopped(chat: Chat, id: str) -> TurnFigures:
     """An answer that the person stops after some words."""
-    await chat.service.set_parameters(id, replace(STEADY, max_tokens=2000))
-    await chat.service.send(id, Question(f"Stop soon. {WORDS}"))
+    await chat.service.options.set_parameters(id, replace(STEADY, max_tokens=2000))
+    await chat.service.turns.send(id, Question(f"Stop soon. {WORDS}"))
     await until(lambda: (live := chat.conversation(id).live) is not None and len(live.text) > 40)
-    await chat.service.stop(id)
+    await chat.service.conversations.stop(id)
     assert chat.branch(id)[-1].state is State.CANCELLED
-    await chat.service.set_parameters(id, STEADY)
+    await chat.service.options.set_parameters(id, STEADY)
     return await chat.answered(id)
 
 
@@ -78,5 +78,5 @@ async def test_what_a_server_held_before_is_no_alarm(models: dict[str, Path], st
         await chat.turns(id, 3)
         await chat.close()
         chat = start(url)
-        await chat.service.open(id)
+        await chat.service.conversations.open(id)
         await chat.turns(id, 3)

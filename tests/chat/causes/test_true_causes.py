@@ -11,7 +11,7 @@ from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, medd
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.shape import Shape
-from kvchat.chat import reading
+from kvchat.chat import warm_up
 
 pytestmark = pytest.mark.engine
 
@@ -58,9 +58,10 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
             chat = start(url)
             id = await chat.begin()
             await chat.turns(id, 3)
-            taken = next(slot for slot, held in enumerate(chat.service._twin(id).slots) if held)  # type: ignore[union-attr]
+            following = chat.service.servers.link(id).following
+            taken = next(slot for slot, held in enumerate(following.twin.best.slots) if held)  # type: ignore[union-attr]
             empty["id_slot"] = 1 - taken
-            await chat.service.regenerate(id, chat.branch(id)[-1].id)
+            await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
             told(await chat.answered(id), Cause.SLOT_TAKEN, f"Slot {taken} held", f"but slot {1 - taken} answered")
 
 
@@ -75,13 +76,13 @@ async def test_going_back_to_an_old_branch_accuses_the_newer_branch(
         chat = start(url)
         if known:
             shape = Shape(ram_bytes=8192 << 20, token_bytes=268.0)
-            chat.service.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
+            chat.service.servers.link().connector.cache_shape = lambda: shape  # type: ignore[method-assign]
         id, other = await two(chat)
         await chat.turns(id, 3, words=10)
         await chat.turns(other, 1)
-        await chat.service.edit(id, chat.questions(id)[1].id, f"Something else, then? {APART}")
+        await chat.service.turns.edit(id, chat.questions(id)[1].id, f"Something else, then? {APART}")
         assert (await chat.answered(id)).cause is None
-        assert await chat.service.undo(id)
+        assert await chat.service.branches.undo(id)
         told(await chat.say(id), Cause.SLOT_TAKEN, "Another branch of this conversation took its slot")
 
 
@@ -90,11 +91,11 @@ async def test_a_conversation_that_did_not_run_over_the_state_is_not_accused(
     with served(models["dense"], cache_ram_mib=0) as url:
         chat = start(url)
         first, second = await two(chat)
-        await chat.service.rename(second, "The second")
+        await chat.service.conversations.rename(second, "The second")
         third = await chat.begin("You know the tides. " + APART * 6)
         told(await chat.say(first), Cause.SLOT_TAKEN, "“The second” took")
         await chat.say(third)
-        await chat.service.rename(third, "The third")
+        await chat.service.conversations.rename(third, "The third")
         await chat.say(second)
         told(await chat.say(first), Cause.SLOT_TAKEN, "“The third” took")
 
@@ -121,13 +122,13 @@ class Asks:
         chat = self._start(self._url)
         id = await chat.begin(system)
         await chat.say(id, WORDS * 10)
-        await chat.service.rename(id, title)
+        await chat.service.conversations.rename(id, title)
         await chat.close()
         return id
 
     async def ask(self, id: str, words: str = "And then?") -> Any:
         chat = self._start(self._url)
-        await chat.service.open(id)
+        await chat.service.conversations.open(id)
         figures = await chat.say(id, words)
         await chat.close()
         return figures
@@ -172,9 +173,9 @@ async def test_another_kvchat_is_not_another_program(models: dict[str, Path], st
         app, asks = start(url), Asks(start, url)
         light = await app.begin("You keep the light. " + WORDS * 6)
         await app.say(light, WORDS * 10)
-        await app.service.rename(light, "The light")
+        await app.service.conversations.rename(light, "The light")
         ships = await asks.begin("You count ships. " + APART * 6, "The ships")
-        app.service._list = None
+        app.service.conversations.list_changed()
         told(await app.say(light), Cause.SLOT_TAKEN, "“The ships” took this conversation's slot")
         told(await asks.ask(ships), Cause.SLOT_TAKEN, "“The light” took this conversation's slot")
 
@@ -194,41 +195,41 @@ async def test_a_run_knows_that_the_server_was_started_anew(models: dict[str, Pa
 
 async def test_a_server_that_was_started_anew_is_not_warm_and_reading_ahead_says_why(
         models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "REST_S", 0.0)
-    monkeypatch.setattr(reading, "on_battery", lambda: False)
+    monkeypatch.setattr(warm_up, "REST_S", 0.0)
+    monkeypatch.setattr(warm_up, "on_battery", lambda: False)
     port = free_port()
     with served(models["dense"], port=port) as url:
         chat = start(url)
-        chat.service.reads_ahead = True
+        chat.service.warm_up.enabled = True
         id = await chat.begin()
         await chat.looked_at(id)
         await chat.say(id, WORDS * 10)
         await chat.rested()
-        assert chat.service.warmth(id).heat == "warm"
+        assert chat.service.tracker.warmth(id).heat == "warm"
     with served(models["dense"], port=port):
         told_while, heats = [], []
-        chat.service.subscribe(lambda _: (told_while.append(chat.service.warmup_progress),
-                                          heats.append(chat.service.warmth(id).heat)))
-        chat.service.typing_began(id)
+        chat.service.events.subscribe(lambda _: (told_while.append(chat.service.tracker.warmup_progress),
+                                          heats.append(chat.service.tracker.warmth(id).heat)))
+        chat.service.warm_up.typing_began(id)
         await chat.rested()
         assert {progress.cause for progress in told_while if progress is not None} == {Cause.RESTARTED}
-        assert "cold" in heats and chat.service.warmth(id).heat == "warm"
+        assert "cold" in heats and chat.service.tracker.warmth(id).heat == "warm"
         assert (await chat.say(id)).cause is None, "it was read ahead"
 
 
 async def test_without_reading_ahead_the_mark_is_right_all_the_same(
         models: dict[str, Path], start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "REST_S", 0.0)
+    monkeypatch.setattr(warm_up, "REST_S", 0.0)
     port = free_port()
     with served(models["dense"], port=port) as url:
         chat = start(url, warm_up=False)
-        chat.service.reads_ahead = True
+        chat.service.warm_up.enabled = True
         id = await chat.begin()
         await chat.looked_at(id)
         await chat.say(id, WORDS * 10)
     with served(models["dense"], port=port):
         await chat.looked_at(id)
-        assert chat.service.warmth(id).heat == "cold"
+        assert chat.service.tracker.warmth(id).heat == "cold"
 
 
 async def test_the_prefill_after_a_restart_says_why_while_it_runs(models: dict[str, Path], start: Start) -> None:
@@ -239,7 +240,7 @@ async def test_the_prefill_after_a_restart_says_why_while_it_runs(models: dict[s
         await chat.say(id, WORDS * 10)
     with served(models["dense"], port=port):
         seen = []
-        chat.service.subscribe(lambda _: seen.append(live.progress) if (
+        chat.service.events.subscribe(lambda _: seen.append(live.progress) if (
             live := chat.conversation(id).live) is not None and live.progress is not None else None)
         told(await chat.say(id), Cause.RESTARTED, "The server restarted")
         assert seen and {progress.cause for progress in seen} == {Cause.RESTARTED}

@@ -6,7 +6,6 @@ The rule: figures are the server's or the twin's; what neither knows is None.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE, TurnFigures, totals
 from kvchat.cache.causes.cause import Cause, Finding
@@ -14,12 +13,13 @@ from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
+from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.following import Following
+from kvchat.chat.ground import Ground
+from kvchat.chat.servers import Servers
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
-
-if TYPE_CHECKING:
-    from kvchat.chat.branches import Branches as Core
 
 WEEK = 7 * 86400
 
@@ -27,47 +27,51 @@ WEEK = 7 * 86400
 class CacheReports:
     """Reports on the cache."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
 
     async def report(self, id: str) -> CacheReport:
         """All that is known of the cache, seen from a conversation. Raises ChatError."""
         from kvchat.prompt.lint import lint  # its patterns take a while to compile
 
-        record = self._core.find(id)
-        opened = self._core.open_conversations.get(record.id)
-        tree = opened.tree if opened is not None else self._core.store.tree(record.id)
+        record = self._conversations.find(id)
+        opened = self._conversations.loaded.get(record.id)
+        tree = opened.tree if opened is not None else self._ground.store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
-        following = self._core.link(record.id).following
-        since = self._core.clock().timestamp() - WEEK
+        following = self._servers.link(record.id).following
+        since = self._ground.timestamp() - WEEK
         return CacheReport(
-            conversation=record.id, title=record.title, warmth=self._core.warmth(record.id),
+            conversation=record.id, title=record.title, warmth=self._tracker.warmth(record.id),
             messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
             states=tuple(self._states(following)),
             exact=following is not None and following.predictions > 0,
             predictions=following.predictions if following else 0,
             exact_predictions=following.exact if following else 0,
-            plan=following.plan if following else None, speed=self._core.speed_fit(record.id),
+            plan=following.plan if following else None, speed=self._tracker.speed_fit(record.id),
             rules=_rules(following.twin.best.shape) if following else "",
-            here=Ledger(totals(figures, self._core.saving), _misses(figures), self._core.store.warmups(0.0, record.id),
-                        self._core.store.side_requests.totals(0.0, record.id)),
+            here=Ledger(totals(figures, self._tracker.saving), _misses(figures),
+                        self._ground.store.warmups(0.0, record.id),
+                        self._ground.store.side_requests.totals(0.0, record.id)),
             week=self._week(since),
             warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
         )
 
     def _week(self, since: float) -> Ledger:
         try:
-            figures = self._core.store.figures(since)
-            return Ledger(totals(figures, self._core.saving), _misses(figures), self._core.store.warmups(since),
-                          self._core.store.side_requests.totals(since))
+            figures = self._ground.store.figures(since)
+            return Ledger(totals(figures, self._tracker.saving), _misses(figures), self._ground.store.warmups(since),
+                          self._ground.store.side_requests.totals(since))
         except StoreError:
             return Ledger()
 
     def _owner(self, held: Held) -> str:
         """Whose state it is, as the screen says it; empty: not one of ours."""
         own = not held.owner and len(held.tokens) <= len(DETOUR)
-        return "kvchat's detour" if own else self._core.title(held.owner)
+        return "kvchat's detour" if own else self._conversations.title(held.owner)
 
     def _states(self, following: Following | None) -> Iterable[HeldState]:
         if following is None:

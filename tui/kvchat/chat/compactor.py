@@ -16,11 +16,18 @@ from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cut import cut_notice
 from kvchat.chat.answering import Answering, carried_out, previous_figures
+from kvchat.chat.branches import Branches
+from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.following import FollowedTurn
+from kvchat.chat.ground import Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.servers import Servers
 from kvchat.chat.shared import Head
+from kvchat.chat.turns import Turns
+from kvchat.chat.warm_up import WarmUp
 from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
@@ -37,9 +44,7 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
 
 if TYPE_CHECKING:
-    from kvchat.chat.branches import Branches as Core
     from kvchat.chat.side_requests import SideRequests
-    from kvchat.config import Settings
 
 TEMPERATURE = 0.3
 """A summary keeps to the facts; 0 makes small models repeat themselves."""
@@ -90,43 +95,48 @@ class RunningCompaction:
 class Compactor:
     """When to compact, for what price, and doing it."""
 
-    def __init__(self, core: Core, settings: Settings, side_requests: SideRequests) -> None:
-        self._core = core
-        self._settings = settings
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 warm_up: WarmUp, branches: Branches, turns: Turns, side_requests: SideRequests) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._warm_up = warm_up
+        self._branches = branches
         self._side_requests = side_requests
         self.running: RunningCompaction | None = None
         """The compaction that runs: one at a time."""
         self._followed: FollowedTurn | None = None
         """The request for the summary."""
-        core.occupations.append(self)
-        core.turn_observers.append(self)
+        self._conversations.occupations.append(self)
+        turns.observers.append(self)
 
     # -- when
 
     def due(self, conversation: OpenConversation) -> bool:
         """Whether the window is so full that compacting is to be offered."""
-        share = self._core.window_share(conversation)
-        return share is not None and share >= self._settings.cache.compact_at / 100
+        share = self._servers.window_share(conversation)
+        return share is not None and share >= self._ground.settings.cache.compact_at / 100
 
     def price(self, id: str) -> CompactionPrice:
         """What compacting would do and take. Raises ChatError when there is nothing to compact."""
-        conversation = self._core.open_conversations[id]
+        conversation = self._conversations.loaded[id]
         path = conversation.path()
         sizes = turn_sizes(path)
         if len(sizes) < 2:
             raise ChatError("There is nothing to compact yet: a summary takes the place of the older turns, and the "
                             "last one stays.")
-        used = self._core.context_used(conversation)
+        used = conversation.context_used
         if used is None:
             used = sum(sizes) + len(path[0].wire) // BYTES_PER_TOKEN
         elif path[-1].figures is None:  # a last question that did not fit was never counted
             used += sizes[-1]
-        window = self._core.window(id)
+        window = self._servers.window(id)
         plan = planned(sizes, used, window, thinks=any(node.message.reasoning for node in path))
         if plan is None:
             raise ChatError("The first turn alone fills the window, so there is no room to summarise it. Begin a new "
                             "conversation, or give the server a larger window.")
-        reading, writing = self._core.prefill_speed(id), _decode_speed(conversation.figures())
+        reading, writing = self._tracker.prefill_speed(id), _decode_speed(conversation.figures())
         return CompactionPrice(
             plan, window,
             INSTRUCTION_TOKENS / reading + plan.max_tokens / writing if reading and writing else None,
@@ -137,14 +147,14 @@ class Compactor:
     async def compact(self, id: str) -> Compacted | None:
         """Ask for a summary and go on with it on a new branch; `undo` goes back. None: it was stopped, and nothing
         has changed. Raises ChatError when there is nothing to compact or no usable summary came."""
-        conversation = await self._core.for_act(id, Head.SETTLED)
+        conversation = await self._conversations.for_act(id, Head.SETTLED)
         if self.running is not None:
             raise ChatError("Another conversation is being compacted. Wait until that is done.")
         plan = self.price(id).plan
         running = self.running = self._begun(conversation, plan)
-        self._core.tell(CompactionChanged(id))
+        self._ground.events.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answering, lambda: self._core.window(id))
+            summary = await carried_out(running.answering, lambda: self._servers.window(id))
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
@@ -155,15 +165,15 @@ class Compactor:
             self.running = None
             self._followed = None
             running.ended.set()
-            self._core.tell(CompactionChanged(id))
-        self._core.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
-        if done and self._core.looked_at == id:
-            self._core.warm_soon(id, 0.0)
+            self._ground.events.tell(CompactionChanged(id))
+        self._ground.events.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
+        if done and self._conversations.looked_at == id:
+            self._warm_up.soon(id, 0.0)
         return done
 
     def _begun(self, conversation: OpenConversation, plan: CompactionPlan) -> RunningCompaction:
-        path = request_path(conversation.path(), plan, self._core.clock().timestamp())
-        answer = awaited(path[-1], self._core.clock())
+        path = request_path(conversation.path(), plan, self._ground.timestamp())
+        answer = awaited(path[-1], self._ground.clock())
         live = LiveAnswer(answer.id, time.monotonic())
 
         async def chat(emit: Emit) -> Ended:
@@ -173,7 +183,7 @@ class Compactor:
             """Nothing of it is stored."""
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint,
-                              changed=lambda: self._core.tell(CompactionChanged(conversation.id)))
+                              changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)))
         return RunningCompaction(conversation.id, conversation.record.head, plan.turns - plan.keep, path, live,
                                  answering)
 
@@ -181,7 +191,7 @@ class Compactor:
                                live: LiveAnswer, emit: Emit) -> Ended:
         """Wait for the lane and the server, then send the one request."""
         record = conversation.record
-        link = self._core.link(record.id)
+        link = self._servers.link(record.id)
 
         def began(followed: FollowedTurn) -> None:
             self._followed = followed
@@ -196,16 +206,16 @@ class Compactor:
             parameters = replace(record.parameters, temperature=TEMPERATURE, max_tokens=plan.max_tokens, stop=())
             ended = await self._side_requests.of_conversation(backend, conversation, path, parameters, emit, began)
             if ended.error is not None:
-                await self._core.is_gone(link, ended.error)
+                await self._servers.is_gone(link, ended.error)
             return ended
 
     async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
         """What the request for the summary left in the server's cache."""
-        following, followed = self._core.link(conversation.id).following, self._followed
+        following, followed = self._servers.link(conversation.id).following, self._followed
         self._followed = None
         if following is not None and followed is not None:
             await following.ended(followed, answer.figures)
-            following.left(followed, answer, self._core.turn_after(conversation, [*path, answer]))
+            following.left(followed, answer, self._tracker.turn_after(conversation, [*path, answer]))
 
     async def _put_in_place(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Compacted:
         """Go on with the summary. Raises ChatError when it cannot be used."""
@@ -225,20 +235,20 @@ class Compactor:
                             f"{count(plan.replaced)}. That makes no room, so nothing was changed.")
         await self._go_on(conversation, plan, summary)
         after = plan.after_with(length)
-        await self._core.update(conversation, context_used=after)
+        await self._conversations.update(conversation, context_used=after)
         return Compacted(plan.before, after, spent)
 
     async def _go_on(self, conversation: OpenConversation, plan: CompactionPlan, summary: str) -> None:
         """Move to the branch with the summary; turns that another kvchat has added meanwhile stay as they are."""
         while True:
-            await self._core.shared.look(conversation)
-            await self._core.shared.settled(conversation)
-            with self._core.shared.held(conversation):
+            await self._conversations.shared.look(conversation)
+            await self._conversations.shared.settled(conversation)
+            with self._conversations.shared.held(conversation):
                 added = sum(node.role is Role.USER for node in conversation.path()) - plan.turns
                 branch = compaction(conversation.tree, conversation.record.head or "", summary, plan.keep + added,
-                                    self._core.clock().timestamp())
+                                    self._ground.timestamp())
                 try:
-                    return await self._core.move(conversation, branch)
+                    return await self._branches.move(conversation, branch)
                 except HeadMoved:
                     continue
 
@@ -251,10 +261,15 @@ class Compactor:
         if self._running_in(id):
             raise ChatError("This conversation is being compacted. Stop that first (Esc), or wait for it.")
 
+    async def stop_all(self) -> None:
+        """End the compaction that runs."""
+        if self.running is not None:
+            await self.stop(self.running.conversation)
+
     async def stop(self, id: str) -> None:
         if running := self._running_in(id):
             running.answering.stop()
-            self._core.give_up(id)
+            self._conversations.give_up(id)
             await running.ended.wait()
 
     async def wait(self, id: str) -> None:
@@ -267,10 +282,10 @@ class Compactor:
     # -- what the server does without a word
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
-        info = self._core.link(conversation.id).info
+        info = self._servers.link(conversation.id).info
         path = conversation.tree.path(answer.id)
         if sentence := dropped_text(path, hidden_reasoning=info is None or info.host_class == "cloud"):
-            self._core.tell(Noticed(sentence, "error"))
+            self._ground.events.tell(Noticed(sentence, "error"))
 
 
 def dropped_text(path: Sequence[Node], *, hidden_reasoning: bool) -> str | None:

@@ -14,13 +14,17 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
 from kvchat.chat.extraction import EXTRACTION, Extraction
+from kvchat.chat.ground import Ground
 from kvchat.chat.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.servers import Servers
+from kvchat.chat.warm_up import WarmUp
 from kvchat.memory.entry import Act
 from kvchat.memory.learning.capture import ASKED
 from kvchat.prompt.message import Node, State, node
@@ -29,9 +33,7 @@ from kvchat.store.jobs import Job
 
 if TYPE_CHECKING:
     from kvchat.chat.memory_service import MemoryService
-    from kvchat.chat.serving import Serving as Core
     from kvchat.chat.side_requests import SideRequests
-    from kvchat.config import Settings
     from kvchat.memory.book import Memories
     from kvchat.memory.entry import Change, Entry
 
@@ -47,10 +49,12 @@ class Consolidation:
 
     kind = CONSOLIDATION
 
-    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService,
-                 extraction: Extraction, side_requests: SideRequests) -> None:
-        self._core = core
-        self._settings = settings
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, warm_up: WarmUp, jobs: Jobs,
+                 memory: MemoryService, extraction: Extraction, side_requests: SideRequests) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._warm_up = warm_up
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
@@ -60,31 +64,31 @@ class Consolidation:
 
     def _after(self, job: Job, how: How) -> None:
         if job.kind == EXTRACTION and how is How.DONE:
-            self._core.in_background(self._tidy_soon_if_due())
+            self._ground.in_background(self._tidy_soon_if_due())
 
     async def tidy_soon(self) -> None:
         """Tidy when everything has rested."""
-        if self._settings.memory.consolidate:
-            at = time.time() + self._settings.memory.idle_seconds
-            await self._core.keeper.call(lambda: self._core.store.jobs.put(CONSOLIDATION, "", at, "new memories"))
+        if self._ground.settings.memory.consolidate:
+            at = time.time() + self._ground.settings.memory.idle_seconds
+            await self._ground.keeper.call(lambda: self._ground.store.jobs.put(CONSOLIDATION, "", at, "new memories"))
             self._jobs.changed()
 
     async def place_of(self, job: Job) -> Place | None:
-        link = self._extraction.workplace(self._core.looked_at) if self._core.looked_at else None
-        if link is None or self._core.streaming() or not self._memory.is_on(self._core.looked_at):
+        link = self._extraction.workplace(self._conversations.looked_at) if self._conversations.looked_at else None
+        if link is None or self._conversations.streaming() or not self._memory.is_on(self._conversations.looked_at):
             return None
         if job.why == ASKED:
             return Place(link.lane, 0.0)
-        rest = self._settings.memory.idle_seconds * self._extraction.patience(link)
-        quiet = max(other.lane.quiet_since for other in self._core.links)
+        rest = self._ground.settings.memory.idle_seconds * self._extraction.patience(link)
+        quiet = max(other.lane.quiet_since for other in self._servers.links)
         return Place(link.lane, self._jobs.rested_at(quiet, rest))
 
     async def retried(self, subject: str) -> None:
-        await self._jobs.queued(lambda: self._core.store.jobs.put(CONSOLIDATION, subject, time.time(), ASKED))
+        await self._jobs.queued(lambda: self._ground.store.jobs.put(CONSOLIDATION, subject, time.time(), ASKED))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
-        id = self._core.looked_at
-        conversation, link = self._core.open_conversations.get(id), self._extraction.workplace(id)
+        id = self._conversations.looked_at
+        conversation, link = self._conversations.loaded.get(id), self._extraction.workplace(id)
         if conversation is None or link is None or link.lane is not lane:
             return Outcome(How.CALLED_OFF)
         from kvchat.memory.learning.consolidation import duplicates
@@ -98,8 +102,8 @@ class Consolidation:
             outcome = await self._tidied(link, conversation, entries)
             if outcome.how is not How.DONE:
                 return outcome
-        await self._core.keeper.write(lambda: self._core.store.set_setting(TIDIED, str(last)))
-        self._core.tell(MemoriesChanged())
+        await self._ground.keeper.write(lambda: self._ground.store.set_setting(TIDIED, str(last)))
+        self._ground.events.tell(MemoriesChanged())
         return Outcome(How.DONE)
 
     async def _tidy_soon_if_due(self) -> None:
@@ -111,7 +115,7 @@ class Consolidation:
             await self.tidy_soon()
 
     def _tidied_to(self) -> int:
-        found = self._core.setting(TIDIED)
+        found = self._ground.setting(TIDIED)
         return int(found) if found.isdigit() else 0
 
     def _newest(self, memories: Memories) -> int:
@@ -137,7 +141,7 @@ class Consolidation:
         if asked is None:
             return Outcome(How.DONE)
         messages, schema = asked
-        now = self._core.clock().timestamp()
+        now = self._ground.timestamp()
         path: list[Node] = []
         for message in messages:
             path.append(node(path[-1] if path else None, message, now))
@@ -149,7 +153,7 @@ class Consolidation:
                                                             apart=True))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        self._core.warm_soon(self._core.looked_at, 0.0)  # it may have been pushed out
+        self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))

@@ -3,6 +3,7 @@ from the service's live objects."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -86,7 +87,7 @@ class CompactionChanged:
 
 @dataclass(frozen=True, slots=True)
 class ServerChanged:
-    """The server was identified, lost, starting or changed: read `service.server` and `service.connection`."""
+    """The server was identified, lost, starting or changed: read `servers.info` and `servers.connection`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,8 @@ class FallbackChosen:
 
 @dataclass(frozen=True, slots=True)
 class WarmthChanged:
-    """What the server holds of some conversation may have changed, or how far one is read ahead: read
-    `service.warmth`, `service.warming` and `service.warmup_progress`."""
+    """What the server holds of some conversation may have changed, or how far one is warmed up: read
+    `tracker.warmth`, `tracker.warming` and `tracker.warmup_progress`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,3 +164,21 @@ ServiceEvent = (
     | ServerChanged | FallbackChosen | WarmthChanged | JobsChanged | MemoryBegins
     | MemoriesNoted | MemoriesChanged | IndexingProgressed | DocumentsChanged | StorageChanged | Noticed
 )
+
+Listener = Callable[[ServiceEvent], None]
+
+
+class EventBus:
+    """Tells every listener every event, in the order in which they came to listen."""
+
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` with every event, on the loop, until the returned function is called."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def tell(self, event: ServiceEvent) -> None:
+        for listener in tuple(self._listeners):
+            listener(event)

@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends import kinds
 from kvchat.cache.warmth import Heat
+from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesNoted, MemoryBegins
+from kvchat.chat.ground import Ground
 from kvchat.chat.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.lane import Lane
 from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.memory_service import MemoryService
+from kvchat.chat.once import Once
+from kvchat.chat.servers import Servers
+from kvchat.chat.turns import Turns
+from kvchat.chat.warm_up import WarmUp
 from kvchat.memory.entry import Status
 from kvchat.memory.learning.capture import ASKED, IDLE, LEFT, MAXIMUM, due
 from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
@@ -32,9 +39,7 @@ from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
 
 if TYPE_CHECKING:
-    from kvchat.chat.serving import Serving as Core
     from kvchat.chat.side_requests import SideRequests
-    from kvchat.config import Settings
     from kvchat.memory.learning.extraction import Findings, Passage
 
 EXTRACTION = "extraction"
@@ -80,10 +85,15 @@ class Extraction:
 
     kind = EXTRACTION
 
-    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService,
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 warm_up: WarmUp, turns: Turns, once: Once, jobs: Jobs, memory: MemoryService,
                  side_requests: SideRequests) -> None:
-        self._core = core
-        self._settings = settings
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._warm_up = warm_up
+        self._once = once
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
@@ -92,27 +102,27 @@ class Extraction:
         """Whether more was left than is in the queue."""
         jobs.register(self)
         jobs.observers.append(self._resume_after)
-        core.turn_observers.append(self)
-        core.observers.append(self)
+        turns.observers.append(self)
+        self._conversations.observers.append(self)
 
     # -- when
 
     async def _capture(self, id: str, *, left: bool = False) -> None:
         """See whether messages of a conversation wait, and when they are due."""
-        if self._core.record(id) is None or not self._memory.is_on(id):
+        if self._conversations.record(id) is None or not self._memory.is_on(id):
             return
-        conversation = await self._core.opened(id)
+        conversation = self._conversations.load(id)
         _, pending = await self._waiting(conversation)
-        found = due(pending, self._settings.memory, time.time(), left=left)
+        found = due(pending, self._ground.settings.memory, time.time(), left=left)
         if found is not None:
-            await self._core.keeper.call(lambda: self._core.store.jobs.put(EXTRACTION, id, found.at, found.why))
+            await self._ground.keeper.call(lambda: self._ground.store.jobs.put(EXTRACTION, id, found.at, found.why))
             self._jobs.changed()
             await self._announce_memory()
 
     async def _announce_memory(self) -> None:
         """Say once that conversations are gone through, before the first one is."""
-        if self._jobs.enabled and await self._core.once.first("memory"):
-            self._core.tell(MemoryBegins())
+        if self._jobs.enabled and await self._once.first("memory"):
+            self._ground.events.tell(MemoryBegins())
 
     async def _waiting(self, conversation: OpenConversation) -> tuple[list[Node], list[Node]]:
         """The first branch in use that has messages that wait, and these: the one that is shown here, then those that
@@ -126,33 +136,33 @@ class Extraction:
     async def _other_branches(self, conversation: OpenConversation) -> list[list[Node]]:
         """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
         tree, shown = conversation.tree, conversation.record.head
-        ends = await self._core.keeper.call(lambda: Ledger(self._core.store.database).branches(conversation.id))
+        ends = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).branches(conversation.id))
         return [tree.path(end) for end in ends
                 if end != shown and end in tree and tree[end].state is not State.STREAMING]
 
     async def _pending(self, path: Sequence[Node]) -> list[Node]:
-        return await self._core.keeper.call(lambda: Ledger(self._core.store.database).pending(path))
+        return await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).pending(path))
 
     async def request(self, id: str) -> None:
         """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
         if not self._memory.is_on(id):
             raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
-        _, pending = await self._waiting(await self._core.opened(id))
+        _, pending = await self._waiting(self._conversations.load(id))
         if not pending:
             raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
-        await self._jobs.queued(lambda: self._core.store.jobs.put(EXTRACTION, id, time.time(), ASKED))
+        await self._jobs.queued(lambda: self._ground.store.jobs.put(EXTRACTION, id, time.time(), ASKED))
         self._jobs.look_again()
         self._jobs.changed()
 
     async def queue(self) -> list[QueueRow]:
         """The conversations with a job, then the first QUEUE_PAGE + 1 of the others with messages that wait. Raises
         ChatError."""
-        every = await self._jobs.queued(self._core.store.jobs.all)
+        every = await self._jobs.queued(self._ground.store.jobs.all)
         jobs = {job.subject: job for job in every if job.kind == EXTRACTION}
-        ledger, rows = Ledger(self._core.store.database), []
+        ledger, rows = Ledger(self._ground.store.database), []
         behind = dict(await self._jobs.queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
         for id in {**jobs, **behind}:
-            record = self._core.record(id)
+            record = self._conversations.record(id)
             if record is not None:
                 job, at_work = jobs.get(id), (EXTRACTION, id) in self._jobs.at_work()
                 place = await self.place_of(job) if job is not None else None
@@ -170,41 +180,41 @@ class Extraction:
     def begin(self) -> None:
         """Go through what earlier runs have left, from now on."""
         if self._jobs.enabled and self._memory.has_memory:
-            self._core.in_background(self._resume() if self._settings.memory.enabled else self._note_off())
+            self._ground.in_background(self._resume() if self._ground.settings.memory.enabled else self._note_off())
 
     def look_again(self) -> None:
         """Another kvchat, or `kvchat ask`, may have left something."""
         late = time.time() - self._resumed >= RESUME_S
-        if late and self._jobs.enabled and self._settings.memory.enabled:
-            self._core.in_background(self._resume())
+        if late and self._jobs.enabled and self._ground.settings.memory.enabled:
+            self._ground.in_background(self._resume())
 
     async def _note_off(self) -> None:
         """Memory is off in the settings: what is said until it is on again is never gone through."""
-        await self._core.keeper.write(lambda: self._core.store.set_setting(WAS_OFF, "yes"))
+        await self._ground.keeper.write(lambda: self._ground.store.set_setting(WAS_OFF, "yes"))
 
     async def _resume(self) -> None:
         """What an earlier run has left is due when this one rests."""
         self._resumed = time.time()
-        if self._core.setting(WAS_OFF):
-            await self._core.keeper.call(Ledger(self._core.store.database).begin_now)
-            await self._core.keeper.write(lambda: self._core.store.set_setting(WAS_OFF, None))
-        known = {job.subject for job in await self._core.keeper.call(self._core.store.jobs.all)}
-        left = await self._core.keeper.call(lambda: Ledger(self._core.store.database).behind(RESUMED, known))
+        if self._ground.setting(WAS_OFF):
+            await self._ground.keeper.call(Ledger(self._ground.store.database).begin_now)
+            await self._ground.keeper.write(lambda: self._ground.store.set_setting(WAS_OFF, None))
+        known = {job.subject for job in await self._ground.keeper.call(self._ground.store.jobs.all)}
+        left = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).behind(RESUMED, known))
         self._more_left = len(left) == RESUMED
         for id, _ in left:
-            at = time.time() + self._settings.memory.idle_seconds
-            await self._core.keeper.call(partial(self._core.store.jobs.put, EXTRACTION, id, at, IDLE))
+            at = time.time() + self._ground.settings.memory.idle_seconds
+            await self._ground.keeper.call(partial(self._ground.store.jobs.put, EXTRACTION, id, at, IDLE))
             if self._memory.is_on(id):
                 await self._announce_memory()
         self._jobs.changed()
 
     def _resume_after(self, job: Job, how: How) -> None:
         if self._more_left and job.kind == EXTRACTION:
-            self._core.in_background(self._resume_when_done())
+            self._ground.in_background(self._resume_when_done())
 
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
-        jobs = await self._core.keeper.call(self._core.store.jobs.all)
+        jobs = await self._ground.keeper.call(self._ground.store.jobs.all)
         if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
             self._more_left = False
             await self._resume()
@@ -216,13 +226,13 @@ class Extraction:
 
     def opened(self, id: str, before: str) -> None:
         self._jobs.typed()  # somebody is there
-        if before and before != id and before not in self._core.streaming():
-            self._core.in_background(self._capture(before, left=True))
+        if before and before != id and before not in self._conversations.streaming():
+            self._ground.in_background(self._capture(before, left=True))
 
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
         self._jobs.stir()
         if self._jobs.enabled:
-            self._core.in_background(self._capture(conversation.id, left=self._core.looked_at != conversation.id))
+            self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
 
     async def deleting(self, id: str) -> None:
         await self._jobs.drop(EXTRACTION, id)
@@ -233,15 +243,15 @@ class Extraction:
     async def set_memory(self, id: str, on: bool) -> None:
         """Have a conversation gone through for memories and given them, or not. What is said while it is off never
         is."""
-        key, conversation = f"memory.off {id}", await self._core.opened(id)
-        await self._core.shared.look(conversation)
+        key, conversation = f"memory.off {id}", self._conversations.load(id)
+        await self._conversations.shared.look(conversation)
         if not on:
             head = conversation.record.head or ""
-            await self._core.keeper.write(lambda: self._core.store.set_setting(key, head))
-        elif (last := self._core.setting(key)) and not conversation.record.memory:
+            await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, head))
+        elif (last := self._ground.setting(key)) and not conversation.record.memory:
             await self._pass_over(conversation, last)
-            await self._core.keeper.write(lambda: self._core.store.set_setting(key, None))
-        await self._core.update(conversation, memory=on)
+            await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, None))
+        await self._conversations.update(conversation, memory=on)
         if on:
             await self._capture(id)
         else:
@@ -253,32 +263,33 @@ class Extraction:
         for path in [conversation.path(), *await self._other_branches(conversation)]:
             nodes = [node.id for node in await self._pending(path) if node.id not in before]
             if nodes:
-                now = self._core.clock().timestamp()
+                now = self._ground.timestamp()
                 cell = Cell(new_id(), conversation.id, now, EMPTY, session=self._memory.session)
-                await self._core.keeper.call(partial(Ledger(self._core.store.database).cover, cell, nodes, ()))
+                await self._ground.keeper.call(partial(Ledger(self._ground.store.database).cover, cell, nodes, ()))
 
     # -- where
 
     def workplace(self, id: str) -> Link | None:
         """The server that does the work for a conversation; None: it cannot be asked now."""
-        own, chosen = self._core.link(id), self._settings.memory.profile
-        link = self._core.links.at(chosen) if chosen in self._settings.profiles else own
+        own, chosen = self._servers.link(id), self._ground.settings.memory.profile
+        link = self._servers.links.at(chosen) if chosen in self._ground.settings.profiles else own
         if link.lane is own.lane:
             return own if own.info is not None and own.connector.connection.phase == "ready" else None
-        away = link.info is not None and self._core.is_on_the_internet(link)
-        return link if self._settings.memory.on_cloud or not away else None
+        away = link.info is not None and self._servers.is_on_the_internet(link)
+        return link if self._ground.settings.memory.on_cloud or not away else None
 
     async def place_of(self, job: Job) -> Place | None:
-        id, settings = job.subject, self._settings.memory
-        record = self._core.record(id)
+        id, settings = job.subject, self._ground.settings.memory
+        record = self._conversations.record(id)
         link = self.workplace(id) if record is not None else None
-        busy = id in self._core.streaming() or self._core.answered_elsewhere(id)
+        busy = id in self._conversations.streaming() or self._conversations.answered_elsewhere(id)
         if link is None or not self._wanted(record) or busy:
             return None
         if job.why in (ASKED, MAXIMUM):
             return Place(link.lane, 0.0)
-        conversation = self._core.open_conversations.get(id)
-        extends = link is self._core.link(id) and conversation is not None and self._holds(conversation, in_slot=True)
+        conversation = self._conversations.loaded.get(id)
+        own = link is self._servers.link(id)
+        extends = own and conversation is not None and self._holds(conversation, in_slot=True)
         if job.why == LEFT and extends:
             return Place(link.lane, link.lane.quiet_since)
         rest = settings.rest_seconds if extends else settings.idle_seconds * self.patience(link)
@@ -287,7 +298,7 @@ class Extraction:
     def patience(self, link: Link) -> int:
         """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
         of the server's cache."""
-        if link is not self._core.link():
+        if link is not self._servers.link():
             return 1
         following, info = link.following, link.info
         if following is not None:
@@ -307,17 +318,18 @@ class Extraction:
         from kvchat.memory.learning.extraction import Findings, checked  # after the first paint
 
         id = job.subject
-        if not self._wanted(self._core.record(id)):
+        if not self._wanted(self._conversations.record(id)):
             return Outcome(How.DONE)
-        conversation = await self._core.opened(id)
+        conversation = self._conversations.load(id)
         path, pending = await self._waiting(conversation)
         if not pending:
             return Outcome(How.DONE)
         link = self.workplace(id)
-        if link is None or link.lane is not lane or id in self._core.streaming() or self._core.answered_elsewhere(id):
+        busy = id in self._conversations.streaming() or self._conversations.answered_elsewhere(id)
+        if link is None or link.lane is not lane or busy:
             return Outcome(How.CALLED_OFF)
         shown = path[-1].id == conversation.record.head
-        by_itself = link is not self._core.link(id) or not shown or not self._holds(conversation)
+        by_itself = link is not self._servers.link(id) or not shown or not self._holds(conversation)
         passage = await self._passage(path, pending, by_itself)
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], [], True))
@@ -325,8 +337,8 @@ class Extraction:
             lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
-        if self._core.looked_at and (by_itself or self._core.looked_at != id):
-            self._core.warm_soon(self._core.looked_at, 0.0)  # it may have been pushed out
+        if self._conversations.looked_at and (by_itself or self._conversations.looked_at != id):
+            self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         findings = checked(answer.text, passage)
@@ -338,7 +350,7 @@ class Extraction:
         """What is gone through now: all that waits, unless it is too much at once."""
         from kvchat.memory.learning.extraction import passage
 
-        wanted = list(pending[:self._settings.memory.most_messages])
+        wanted = list(pending[:self._ground.settings.memory.most_messages])
         while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
             wanted.pop()
         said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
@@ -350,7 +362,7 @@ class Extraction:
         """The one request. Runs in the lane."""
         from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
 
-        now = self._core.clock().timestamp()
+        now = self._ground.timestamp()
         thinks = any(known.message.reasoning for known in path)
         messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
         sent = [] if by_itself else list(path)
@@ -365,32 +377,36 @@ class Extraction:
                      model: str = "") -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
         try:  # another kvchat may have switched it off, or deleted the conversation
-            stored = await self._core.keeper.call(lambda: self._core.store.conversation(conversation.id))
+            stored = await self._ground.keeper.call(lambda: self._ground.store.conversation(conversation.id))
         except StoreError:
             return Outcome(How.DONE)
         if not self._wanted(stored):
             return Outcome(How.DONE)
         nodes = [node.id for _, node in passage.turns]
         refused = json.dumps([list(one) for one in findings.refused], ensure_ascii=False)
-        outcome, now = FACTS if findings.facts else EMPTY, self._core.clock().timestamp()
+        outcome, now = FACTS if findings.facts else EMPTY, self._ground.timestamp()
         cell = Cell(new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused)
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
             proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
-            self._core.tell(MemoriesNoted(conversation.id, noted, proposed))
-        self._core.in_background(self._capture(conversation.id, left=self._core.looked_at != conversation.id))
+            self._ground.events.tell(MemoriesNoted(conversation.id, noted, proposed))
+        self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
         return Outcome(How.DONE)
+
+    def _shown(self, conversation: OpenConversation) -> bool:
+        """Whether the person looks at it."""
+        return self._conversations.looked_at == conversation.id
 
     def _holds(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
         """Whether the server still has most of the conversation, and room behind it. `in_slot`: where going on with it
         pushes no other one out."""
-        used, window = self._core.context_used(conversation), self._core.window(conversation.id)
+        used, window = conversation.context_used, self._servers.window(conversation.id)
         if used is not None and window and used + ROOM > window:
             return False
-        found = self._core.warmth(conversation.id)
+        found = self._tracker.warmth(conversation.id)
         if found.heat is Heat.UNKNOWN:
-            return self._core.looked_at == conversation.id
+            return self._conversations.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
             return (found.reread or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM

@@ -18,9 +18,9 @@ from typing import Protocol, TypeVar
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, JobsChanged, ServerChanged, ServiceEvent, WarmthChanged
-from kvchat.chat.keeper import Keeper
+from kvchat.chat.ground import Ground
 from kvchat.chat.lane import Lane
-from kvchat.store import Store, StoreError
+from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
 
 TRIES = 3
@@ -87,12 +87,12 @@ class JobHandler(Protocol):
 class Jobs:
     """The queue, and the runner of its jobs."""
 
-    def __init__(self, store: Store, keeper: Keeper, tell: Callable[[ServiceEvent], None]) -> None:
+    def __init__(self, ground: Ground) -> None:
         self.enabled = False
         """Whether jobs are done at all: the app sets it."""
-        self._store = store
-        self._keeper = keeper
-        self._tell = tell
+        self._store = ground.store
+        self._keeper = ground.keeper
+        self._tell = ground.events.tell
         self._handlers: dict[str, JobHandler] = {}
         self._stir = asyncio.Event()
         self._runner: asyncio.Task[None] | None = None
@@ -103,6 +103,7 @@ class Jobs:
         self.typed_at = 0.0
         self.observers: list[Callable[[Job, How], None]] = []
         """Called with every job that was worked on and how that ended, when the queue has it."""
+        ground.events.subscribe(self._heard)
 
     def register(self, handler: JobHandler) -> None:
         """Have the jobs of a kind done by this handler."""
@@ -145,7 +146,7 @@ class Jobs:
         """See what is due now."""
         self._stir.set()
 
-    def heard(self, event: ServiceEvent) -> None:
+    def _heard(self, event: ServiceEvent) -> None:
         """What happened may decide when a job can begin."""
         if isinstance(event, WarmthChanged | ServerChanged | CompactionChanged):
             self.stir()

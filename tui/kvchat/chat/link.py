@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, TemplateFacts
 from kvchat.cache.speed import SpeedFit
 from kvchat.chat.connection import Connector
+from kvchat.chat.ground import Ground
 from kvchat.chat.lane import Lane
 from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ServerSettings, Settings
@@ -75,12 +76,12 @@ class Link:
 class Links:
     """Every server in use. `changed` is called with the link that changed."""
 
-    def __init__(self, settings: Settings, changed: Callable[[Link], None], snapshots: Path | None = None,
+    def __init__(self, ground: Ground, changed: Callable[[Link], None], snapshots: Path | None = None,
                  seats: Path | None = None) -> None:
         """`snapshots`, `seats`: the folders of saved states and of what kvchats on one store share; None: nowhere."""
-        self._settings = settings
+        self._ground = ground
         self._changed = changed
-        self.folder = snapshots if settings.engine.snapshots else None
+        self.folder = snapshots if ground.settings.engine.snapshots else None
         self.snapshots = Snapshots(self.folder)
         """The saved states of the built-in engine, which one link at a time runs."""
         self._all: dict[str, Link] = {}
@@ -125,9 +126,9 @@ class Links:
         return None
 
     def _made(self, name: str) -> Link:
-        server, file, missing = _server_of(name, self._settings)
+        server, file, missing = _server_of(name, self._ground.settings)
         links: list[Link] = []
-        connector = Connector(self._settings, lambda: self._changed(links[0]) if links else None,
+        connector = Connector(self._ground.settings, lambda: self._changed(links[0]) if links else None,
                               snapshot_folder=self.folder, snapshots=self.snapshots, server=server, model_path=file,
                               finds=name == DEFAULT, missing=missing,
                               engine_turn=lambda: self._engine_turn(links[0]))

@@ -74,6 +74,13 @@ class OpenConversation:
         path = self.path()
         return instructions_of(path[0].text) if path else ""
 
+    @property
+    def context_used(self) -> int | None:
+        """Tokens of the branch in use: as the server reported them after its last answer, else as they were known."""
+        figures = next((n.figures for n in reversed(self.path()) if n.figures is not None), None)
+        used = figures.context_used if figures else None
+        return self.record.context_used if used is None else used
+
     def figures(self) -> list[TurnFigures]:
         """The figures of the branch's answers, oldest first; answers that never reached a server are left out."""
         return [n.figures for n in self.path() if n.role is Role.ASSISTANT and n.figures is not None]

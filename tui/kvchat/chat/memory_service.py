@@ -13,16 +13,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from kvchat.backends.dialect import HostClass
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import MemoriesChanged
+from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.servers import Servers
 from kvchat.chat.worker import Worker
 from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
-    from kvchat.chat.serving import Serving as Core
-    from kvchat.config import Settings
     from kvchat.memory.book import Memories
     from kvchat.memory.recalling.recall import Recalled
 
@@ -38,12 +39,14 @@ T = TypeVar("T")
 class MemoryService:
     """What is remembered, for the other parts of the service and for the screen."""
 
-    def __init__(self, core: Core, settings: Settings, open_memories: Callable[[], Memories | None] | None,
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers,
+                 open_memories: Callable[[], Memories | None] | None,
                  vector_of: Callable[[str], Awaitable[list[float] | None]]) -> None:
         """`open_memories` opens them when they are first needed; None: there is no memory. `vector_of`: the vector of a
         question, None where there is no source of vectors."""
-        self._core = core
-        self._settings = settings
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
         self._vector_of = vector_of
         self.session = new_id()[:12]
         """This run, as the history of the memory names it."""
@@ -84,13 +87,13 @@ class MemoryService:
         """Look at the files beside everything else, where they were read before."""
         if self._memories is not None and not self._looking:
             self._looking = True
-            self._core.in_background(self.look())
+            self._ground.in_background(self.look())
 
     async def look(self) -> None:
         """Take over what was changed in the files by hand; tell if anything was."""
         try:
             if await self.with_memories(_synced):
-                self._core.tell(MemoriesChanged())
+                self._ground.events.tell(MemoriesChanged())
         except ChatError as error:
             log.info("the memory could not be read: %s", error)
         finally:
@@ -100,23 +103,23 @@ class MemoryService:
 
     def is_on(self, id: str) -> bool:
         """Whether a conversation is gone through for memories and gets them."""
-        record = self._core.record(id)
-        return (self.has_memory and self._settings.memory.enabled and record is not None and record.memory
-                and (self._settings.memory.on_cloud or not self._may_go_to_cloud(id)))
+        record = self._conversations.record(id)
+        return (self.has_memory and self._ground.settings.memory.enabled and record is not None and record.memory
+                and (self._ground.settings.memory.on_cloud or not self._may_go_to_cloud(id)))
 
     def _may_go_to_cloud(self, id: str) -> bool:
         """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
-        link = self._core.link(id)
+        link = self._servers.link(id)
         if link.info is not None:
-            return self._core.destination(link.info, id).host_class is HostClass.CLOUD
-        return self._core.is_on_the_internet(link)
+            return self._servers.consent.destination(link.info, id).host_class is HostClass.CLOUD
+        return self._servers.is_on_the_internet(link)
 
     # -- in front of a question
 
     async def recall(self, id: str, text: str, after: Sequence[Node] | None = None) -> tuple[Recalled, ...]:
         """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
         is nothing, or it cannot be had. `after`: the branch it goes on from; None: the one in use."""
-        settings, conversation = self._settings.memory, self._core.open_conversations.get(id)
+        settings, conversation = self._ground.settings.memory, self._conversations.loaded.get(id)
         if conversation is None or not settings.recall or not self.is_on(id):
             return ()
         path = conversation.path() if after is None else after
@@ -139,8 +142,8 @@ class MemoryService:
 
     async def profile(self, conversation: OpenConversation) -> Recalled | None:
         """What stands first in a conversation's next question, whatever that will be; None: nothing does."""
-        path, tokens = conversation.path(), self._settings.memory.profile_tokens
-        if len(path) > 1 or not self._settings.memory.recall or not self.is_on(conversation.id):
+        path, tokens = conversation.path(), self._ground.settings.memory.profile_tokens
+        if len(path) > 1 or not self._ground.settings.memory.recall or not self.is_on(conversation.id):
             return None
 
         def find(memories: Memories) -> Recalled | None:
@@ -158,7 +161,7 @@ class MemoryService:
     async def remember(self, text: str, id: str = "") -> None:
         """Note what the person asks for. Raises ChatError."""
         await self.with_memories(lambda m: m.add(text, conversation=id))
-        self._core.tell(MemoriesChanged())
+        self._ground.events.tell(MemoriesChanged())
 
     async def aclose(self) -> None:
         if self._memories is not None:

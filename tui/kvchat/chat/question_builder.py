@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Protocol
 
 from kvchat.chat.errors import ChatError
+from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
-from kvchat.config import Settings
 from kvchat.prompt.branching import Branch, asked
 from kvchat.prompt.citing import numbered
 from kvchat.prompt.context import ContextBlock, rendered
@@ -45,16 +45,14 @@ Plain = Callable[[OpenConversation, Sequence[ContextBlock]], Awaitable[Sequence[
 class QuestionBuilder:
     """Builds the questions of all conversations."""
 
-    def __init__(self, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain, settings: Settings,
-                 now: Callable[[], datetime]) -> None:
+    def __init__(self, ground: Ground, resolve: Resolve, sources: Sequence[ContextSource], plain: Plain) -> None:
         """`resolve`: looks up what a question mentions or searches, and raises ChatError where that cannot be had.
         `sources`: in the order in which their blocks stand. `plain`: takes out of blocks what the conversation's server
         would read as special tokens."""
         self._resolve = resolve
         self._sources = sources
         self._plain = plain
-        self._settings = settings
-        self._clock = now
+        self._ground = ground
         self._ahead: tuple[str, tuple[ContextBlock, ...]] = ("", ())
         """A conversation, and what is attached to the question that is written in it."""
 
@@ -64,7 +62,7 @@ class QuestionBuilder:
         path = conversation.tree.path(head)
         question = await self._resolve(conversation, path, question)
         blocks = await self._in_front(conversation, path, question)
-        now, stamped = self._clock(), conversation.stamped
+        now, stamped = self._ground.clock(), conversation.stamped
         if blocks and self._every is not None and stamped is not None and now - stamped < self._every:
             now = stamped  # these very bytes were read ahead
         return asked(conversation.tree, head, question.text, blocks, now, self._every)
@@ -80,7 +78,7 @@ class QuestionBuilder:
             question = await self._resolve(conversation, path, question)
         except ChatError:  # it is said when it is sent
             question = replace(question, blocks=())
-        blocks, now, every = await self._in_front(conversation, path, question), self._clock(), self._every
+        blocks, now, every = await self._in_front(conversation, path, question), self._ground.clock(), self._every
         if every is not None:
             stamped = conversation.stamped
             if stamped is not None and timedelta(0) <= now - stamped < every:
@@ -103,7 +101,7 @@ class QuestionBuilder:
     @property
     def _every(self) -> timedelta | None:
         """How often a question is stamped with the time; None: never."""
-        return timedelta(minutes=self._settings.time_stamp_minutes) if self._settings.time_stamp else None
+        return timedelta(minutes=self._ground.settings.time_stamp_minutes) if self._ground.settings.time_stamp else None
 
     async def _in_front(self, conversation: OpenConversation, path: Sequence[Node],
                         question: Question) -> list[ContextBlock]:

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.branch_files import files_of, path_of, unsaid
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
+from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.mentioning import ALL, Meant, OutsideError, OutsideFile, outside
 from kvchat.chat.question import Question
+from kvchat.chat.servers import Servers
 from kvchat.prompt.citing import name_of
 from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
@@ -27,9 +30,7 @@ from kvchat.store import StoreError
 
 if TYPE_CHECKING:
     from kvchat.chat.document_service import DocumentService
-    from kvchat.chat.serving import Serving as Core
     from kvchat.chat.vectors import Vectors
-    from kvchat.config import Settings
     from kvchat.documents.collection import Passage
     from kvchat.documents.consultation import Consultation
     from kvchat.documents.library import Library
@@ -67,15 +68,17 @@ class Consulted:
 class Retrieval:
     """Passages and files for questions."""
 
-    def __init__(self, core: Core, settings: Settings, documents: DocumentService, vectors: Vectors) -> None:
-        self._core = core
-        self._settings = settings
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, documents: DocumentService,
+                 vectors: Vectors) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
         self._documents = documents
         self._vectors = vectors
 
     async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
-        await self._core.update(await self._core.opened(id), searching=mode if collections else OFF,
+        await self._conversations.update(self._conversations.load(id), searching=mode if collections else OFF,
                            collections=tuple(dict.fromkeys(collections)))
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
@@ -100,7 +103,7 @@ class Retrieval:
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
         the files."""
-        conversation = self._core.open_conversations.get(id)
+        conversation = self._conversations.loaded.get(id)
         if conversation is None or not text.strip():
             return Consulted()
         record = conversation.record
@@ -178,8 +181,8 @@ class Retrieval:
                                 Consultation, tuple[OutsideFile, ...]]:
         """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
         the collections to search in, where it mentions none. Raises ChatError and StoreError."""
-        window = self._core.window(conversation.id) or UNKNOWN_WINDOW
-        most = window * self._settings.documents.attach_percent // 100 * 4
+        window = self._servers.window(conversation.id) or UNKNOWN_WINDOW
+        most = window * self._ground.settings.documents.attach_percent // 100 * 4
         roots, indexing = [root for _, root in self._documents.roots()], frozenset(self._documents.indexing)
         given = _given(conversation)
 
@@ -197,7 +200,7 @@ class Retrieval:
         if not plan.scopes or not plan.query:
             return ()
         vector, model = await self._vectors.of(plan.query), self._vectors.model
-        settings, window = self._settings.documents, self._core.window(id) or UNKNOWN_WINDOW
+        settings, window = self._ground.settings.documents, self._servers.window(id) or UNKNOWN_WINDOW
         there = [*(block for node in path for block in node.message.blocks), *plan.files]
 
         def find(library: Library | None) -> tuple[Passage, ...]:
@@ -217,8 +220,8 @@ class Retrieval:
     async def attach(self, id: str, path: str) -> ContextBlock:
         """A file as a block, captured now; of one that stands on the branch already, what has changed in it. Raises
         ChatError."""
-        conversation = await self._core.opened(id)
-        most = (self._core.window(id) or UNKNOWN_WINDOW) * self._settings.documents.attach_percent // 100 * 4
+        conversation = self._conversations.load(id)
+        most = (self._servers.window(id) or UNKNOWN_WINDOW) * self._ground.settings.documents.attach_percent // 100 * 4
         path_there = conversation.path()
 
         def capture() -> ContextBlock:
@@ -238,7 +241,7 @@ class Retrieval:
 
     async def changed_files(self, id: str) -> list[str]:
         """The attached files of the branch in use that say something else on the disk now, by their paths."""
-        conversation = self._core.open_conversations.get(id)
+        conversation = self._conversations.loaded.get(id)
         there = files_of(conversation.path()) if conversation is not None else {}
         if not there:
             return []

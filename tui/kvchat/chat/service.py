@@ -1,77 +1,119 @@
-"""The conversation service: everything a person can do with conversations, behind one object.
+"""The conversation service: the parts that the screen and the command line talk to, built and held.
 
-The rule: the screen and the command line call it and listen to its events; it alone speaks to the store and the
-server. A message is stored before anything is sent.
+The rule: they alone speak to the store and to servers, and tell what happened by events. What a part needs of another
+it is given here.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.chat.cache_reports import CacheReports
+from kvchat.chat.branches import Branches
+from kvchat.chat.cache_tracker import CacheTracker
 from kvchat.chat.compactor import Compactor
 from kvchat.chat.consolidation import Consolidation
-from kvchat.chat.conversations import system_clock
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.defusing import SpecialTokens
 from kvchat.chat.document_service import DocumentService
 from kvchat.chat.events import Noticed
 from kvchat.chat.extraction import Extraction
+from kvchat.chat.ground import QUIT_S, Clock, Ground, system_clock
 from kvchat.chat.jobs import Jobs
 from kvchat.chat.memory_service import MemoryService
+from kvchat.chat.new_conversations import NewConversations
+from kvchat.chat.once import Once
+from kvchat.chat.options import Options
+from kvchat.chat.prices import Prices
+from kvchat.chat.prompt_size import PromptSizes
 from kvchat.chat.question_builder import QuestionBuilder
 from kvchat.chat.retrieval import Retrieval
-from kvchat.chat.serving import Serving
+from kvchat.chat.routes import Routes
+from kvchat.chat.server_choice import ServerChooser
+from kvchat.chat.servers import Servers
 from kvchat.chat.side_requests import SideRequests
 from kvchat.chat.sources import AttachmentSource, MemorySource, PassageSource
+from kvchat.chat.turns import Turns
 from kvchat.chat.unsaved import Rescued
 from kvchat.chat.vectors import Vectors
+from kvchat.chat.warm_up import WarmUp
 from kvchat.config import Settings
-from kvchat.prompt.conversation import SavedPrompt, SearchHit
-from kvchat.prompt.request import Parameters
 from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
+    from kvchat.chat.cache_reports import CacheReports
+    from kvchat.chat.exporting import Exports
     from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
 
 log = logging.getLogger(__name__)
 
-QUIT_SECONDS = 1.5
 TRASH_DAYS = 30
 
 
-class ChatService(Serving):
-    """Conversations on a store, talking through a connector. All methods belong to one event loop."""
+class ChatService:
+    """Conversations on a store, talking to servers. All belongs to one event loop."""
 
     def __init__(self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
-                 clock: Callable[[], datetime] = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
+                 clock: Clock = system_clock, snapshots: Path | None = None, lanes: Path | None = None,
                  one_server: bool = False, memories: Callable[[], Memories | None] | None = None,
                  library: Callable[[], Library | None] | None = None) -> None:
         """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
         conversation goes to the server of the settings, whatever it was begun on. `memories`, `library` are opened
         when they are first needed; None, and in an incognito run: there are none."""
-        super().__init__(store, settings, incognito=incognito, strict=strict, clock=clock, snapshots=snapshots,
-                         lanes=lanes, one_server=one_server)
-        self.side_requests = SideRequests(self, settings)
-        self.cache_reports = CacheReports(self)
-        self.compactor = Compactor(self, settings, self.side_requests)
-        self.jobs = Jobs(store, self.keeper, self.tell)
-        self.subscribe(self.jobs.heard)
-        self.memory = MemoryService(self, settings, None if incognito else memories, self._vector_of)
-        self.extraction = Extraction(self, settings, self.jobs, self.memory, self.side_requests)
-        self.consolidation = Consolidation(self, settings, self.jobs, self.memory, self.extraction,
-                                           self.side_requests)
-        self.documents = DocumentService(self, settings, None if incognito else library)
-        self.vectors = Vectors(self, settings, self.jobs, self.memory, self.documents)
-        self.retrieval = Retrieval(self, settings, self.documents, self.vectors)
+        self.store, self.incognito, self.clock = store, incognito, clock
+        self.ground = ground = Ground(store, settings, incognito=incognito, strict=strict, clock=clock)
+        self.events, self.keeper = ground.events, ground.keeper
+        self.conversations = shared = Conversations(ground)
+        self.servers = servers = Servers(ground, shared, snapshots=snapshots, lanes=lanes, one_server=one_server)
+        self.new_conversations = NewConversations(ground, shared, servers)
+        self.tracker = tracker = CacheTracker(ground, shared, servers)
+        self.routes = Routes(ground, shared, servers, tracker)
+        self.options = Options(ground, shared, tracker)
+        self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.follow, servers.consent.agreed_to)
+
+        self.jobs = Jobs(ground)
+        self.memory = MemoryService(ground, shared, servers, None if incognito else memories, self._vector_of)
+        self.documents = DocumentService(ground, shared, None if incognito else library)
+        self.vectors = Vectors(ground, shared, servers, self.jobs, self.memory, self.documents)
+        self.retrieval = Retrieval(ground, shared, servers, self.documents, self.vectors)
         sources = AttachmentSource(), PassageSource(), MemorySource(self.memory.recall, self.memory.profile)
-        tokens = SpecialTokens(self.link, self.agreed_to)
-        self.questions = QuestionBuilder(self.retrieval.resolved, sources, tokens.plain, settings, clock)
+        tokens = SpecialTokens(servers.link, servers.consent.agreed_to)
+        self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, tokens.plain)
+        self.prices = Prices(shared, servers, tracker, self.questions, self.sizes)
+
+        self.warm_up = WarmUp(ground, shared, servers, tracker, self.routes, self.questions)
+        self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes)
+        self.branches = Branches(ground, shared, tracker, self.warm_up)
+        self.chooser = ServerChooser(ground, shared, servers, tracker, self.warm_up)
+        self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
+        self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
+                                   self.side_requests)
+        once = Once(store, self.keeper)
+        self.extraction = Extraction(ground, shared, servers, tracker, self.warm_up, self.turns, once, self.jobs,
+                                     self.memory, self.side_requests)
+        self.consolidation = Consolidation(ground, shared, servers, self.warm_up, self.jobs, self.memory,
+                                           self.extraction, self.side_requests)
+
+    @property
+    def settings(self) -> Settings:
+        return self.ground.settings
+
+    @cached_property
+    def cache_reports(self) -> CacheReports:
+        from kvchat.chat.cache_reports import CacheReports
+
+        return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
+
+    @cached_property
+    def exports(self) -> Exports:
+        from kvchat.chat.exporting import Exports
+
+        return Exports(self.store, self.conversations.loaded)
 
     async def _vector_of(self, question: str) -> list[float] | None:
         return await self.vectors.of(question)
@@ -85,102 +127,45 @@ class ChatService(Serving):
 
     def refresh(self) -> None:
         """Look whether another process changed the store, or somebody the memory's files; tell if so."""
-        if self.look_elsewhere():
+        if self.conversations.look_elsewhere():
             self.jobs.look_again()
             self.extraction.look_again()
             self.documents.look_again()
         self.memory.look_soon()
 
-    @property
-    def notices(self) -> list[str]:
-        """What happened when the conversations were opened, in sentences."""
-        return self.store.notices
-
-    # -- options --------------------------------------------------------------------------------------------------
-
-    async def set_parameters(self, id: str, parameters: Parameters) -> None:
-        await self.update(await self.opened(id), parameters=parameters)
-
-    async def set_template_options(self, id: str, options: Mapping[str, object]) -> None:
-        """Options of the chat template. They are part of the prefix: the next turn may read everything again."""
-        conversation = await self.opened(id)
-        self.did(conversation, "template")
-        await self.update(conversation, template_options=dict(options))
-
-    async def set_model(self, id: str, model: str) -> None:
-        conversation = await self.opened(id)
-        self.did(conversation, "model")
-        await self.update(conversation, model=model)
-
-    def prompts(self) -> list[SavedPrompt]:
-        """The library of system prompts, by name."""
-        return self.store.prompts()
-
-    async def save_prompt(self, prompt: SavedPrompt) -> None:
-        await self.keeper.write(lambda: self.store.save_prompt(prompt))
-
-    async def delete_prompt(self, name: str) -> None:
-        await self.keeper.write(lambda: self.store.delete_prompt(name))
-
-
-    # -- finding and giving out -----------------------------------------------------------------------------------
-
-    async def search(self, query: str, limit: int = 50, ranked: bool = False) -> list[SearchHit]:
-        """Messages and titles that match, newest first; `ranked`: best first among the newest."""
-        return await self.keeper.call(lambda: self.store.search(query, limit, ranked=ranked))
-
-    async def export(self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False,
-                     overwrite: bool = False) -> Path:
-        """Write conversations to the file `path` and return it. Raises TransferError."""
-        from kvchat.chat.exporting import Exported
-        from kvchat.transfer import export
-
-        sources = Exported(self.store, ids, self.open_conversations)
-        return await asyncio.to_thread(export, path, format, sources, all_branches=all_branches, overwrite=overwrite)
-
-    def export_text(self, ids: Sequence[str], format: str, *, all_branches: bool = False) -> Iterator[str]:
-        """Conversations as the text of an export file, in pieces. Raises TransferError."""
-        from kvchat.chat.exporting import Exported
-        from kvchat.transfer import pieces
-
-        return pieces(format, Exported(self.store, ids, self.open_conversations), all_branches=all_branches)
-
-    # -- the end of a day, and of the program ------------------------------------------------------------------------
-
     async def housekeeping(self) -> None:
         """What is done when nobody waits: a daily backup, and what lay in the trash for 30 days is removed."""
-        before = self.clock().timestamp() - TRASH_DAYS * 86400
+        before = self.ground.timestamp() - TRASH_DAYS * 86400
         try:
             await self.keeper.call(lambda: self.store.purge_trash(before))
             await asyncio.to_thread(self.store.backup_if_due)  # seconds in a large store: nothing waits for it
-            await self.links.snapshots.tidy()
+            await self.servers.links.snapshots.tidy()
         except StoreError as error:
-            self.tell(Noticed(str(error), "warning"))
+            self.events.tell(Noticed(str(error), "warning"))
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came."""
-        self.shared.give_up_all()
-        if self._falling is not None:
-            self._falling.cancel()
-        for answering, _ in self._answering.values():
-            answering.stop()
-        if self.compactor.running is not None:
-            await self.compactor.stop(self.compactor.running.conversation)
-        if tasks := {task for _, task in self._answering.values()}:
-            _, late = await asyncio.wait(tasks, timeout=QUIT_SECONDS)
-            if late:
-                self._explain_no_more()
-                await asyncio.wait(late, timeout=QUIT_SECONDS)
+        self.conversations.shared.give_up_all()
+        self.servers.look_no_more()
+        await asyncio.gather(self.turns.stop_all(), self.compactor.stop_all())
+
+    async def _rest(self) -> None:
+        """End what is done beside the conversations, and wait until what the last answers left is known."""
+        tasks = self.warm_up.rest() | self.routes.rest()
+        await self.servers.rest()
+        if tasks:
+            await asyncio.wait(tasks, timeout=QUIT_S)
+        await self.ground.rest()
 
     async def aclose(self, rescue: Sequence[Path] = ()) -> Rescued | None:
         """Stop what runs, keep what came, write what waits, end the engine. What the disk still refuses then is
         written beside the store, or to the first of the folders `rescue` that takes it; without any it is lost."""
-        for end in (self.stop_all, self.jobs.aclose, self._rest_now, self._note_states, self.links.aclose,
+        for end in (self.stop_all, self.jobs.aclose, self._rest, self.tracker.note_states, self.servers.links.aclose,
                     self.vectors.aclose, self.documents.aclose, self.memory.aclose, self.keeper.aclose):
             try:
                 await end()
             except Exception:  # what is said is still to be kept
                 log.exception("a part of the service did not end")
-        rescued = self.unsaved.rescue(rescue, self.clock()) if rescue else None
+        rescued = self.conversations.unsaved.rescue(rescue, self.clock()) if rescue else None
         self.store.close()
         return rescued

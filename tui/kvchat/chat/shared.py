@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 from functools import partial, wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import (
@@ -32,6 +32,9 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.tree import Tree
 from kvchat.store import Change, ConversationDeleted, HeadMoved, Store, StoreError, UnknownConversation
+
+if TYPE_CHECKING:
+    from kvchat.chat.conversations import Conversations
 
 log = logging.getLogger(__name__)
 
@@ -284,32 +287,30 @@ class SharedConversations:
                     await given_up.wait()
 
 
-class Service(Protocol):
-    """What `on_newest` needs of whoever acts."""
+class Acting(Protocol):
+    """Whoever acts on conversations."""
 
-    shared: SharedConversations
-
-    async def for_act(self, id: str, head: Head) -> OpenConversation: ...
+    conversations: Conversations
 
 
-S = TypeVar("S", bound=Service)
+A = TypeVar("A", bound=Acting)
 P = ParamSpec("P")
 T = TypeVar("T")
-Act = Callable[Concatenate[S, str, P], Coroutine[Any, Any, T]]
+Act = Callable[Concatenate[A, str, P], Coroutine[Any, Any, T]]
 
 
-def on_newest(head: Head) -> Callable[[Act[S, P, T]], Act[S, P, T]]:
+def on_newest(head: Head) -> Callable[[Act[A, P, T]], Act[A, P, T]]:
     """An act on a conversation, begun on what all kvchats have made of it, and begun anew when one of them was faster.
     """
 
-    def decorated(act: Act[S, P, T]) -> Act[S, P, T]:
+    def decorated(act: Act[A, P, T]) -> Act[A, P, T]:
         @wraps(act)
-        async def tried(service: S, id: str, /, *args: P.args, **options: P.kwargs) -> T:
+        async def tried(self: A, id: str, /, *args: P.args, **options: P.kwargs) -> T:
             while True:
-                conversation = await service.for_act(id, head)
-                with service.shared.held(conversation):
+                conversation = await self.conversations.for_act(id, head)
+                with self.conversations.shared.held(conversation):
                     try:
-                        return await act(service, id, *args, **options)
+                        return await act(self, id, *args, **options)
                     except HeadMoved:
                         continue
 

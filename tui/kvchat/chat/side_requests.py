@@ -15,19 +15,23 @@ from typing import TYPE_CHECKING
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
+from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import Noticed
 from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.ground import Ground
 from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.talking import SYSTEM_MOVED
+from kvchat.chat.routes import Routes
+from kvchat.chat.servers import Servers
+from kvchat.chat.turns import SYSTEM_MOVED
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
 
 if TYPE_CHECKING:
-    from kvchat.chat.branches import Branches as Core
-    from kvchat.config import Settings
+    pass
 
 SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""
@@ -40,38 +44,42 @@ APART = "kvchat-memory"
 class SideRequests:
     """Sends them. Whoever has one sent holds the lane."""
 
-    def __init__(self, core: Core, settings: Settings) -> None:
-        self._core = core
-        self._settings = settings
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 routes: Routes) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._routes = routes
 
     async def of_conversation(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
                               parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
         """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out."""
         record, info = conversation.record, backend.info
-        following = await self._core.follow(backend)
-        if not self._core.agreed_to(info, record.id):
+        following = await self._tracker.follow(backend)
+        if not self._servers.consent.agreed_to(info, record.id):
             return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
                                       "Nothing was sent.")
-        turn = ChatTurn(wires_of(path), record.id, self._core.model_of(conversation, info), parameters,
+        turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
         ended = await self._sent_beside(backend, following, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
-            await self._core.update(conversation, system_in_user=True)
-            self._core.tell(Noticed(SYSTEM_MOVED))
+            await self._conversations.update(conversation, system_in_user=True)
+            self._ground.events.tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
     async def _asked_apart(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
                            emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
-        chosen = link.name != DEFAULT and link.name == self._settings.memory.profile
-        if not self._settings.memory.on_cloud and self._core.is_on_the_internet(link):
+        chosen = link.name != DEFAULT and link.name == self._ground.settings.memory.profile
+        if not self._ground.settings.memory.on_cloud and self._servers.is_on_the_internet(link):
             return Ended(State.ERROR, f"{backend.info.base_url} sends what it gets to the internet, where "
                                       "memory.on_cloud lets no background work be done.")
-        if not self._core.agreed_to(backend.info, "" if chosen else id):
+        if not self._servers.consent.agreed_to(backend.info, "" if chosen else id):
             return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                       "send to it. Nothing was sent; send a message there once to be asked.")
-        following = await self._core.follow(backend)
+        following = await self._tracker.follow(backend)
         turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
         ended = await self._sent_beside(backend, following, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
@@ -83,10 +91,10 @@ class SideRequests:
         if following is not None:
             followed = await following.before(turn, path, "side", emit=emit)
             began(followed)
-            turn = replace(turn, slot=await self._core.planned(backend, following, followed))
+            turn = replace(turn, slot=await self._routes.planned(backend, following, followed))
             following.sent(followed, turn.slot)
-        elif (shared := self._core.links.of(backend).shared) is not None:
-            shared.sent(path, turn.session_id, self._core.clock().timestamp())
+        elif (shared := self._servers.links.of(backend).shared) is not None:
+            shared.sent(path, turn.session_id, self._ground.timestamp())
         return await backend.chat(turn, emit)
 
     async def settled(self, kind: str, link: Link, conversation: OpenConversation,
@@ -94,7 +102,7 @@ class SideRequests:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
         put down in the ledger under `kind`. `apart`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
-        answer, began = awaited(path[-1], self._core.clock()), time.monotonic()
+        answer, began = awaited(path[-1], self._ground.clock()), time.monotonic()
         live, followed = LiveAnswer(answer.id, began), list[FollowedTurn]()
         heard, most, endless = began, (parameters.max_tokens or 0) * LONG_TOKEN, False
 
@@ -119,7 +127,7 @@ class SideRequests:
             """Nothing of it is stored."""
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answering.run(lambda: self._core.window(conversation.id)))
+        work = asyncio.create_task(answering.run(lambda: self._servers.window(conversation.id)))
         try:
             while not (await asyncio.wait({work}, timeout=SILENT_S))[0]:
                 if time.monotonic() - heard >= SILENT_S:
@@ -151,6 +159,6 @@ class SideRequests:
         if info is None:
             return
         spent = SideRequest(
-            kind, id, self._core.clock().timestamp(), info.place, answer.model or info.model, answer.state.value,
+            kind, id, self._ground.timestamp(), info.place, answer.model or info.model, answer.state.value,
             figures.prompt_tokens, figures.cached_tokens, figures.predicted_tokens, seconds)
-        self._core.in_background(self._core.keeper.write(lambda: self._core.store.side_requests.record(spent)))
+        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.side_requests.record(spent)))

@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kvchat.backends.dialect import BackendError
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
+from kvchat.chat.ground import Ground
 from kvchat.chat.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.lane import Lane
+from kvchat.chat.servers import Servers
 from kvchat.config import ConfigError, ServerSettings, api_key
 from kvchat.store.jobs import Job
 
@@ -26,8 +29,6 @@ if TYPE_CHECKING:
     from kvchat.backends.local_embeddings import LocalEmbeddings
     from kvchat.chat.document_service import DocumentService
     from kvchat.chat.memory_service import MemoryService
-    from kvchat.chat.serving import Serving as Core
-    from kvchat.config import Settings
     from kvchat.index.index import Index
     from kvchat.memory.book import Memories
 
@@ -51,10 +52,11 @@ class Vectors:
 
     kind = EMBEDDING
 
-    def __init__(self, core: Core, settings: Settings, jobs: Jobs, memory: MemoryService,
-                 documents: DocumentService) -> None:
-        self._core = core
-        self._settings = settings
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, jobs: Jobs,
+                 memory: MemoryService, documents: DocumentService) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
         self._jobs = jobs
         self._memory = memory
         self._documents = documents
@@ -64,24 +66,24 @@ class Vectors:
         """Whose vector the last question had."""
         jobs.register(self)
         if self._embeds:
-            core.subscribe(self._embed_what_is_new)
+            self._ground.events.subscribe(self._embed_what_is_new)
 
     @property
     def _embeds(self) -> bool:
-        chosen = self._settings.embeddings
+        chosen = self._ground.settings.embeddings
         return bool(chosen.base_url or chosen.local_model) and (self._embeds_memory or self._documents.has_library)
 
     @property
     def _embeds_memory(self) -> bool:
-        return self._memory.has_memory and self._settings.memory.enabled
+        return self._memory.has_memory and self._ground.settings.memory.enabled
 
     @property
     def lane(self) -> Lane:
-        return self._core.links.lane_at(self._settings.embeddings.base_url or OWN_ENGINE)
+        return self._servers.links.lane_at(self._ground.settings.embeddings.base_url or OWN_ENGINE)
 
     async def source(self) -> Embeddings | LocalEmbeddings:
         """Where vectors come from. Raises BackendError and ConfigError."""
-        chosen = self._settings.embeddings
+        chosen = self._ground.settings.embeddings
         if self._embeddings is None and chosen.local_model:
             from kvchat.backends.local_embeddings import LocalEmbeddings
 
@@ -97,7 +99,7 @@ class Vectors:
     def _chat_servers(self) -> Iterator[ChatServer]:
         from kvchat.backends.embeddings import ChatServer
 
-        for link in self._core.links:
+        for link in self._servers.links:
             if link.info is not None:
                 yield ChatServer(link.info.base_url, link.info.kind, link.info.model)
             elif link.connector.base_url:
@@ -108,24 +110,24 @@ class Vectors:
     def begin(self) -> None:
         """Embed what has no vector yet."""
         if self._embeds:
-            self._core.in_background(self._embed_soon())
+            self._ground.in_background(self._embed_soon())
 
     def _embed_what_is_new(self, event: ServiceEvent) -> None:
         if isinstance(event, MemoriesNoted | MemoriesChanged | DocumentsChanged) and self._jobs.enabled:
-            self._core.in_background(self._embed_soon())
+            self._ground.in_background(self._embed_soon())
 
     async def _embed_soon(self) -> None:
-        await self._core.keeper.call(lambda: self._core.store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
+        await self._ground.keeper.call(lambda: self._ground.store.jobs.put(EMBEDDING, "", time.time(), "new texts"))
         self._jobs.changed()
 
     async def retried(self, subject: str) -> None:
         """It is due as it is."""
 
     async def place_of(self, job: Job) -> Place | None:
-        if not self._embeds or self._core.streaming():
+        if not self._embeds or self._conversations.streaming():
             return None
-        quiet = max((link.lane.quiet_since for link in self._core.links), default=0.0)
-        return Place(self.lane, self._jobs.rested_at(quiet, self._settings.memory.rest_seconds))
+        quiet = max((link.lane.quiet_since for link in self._servers.links), default=0.0)
+        return Place(self.lane, self._jobs.rested_at(quiet, self._ground.settings.memory.rest_seconds))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         try:
@@ -180,7 +182,7 @@ class Vectors:
 
     async def aclose(self) -> None:
         """End the engine for vectors, where there is one."""
-        if self._settings.embeddings.local_model and self._embeddings is not None:
+        if self._ground.settings.embeddings.local_model and self._embeddings is not None:
             await self._embeddings.aclose()  # type: ignore[union-attr]
 
 

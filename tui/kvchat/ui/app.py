@@ -124,7 +124,7 @@ class KvchatApp(App[int]):
             self.ending.fail(str(error))
             return
         self.key_queue.begin()
-        for notice in (*self._notices, *self.service.notices):
+        for notice in (*self._notices, *self.service.store.notices):
             screen.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.call_after_refresh(self._connect)
@@ -135,11 +135,11 @@ class KvchatApp(App[int]):
             await screen.open_conversation(await self._first_conversation())
         except ChatError as error:
             self._notices.append(str(error))
-            await screen.open_conversation((await self.service.create()).id)
+            await screen.open_conversation((await self.service.new_conversations.create()).id)
 
     def _connect(self) -> None:
         """Look for the server when the conversation can be read: it imports HTTP, which would hold up the paint."""
-        self.run_worker(self.service.connect(), group="connect", exit_on_error=False)
+        self.run_worker(self.service.servers.connect(), group="connect", exit_on_error=False)
 
     def _settle(self) -> None:
         gc.collect()
@@ -151,12 +151,12 @@ class KvchatApp(App[int]):
 
     async def _first_conversation(self) -> str:
         if self._first:
-            return self.service.find(self._first).id
+            return self.service.conversations.find(self._first).id
         if self._continue:
-            for known in self.service.conversations():
+            for known in self.service.conversations.all():
                 if known.turns:
                     return known.id
-        return (await self.service.create()).id
+        return (await self.service.new_conversations.create()).id
 
     @property
     def chat(self) -> ChatScreen:
@@ -168,7 +168,7 @@ class KvchatApp(App[int]):
     async def action_quit(self) -> None:
         """Leave; where something is not saved, the person is asked first."""
         await self.chat.keep_draft()
-        unsaved = await self.service.unsaved.retry() if self.has_begun else []
+        unsaved = await self.service.conversations.unsaved.retry() if self.has_begun else []
         if not unsaved:
             self.ending.leave()
             return

@@ -92,7 +92,7 @@ class Ending:
     async def close_service(self) -> None:
         """End the service. What it could not save goes to a file, unless the person has let go of it."""
         if self._lost_draft is not None:
-            await self._service.set_draft(*self._lost_draft)
+            await self._service.conversations.set_draft(*self._lost_draft)
         rescued = await self._service.aclose(() if self._lets_go else self._folders())
         if rescued is not None:
             self.failure = f"{self.failure} {rescued_words(rescued)}".strip()

@@ -79,12 +79,12 @@ class ChatBase(Screen[None]):
         return await asyncio.shield(answer)  # who waits may be cancelled, and the screen still has to close
 
     def now(self) -> datetime:
-        return self.service.now()
+        return self.service.clock()
 
     def model(self) -> str:
         """The model that would answer here."""
         chosen = self.current.record.model if self.current else ""
-        return chosen or (self.service.server.model if self.service.server else "")
+        return chosen or (self.service.servers.info.model if self.service.servers.info else "")
 
     def in_words(self, tokens: int) -> str:
         return f"{count(tokens)} tokens"

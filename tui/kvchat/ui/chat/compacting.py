@@ -58,7 +58,7 @@ class CompactingActs(ChatBase):
         """A few words for the status line while the window of the open conversation is nearly full."""
         if self.current is None or not self.service.compactor.due(self.current):
             return ""
-        return f"{percent(self.service.window_share(self.current))} full: /compact"
+        return f"{percent(self.service.servers.window_share(self.current))} full: /compact"
 
     def offer_compaction(self) -> None:
         """After an answer: say once that compacting would make room."""
@@ -68,7 +68,7 @@ class CompactingActs(ChatBase):
                 self._offered = ""
         elif self._offered != conversation.id:
             self._offered = conversation.id
-            full = percent(self.service.window_share(conversation))
+            full = percent(self.service.servers.window_share(conversation))
             self.say(f"The window is {full} full. /compact goes on with a summary of the older turns; "
                      "the branch you leave stays.")
 
@@ -100,7 +100,7 @@ class CompactingActs(ChatBase):
         else:
             from kvchat.chat.answering import previous_figures
 
-            speed = self.service.prefill_speed(running.conversation)
+            speed = self.service.tracker.prefill_speed(running.conversation)
             self.transcript.set_live(live_row(live, now, speed, previous_figures(self.conversation.path())))
 
 

@@ -97,7 +97,7 @@ class ConsultingActs(ChatBase):
             composer.set_cost("")
             return
         blocks = composer.blocks
-        self.service.prepare(self.current.id, blocks)
+        self.service.warm_up.prepare(self.current.id, blocks)
         found = [item for kind in (FILE, PASSAGE) for item in composer.context.kept(kind)]
         sent = rendered(blocks, "") if blocks else ""
         tokens = (self._count(sent) if sent else 0) + sum(item.tokens for item in found)
@@ -106,13 +106,13 @@ class ConsultingActs(ChatBase):
         composer.set_cost(f"pasted: {words}" if words and only_pasted else words, quietly=not blocks)
 
     def _count(self, text: str) -> int:
-        return (self.service.price(self.current.id, "attach", text=text).tokens or 0) if self.current else 0
+        return (self.service.prices.estimate(self.current.id, "attach", text=text).tokens or 0) if self.current else 0
 
     def _price(self, sent: str, tokens: int) -> str:
         """`~812 tokens, about 3 s`; empty where nothing is sent."""
         if not tokens:
             return ""
-        return f"~{cost_words(tokens, self.service.price(self.conversation.id, 'attach', text=sent).seconds)}"
+        return f"~{cost_words(tokens, self.service.prices.estimate(self.conversation.id, 'attach', text=sent).seconds)}"
 
     @on(Composer.Looked)
     def _looked(self, event: Composer.Looked) -> None:

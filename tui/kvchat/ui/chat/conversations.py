@@ -21,7 +21,7 @@ class ConversationActs(ChatBase):
         await self.attempt(self._new())
 
     async def _new(self) -> None:
-        await self.open_conversation((await self.service.create()).id)
+        await self.open_conversation((await self.service.new_conversations.create()).id)
 
     async def action_next(self) -> None:
         await self._step(1)
@@ -30,7 +30,7 @@ class ConversationActs(ChatBase):
         await self._step(-1)
 
     async def _step(self, step: int) -> None:
-        ids = [c.id for c in self.service.conversations()]
+        ids = [c.id for c in self.service.conversations.all()]
         if not ids or self.current is None:
             return
         at = ids.index(self.current.id) + step if self.current.id in ids else 0
@@ -42,7 +42,7 @@ class ConversationActs(ChatBase):
         from kvchat.ui.screens.picker import ConversationPicker
 
         picked = await self.ask(ConversationPicker(
-            self.service.conversations(), current=self.current.id if self.current else None, mark=self.mark,
+            self.service.conversations.all(), current=self.current.id if self.current else None, mark=self.mark,
             now=self.now()))
         match picked:
             case ("open", str(id)):
@@ -56,7 +56,7 @@ class ConversationActs(ChatBase):
     async def action_search(self, query: str = "") -> None:
         from kvchat.ui.screens.search import SearchScreen
 
-        found = await self.ask(SearchScreen(self.service.search, query=query, now=self.now()))
+        found = await self.ask(SearchScreen(self.service.conversations.search, query=query, now=self.now()))
         if found is not None:
             await self.open_conversation(found.conversation, found.node)
 
@@ -66,10 +66,10 @@ class ConversationActs(ChatBase):
 
         id = id or self.conversation.id
         if not title:
-            given = await self.ask(RenameScreen(self.service.find(id).title))
+            given = await self.ask(RenameScreen(self.service.conversations.find(id).title))
             title = given or ""
         if title:
-            await self.service.rename(id, title)
+            await self.service.conversations.rename(id, title)
 
     async def action_delete(self) -> None:
         if self.conversation.record.turns == 0:
@@ -79,13 +79,13 @@ class ConversationActs(ChatBase):
 
     async def delete_conversation(self, id: str) -> None:
         """To the trash; the next one in the list is shown."""
-        ids = [c.id for c in self.service.conversations()]
+        ids = [c.id for c in self.service.conversations.all()]
         at = ids.index(id) if id in ids else 0
-        await self.service.delete(id)
+        await self.service.conversations.delete(id)
         self._deleted = id
         self.say(f"Deleted. {self.app.key_of('undo')} brings it back.")
         if self.current is not None and self.current.id == id:
-            left: list[Conversation] = self.service.conversations()
+            left: list[Conversation] = self.service.conversations.all()
             if left:
                 await self.open_conversation(left[min(at, len(left) - 1)].id)
             else:
@@ -98,14 +98,14 @@ class ConversationActs(ChatBase):
     async def action_undo(self) -> None:
         if self._deleted is not None:
             id, self._deleted = self._deleted, None
-            await self.service.restore(id)
+            await self.service.conversations.restore(id)
             if self.current is None or self.current.id != id:  # else what is being written there stays
                 await self.open_conversation(id)
             return
         await self.attempt(self._undo_branch())
 
     async def _undo_branch(self) -> None:
-        if not await self.service.undo(self.conversation.id):
+        if not await self.service.branches.undo(self.conversation.id):
             self.say("There is nothing to undo in this conversation.")
 
     @work(group="dialog")
@@ -114,7 +114,7 @@ class ConversationActs(ChatBase):
         from kvchat.ui.screens.export import ExportRequest, ExportScreen
 
         conversation = self.conversation
-        written = [c for c in self.service.conversations() if c.turns]
+        written = [c for c in self.service.conversations.all() if c.turns]
         request: ExportRequest | None
         if path:
             target = Path(path)
@@ -127,8 +127,8 @@ class ConversationActs(ChatBase):
             return
         ids = [c.id for c in written] if request.all_conversations else [conversation.id]
         try:
-            done = await self.service.export(ids, request.format, request.path, all_branches=request.all_branches,
-                                             overwrite=request.overwrite)
+            done = await self.service.exports.write(
+                ids, request.format, request.path, all_branches=request.all_branches, overwrite=request.overwrite)
         except TransferError as error:
             self.say(str(error), "error")
         else:
@@ -139,7 +139,7 @@ class ConversationActs(ChatBase):
         """What can be done with a conversation of the list."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
-        record = self.service.find(id)
+        record = self.service.conversations.find(id)
         choices = [("o", "Open", "open"), ("r", "Rename", "rename"), ("e", "Export", "export"),
                    ("d", "Delete", "delete")]
         match await self.ask(ConfirmScreen(record.title, [], choices)):

@@ -30,9 +30,9 @@ class MemoryDesk:
 
     def __init__(self, service: ChatService) -> None:
         self._service = service
-        self.subscribe: Callable[[Listener], Callable[[], None]] = service.subscribe
-        self.now: Callable[[], datetime] = service.now
-        self.conversations: Callable[[], Sequence[Conversation]] = service.conversations
+        self.subscribe: Callable[[Listener], Callable[[], None]] = service.events.subscribe
+        self.now: Callable[[], datetime] = service.clock
+        self.conversations: Callable[[], Sequence[Conversation]] = service.conversations.all
         self.memory_queue: Callable[[], Awaitable[Sequence[QueueRow]]] = service.extraction.queue
         self.remember_now: Callable[[str], Awaitable[None]] = service.extraction.request
         self.retry_memory: Callable[[str], Awaitable[None]] = service.extraction.retry
@@ -58,9 +58,9 @@ class DocumentsDesk:
 
     def __init__(self, service: ChatService) -> None:
         self._service = service
-        self.subscribe: Callable[[Listener], Callable[[], None]] = service.subscribe
-        self.now: Callable[[], datetime] = service.now
-        self.get: Callable[[str], OpenConversation | None] = service.get
+        self.subscribe: Callable[[Listener], Callable[[], None]] = service.events.subscribe
+        self.now: Callable[[], datetime] = service.clock
+        self.get: Callable[[str], OpenConversation | None] = service.conversations.get
         self.remove_documents: Callable[[str], Awaitable[None]] = service.documents.remove
         self.stop_indexing: Callable[[str], None] = service.documents.stop_indexing
         self.set_searching: Callable[[str, str, Sequence[str]], Awaitable[None]] = service.retrieval.set_searching
@@ -92,10 +92,10 @@ class CacheDesk:
 
     def __init__(self, service: ChatService) -> None:
         self._service = service
-        self.subscribe: Callable[[Listener], Callable[[], None]] = service.subscribe
-        self.now: Callable[[], datetime] = service.now
+        self.subscribe: Callable[[Listener], Callable[[], None]] = service.events.subscribe
+        self.now: Callable[[], datetime] = service.clock
         self.cache_report: Callable[[str], Awaitable[CacheReport]] = service.cache_reports.report
 
     @property
     def server(self) -> ServerFacts | None:
-        return self._service.server
+        return self._service.servers.info

@@ -49,4 +49,4 @@ class Elsewhere:
 
     def show(self, id: str) -> None:
         """Whether a message of this conversation waits for another window."""
-        self._show_waiting(WAITS if self._service.awaits_reply(id) else "")
+        self._show_waiting(WAITS if self._service.conversations.awaits_reply(id) else "")

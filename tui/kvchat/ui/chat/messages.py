@@ -54,7 +54,7 @@ class MessageActs(ChatBase):
         siblings = [n.id for n in tree.siblings(event.node)]
         at = siblings.index(event.node) + event.step
         if 0 <= at < len(siblings) and await self.attempt(
-                self.service.walk(self.conversation.id, event.node, event.step)):
+                self.service.branches.walk(self.conversation.id, event.node, event.step)):
             self.transcript.select(siblings[at])
 
     @on(Transcript.BranchesRequested)
@@ -76,7 +76,7 @@ class MessageActs(ChatBase):
             self.say("There is no message to edit yet.")
             return
         question, _ = self.conversation.tree.turn_of(node)
-        if self.service.price(self.conversation.id, "edit", question.id).worth_asking:
+        if self.service.prices.estimate(self.conversation.id, "edit", question.id).worth_asking:
             self._ask_edit(question)
         else:
             self.begin_edit(question.id, question.text)
@@ -114,7 +114,7 @@ class MessageActs(ChatBase):
         if node is None:
             self.say("There is no answer to have again yet.")
         elif (await self.agreed("regenerate", node) and await self.may_leave_this_machine()
-                and await self.attempt(self.service.regenerate(self.conversation.id, node))):
+                and await self.attempt(self.service.turns.regenerate(self.conversation.id, node))):
             self.transcript.follow()
 
     @work(group="dialog")
@@ -127,7 +127,7 @@ class MessageActs(ChatBase):
         if decision == "instead":
             question, _ = self.conversation.tree.turn_of(node)
             self.append_words(f"Disregard my message {self.number_of(question)} and its answer.")
-        elif decision == "go" and await self.attempt(self.service.delete_turn(self.conversation.id, node)):
+        elif decision == "go" and await self.attempt(self.service.branches.delete_turn(self.conversation.id, node)):
             self.say(f"The turn is not on this branch. {self.app.key_of('undo')} goes back to the branch that has it.")
 
     async def action_fork(self, node: str | None = None) -> None:
@@ -138,7 +138,7 @@ class MessageActs(ChatBase):
         await self.attempt(self._fork(node))
 
     async def _fork(self, node: str) -> None:
-        fork = await self.service.fork(self.conversation.id, node)
+        fork = await self.service.branches.fork(self.conversation.id, node)
         await self.open_conversation(fork.id)
 
     @work(group="dialog")
@@ -149,9 +149,9 @@ class MessageActs(ChatBase):
         match await self.ask(BranchTreeScreen(
                 conversation.tree, conversation.record.head, title=conversation.record.title,
                 at=node or self.transcript.selected or conversation.elsewhere, now=self.now(),
-                warmth=lambda tip: self.service.branch_warmth(conversation.id, tip))):
+                warmth=lambda tip: self.service.tracker.branch_warmth(conversation.id, tip))):
             case ("go", str(id)):
-                await self.attempt(self.service.select(conversation.id, id))
+                await self.attempt(self.service.branches.select(conversation.id, id))
                 self.transcript.select(id)
             case ("fork", str(id)):
                 await self.action_fork(id)
@@ -171,7 +171,7 @@ class MessageActs(ChatBase):
         """What the person decides who sees the price of an act; a small price is not asked about. `text`: the new text
         of the act; `instead`: whether the cheaper way can be done, if there is one; `fork`: whether a fork can."""
         with self.app.key_queue.coming() as dialog:
-            price = await self.service.exact_price(self.conversation.id, act, node, text, options)
+            price = await self.service.prices.exact(self.conversation.id, act, node, text, options)
         if dialog.is_given_up:
             return None
         if not price.worth_asking:

@@ -22,18 +22,18 @@ class OptionActs(MessageActs):
         conversation = self.conversation
         chosen = await self.ask(ParametersScreen(conversation.record.parameters))
         if chosen is not None:
-            await self.service.set_parameters(conversation.id, chosen)
+            await self.service.options.set_parameters(conversation.id, chosen)
 
     @work(group="dialog")
     async def action_system(self, text: str = "") -> None:
         from kvchat.ui.screens.prompts import SystemPromptScreen
 
         conversation = self.conversation
-        price = self.service.price(conversation.id, "system")
+        price = self.service.prices.estimate(conversation.id, "system")
         chosen: str | None = text
         if not text:
             chosen = await self.ask(
-                SystemPromptScreen(conversation.instructions, price, self.service))
+                SystemPromptScreen(conversation.instructions, price, self.service.options))
         if chosen is None:
             return
         # The screen has shown the price; a cheaper way, or words given with the command, are still asked about.
@@ -41,7 +41,7 @@ class OptionActs(MessageActs):
         if text or price.alternative is not None:
             decision = await self.decided("system", text=chosen, instead=True)
         if decision == "go":
-            await self.attempt(self.service.set_instructions(conversation.id, chosen))
+            await self.attempt(self.service.branches.set_instructions(conversation.id, chosen))
         elif decision == "instead":
             self.append_words(f"From now on: {chosen}")
 
@@ -55,8 +55,8 @@ class OptionActs(MessageActs):
         if await self.moved_or_waits():
             return
         chosen = await self.ask(ModelPicker(
-            self.service.servers(), current=self.model(), look=self.service.look_for_servers,
-            files=self.service.model_files))
+            self.service.chooser.all(), current=self.model(), look=self.service.chooser.look,
+            files=self.service.chooser.model_files))
         if chosen is not None:
             await self._use(*chosen)
 
@@ -68,25 +68,26 @@ class OptionActs(MessageActs):
         live = self.conversation.live
         if live is not None and live.waiting is not None and live.waiting.phase == "gone" and kind != "model":
             # Nothing was sent: the question goes to the server that is chosen now.
-            await self.service.use_server(self.conversation.id, str(value), model)
-        elif self.conversation.id in self.service.streaming():
+            await self.service.chooser.use(self.conversation.id, str(value), model)
+        elif self.conversation.id in self.service.conversations.streaming():
             self.say("An answer is still running. Stop it first (Esc), or wait for it.", "warning")
         elif kind == "model" and str(value) in self.service.settings.profiles:
             await self._use("server", value)
-        elif kind == "model" and (server := self.service.server) and server.listing and not server.known(str(value)):
+        elif (kind == "model" and (server := self.service.servers.info) and server.listing
+                and not server.known(str(value))):
             self.say(f"{server.base_url} has no model {value}. {self.app.key_of('model')} lists those it has.",
                      "warning")
         elif kind == "model":
             if await self.agreed("model"):
-                await self.service.set_model(self.conversation.id, str(value))
+                await self.service.options.set_model(self.conversation.id, str(value))
         elif await self.agreed("model", title="Go on with another server?"):
-            await self.service.use_server(self.conversation.id, str(value), model)
+            await self.service.chooser.use(self.conversation.id, str(value), model)
 
     @work(group="dialog")
     async def action_doctor(self) -> None:
         from kvchat.ui.screens.doctor import DoctorScreen
 
-        await self.ask(DoctorScreen(self.service.examined))
+        await self.ask(DoctorScreen(self.service.chooser.examined))
 
     @work(group="dialog")
     async def action_thinking(self, word: str = "") -> None:
@@ -99,7 +100,7 @@ class OptionActs(MessageActs):
             self.say("Thinking is on, off, auto, low, medium or high.", "warning")
             return
         with self.app.key_queue.coming() as dialog:
-            facts = await self.service.template_facts(conversation.id)
+            facts = await self.service.tracker.template_facts(conversation.id)
         if dialog.is_given_up:
             return
         has = None if facts is None else facts.takes_effort if word in EFFORTS else facts.switches_thinking
@@ -114,7 +115,7 @@ class OptionActs(MessageActs):
         if options == before or not await self.agreed("template", title=f"{words} in this conversation?",
                                                       options=options):
             return
-        await self.service.set_template_options(conversation.id, options)
+        await self.service.options.set_template_options(conversation.id, options)
         self.say(f"{words}, if this model has the switch" if has is None and word != "auto" else words)
 
     def action_theme(self, name: str = "") -> None:

@@ -77,7 +77,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         settings = self.service.settings
         yield Header()
         with Horizontal(id="middle"):
-            yield Sidebar(clock=lambda: self.now().timestamp(), warmth=lambda id: self.service.warmth(id))
+            yield Sidebar(clock=lambda: self.now().timestamp(), warmth=lambda id: self.service.tracker.warmth(id))
             with Vertical(id="conversation"):
                 yield Static(id="hello", markup=False)
                 yield Transcript(unfold_reasoning=settings.show_reasoning)
@@ -105,8 +105,8 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
 
     def begin(self) -> None:
         """After the first paint: what comes from the service, which is opened by this. Raises ChatError."""
-        self.service.asks_before_leaving = True
-        self.service.subscribe(self._on_service)
+        self.service.servers.consent.asks_before_leaving = True
+        self.service.events.subscribe(self._on_service)
         self.show_server()
         self.show_list()
         self.set_interval(LOOK, self.service.refresh)
@@ -235,7 +235,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
 
     def _tick(self) -> None:
         """The clock of a running answer, in the live row and the status line."""
-        if not self.service.streaming() and self._ticking is not None:
+        if not self.service.conversations.streaming() and self._ticking is not None:
             self._ticking.stop()
             self._ticking = None
         self.show_compacting()
@@ -246,7 +246,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         from kvchat.chat.answering import previous_figures
 
         now = time.monotonic()
-        speed = self.service.prefill_speed(conversation.id)
+        speed = self.service.tracker.prefill_speed(conversation.id)
         before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
         self.transcript.set_live(self.offline_row(live, now) or live_row(live, now, speed, before))
         self.status.set_live(live_of(live, now))
@@ -256,7 +256,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
             self.show_context(prompt + (reported.predicted_tokens or 0))
 
     def _ended(self, id: str, node: str) -> None:
-        conversation = self.service.get(id)
+        conversation = self.service.conversations.get(id)
         if conversation is None or node not in conversation.tree:
             return
         answer = conversation.tree[node]
@@ -280,21 +280,22 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
     # -- showing
 
     def show_list(self) -> None:
-        self.sidebar.set_rows(sidebar_rows(self.service.conversations(), self.service.streaming()))
+        self.sidebar.set_rows(sidebar_rows(self.service.conversations.all(), self.service.conversations.streaming()))
         if self.current is not None:
             self.sidebar.set_open(self.current.id)
 
     def mark(self, id: str) -> Mark:
-        return "streaming" if id in self.service.streaming() else MARKS[self.service.warmth(id).heat]
+        streams = id in self.service.conversations.streaming()
+        return "streaming" if streams else MARKS[self.service.tracker.warmth(id).heat]
 
     async def open_conversation(self, id: str, node: str | None = None) -> None:
         if self.current is not None and self.current.id != id:
             self.composer.flush()
             self.stop_editing()
         await self.keep_draft()  # of the same conversation: what was typed since the draft was last kept
-        self.current = conversation = await self.service.open(id)
+        self.current = conversation = await self.service.conversations.open(id)
         if node is not None and node in conversation.tree and node not in {n.id for n in conversation.path()}:
-            await self.attempt(self.service.select(id, node))
+            await self.attempt(self.service.branches.select(id, node))
         if self.findbar.is_open:
             self.findbar.action_close()
         self.composer.load(self.draft_of(conversation), id)
@@ -320,31 +321,32 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         self.transcript.set_live(None)
         last = next((n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT), None)
         figures = conversation.figures()
-        self.status.saving = self.service.saving
+        self.status.saving = self.service.tracker.saving
         self.status.set_turns(figures, state=last.state if last else State.DONE)
         self.show_refusal()
         self._elsewhere.show(conversation.id)
         self.show_aside()
         self.show_searching()
-        self.show_context(self.service.context_used(conversation) if conversation.record.turns else None)
+        self.show_context(conversation.context_used if conversation.record.turns else None)
         self.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self.show_welcome()
         self.show_hello()
-        if conversation.id in self.service.streaming():
+        if conversation.id in self.service.conversations.streaming():
             self._tick()
 
     def show_aside(self) -> None:
         """At the right of the status line: how far the conversation is read ahead, and how full its window is, what its
         next turn would read, or what was saved."""
         conversation = self.conversation
-        ahead = self.service.warming == conversation.id
-        self.status.set_reading_ahead(ahead, self.service.warmup_progress if ahead else None)
-        totals, warmth = conversation.totals(self.service.saving), self.service.warmth(conversation.id)
+        ahead = self.service.tracker.warming == conversation.id
+        self.status.set_reading_ahead(ahead, self.service.tracker.warmup_progress if ahead else None)
+        totals, warmth = conversation.totals(self.service.tracker.saving), self.service.tracker.warmth(conversation.id)
         words = ""
         if offer := self.compaction_offer():
             words = offer
         elif (tokens := to_read(warmth)) and tokens > NOISE:
-            words = f"{warmth.heat}: {cost_words(tokens, self.service.price(conversation.id, 'open').seconds)} to read"
+            seconds = self.service.prices.estimate(conversation.id, "open").seconds
+            words = f"{warmth.heat}: {cost_words(tokens, seconds)} to read"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
             words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
         self.status.set_aside(words)
@@ -353,11 +355,11 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         """A few words in an empty conversation: what to do, and where the keys are."""
         hello = self.query_one("#hello", Static)
         empty = len(self.conversation.path()) < 2
-        hello.display = empty and self.service.connection.phase != "none"
+        hello.display = empty and self.service.servers.connection.phase != "none"
         self.transcript.display = not empty
         if not hello.display:
             return
-        keys, server = self.app.key_of, self.service.server
+        keys, server = self.app.key_of, self.service.servers.info
         lines = ["Write below. Enter sends, Esc stops, Tab goes to the conversation.",
                  f"{keys('help')} shows every key, {keys('palette')} finds any action.",
                  f"{keys('model')} chooses the model and the server."]
@@ -366,7 +368,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         hello.update(Content("\n").join(Content(line) for line in lines))
 
     def show_context(self, used: int | None) -> None:
-        server = self.service.server
+        server = self.service.servers.info
         self.header.set_context(used, server.context_size if server else None)
 
     # -- stopping, finding, moving

@@ -147,7 +147,7 @@ class SendingActs(ConsultingActs):
         sending.is_slow = False  # it is the person now who is waited for
         self.show_looking_up()
         conversation = self.conversation
-        used = self.service.context_used(conversation) if sending.editing is None else None
+        used = conversation.context_used if sending.editing is None else None
         try:
             price = self.service.compactor.price(conversation.id)
         except ChatError:
@@ -156,9 +156,10 @@ class SendingActs(ConsultingActs):
 
     async def _sent_with(self, sending: Sending, question: Question, anyway: bool) -> None:
         if sending.editing is not None:
-            await self.service.edit(sending.id, sending.editing, question.text, anyway=anyway, meant=question.meant)
+            await self.service.turns.edit(sending.id, sending.editing, question.text, anyway=anyway,
+                                          meant=question.meant)
         else:
-            await self.service.send(sending.id, question, anyway=anyway)
+            await self.service.turns.send(sending.id, question, anyway=anyway)
 
     async def _looked_up(self, sending: Sending) -> Question:
         """The question with what goes with it. Looking that up is all that can be stopped. Raises ChatError."""
@@ -186,7 +187,7 @@ class SendingActs(ConsultingActs):
 
     async def _was_sent(self, sending: Sending) -> None:
         if sending.is_stopped:
-            await self.service.stop(sending.id)
+            await self.service.conversations.stop(sending.id)
         here = self._is_here(sending)
         if sending.editing is None:
             await self._keep(sending.id, self.composer.draft if here else sending.later)
@@ -215,7 +216,7 @@ class SendingActs(ConsultingActs):
 
     def question_refused(self, event: QuestionRefused) -> None:
         """The server found a question too long: put it back to be shortened, and say what can be done."""
-        conversation = self.service.get(event.conversation)
+        conversation = self.service.conversations.get(event.conversation)
         if conversation is None:
             return
         sending, path = self._sending.get(conversation.id), conversation.path()
@@ -257,13 +258,13 @@ class SendingActs(ConsultingActs):
         """On the line over the composer: what goes with the message before is still being looked up."""
         sending = self._sending.get(self.current.id) if self.current is not None else None
         self.composer.set_sending(sending is not None and sending.is_slow and sending.is_begun
-                                  and not self.service.awaits_reply(sending.id))
+                                  and not self.service.conversations.awaits_reply(sending.id))
 
     def waits_for_another_window(self) -> None:
         """The message of the open conversation begins to wait for the reply of another window, or waits no longer."""
         sending = self._sending.get(self.current.id) if self.current is not None else None
         if sending is not None and sending.is_stopped:
-            self.service.give_up(sending.id)
+            self.service.conversations.give_up(sending.id)
         self.show_looking_up()
 
     def stop_looking_up(self) -> bool:
@@ -275,7 +276,7 @@ class SendingActs(ConsultingActs):
         sending.is_stopped = True
         if sending.looking is not None:
             sending.looking.cancel()
-        self.service.give_up(sending.id)
+        self.service.conversations.give_up(sending.id)
         return True
 
     # -- drafts
@@ -294,9 +295,9 @@ class SendingActs(ConsultingActs):
         return sending.event.before(draft)
 
     async def _keep(self, id: str, draft: str) -> None:
-        conversation = self.service.get(id)
+        conversation = self.service.conversations.get(id)
         if conversation is not None and conversation.draft != draft:
-            await self.service.set_draft(id, draft)
+            await self.service.conversations.set_draft(id, draft)
 
     def begin_edit(self, node: str, text: str) -> None:
         """Put a question into the composer, to be asked anew."""

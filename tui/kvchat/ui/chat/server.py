@@ -35,10 +35,10 @@ class ServerActs(OptionActs):
 
     def show_server(self) -> None:
         """The header."""
-        server, connection = self.service.server, self.service.connection
+        server, connection = self.service.servers.info, self.service.servers.connection
         state = self.header.state
         self.header.set_state(HeaderState(
-            model=self.model(), kind=self.service.server_title(),
+            model=self.model(), kind=self.service.servers.title(),
             host_class=self.goes_to(),
             phase=connection.phase,
             sentence=f"{self.place()} is off" if connection.is_awaited else connection.sentence,
@@ -50,17 +50,17 @@ class ServerActs(OptionActs):
 
     def goes_to(self) -> str:
         """The class of host that the open conversation goes to."""
-        server = self.service.server
+        server = self.service.servers.info
         if server is None:
             return "loopback"
-        return self.service.destination(server, self.current.id if self.current else "").host_class
+        return self.service.servers.consent.destination(server, self.current.id if self.current else "").host_class
 
     def server_changed(self) -> None:
         self.show_server()
         self.show_welcome()
         if self.current is not None:
             self.show_hello()
-        connection = self.service.connection
+        connection = self.service.servers.connection
         if connection.phase in GONE and connection.sentence != self._told:
             self._told = connection.sentence
             if connection.log:
@@ -80,19 +80,20 @@ class ServerActs(OptionActs):
 
     def place(self) -> str:
         """The server of the open conversation, in a word."""
-        return place_words(self.service.server_name)
+        return place_words(self.service.servers.name)
 
     def way_from_offline(self) -> str:
         """What can be done while the server is off: `Ctrl+L moves (3.2k to prefill)`."""
         key = self.app.key_of("model") or "/model"
         if not self.may_move():
             return f"{key} chooses another"
-        tokens = self.service.context_used(self.conversation)
+        tokens = self.conversation.context_used
         return f"{key} moves ({short_count(tokens)} to prefill)" if tokens else f"{key} moves"
 
     def may_move(self) -> bool:
         """Whether the open conversation waits for a server that is off, with something to take along."""
-        return self.service.connection.is_awaited and self.current is not None and bool(self.current.record.turns)
+        is_awaited = self.service.servers.connection.is_awaited
+        return is_awaited and self.current is not None and bool(self.current.record.turns)
 
     def offline_row(self, live: LiveAnswer, now: float) -> Callable[[int], Sequence[Span]] | None:
         """The row below a question whose server is off; None where it is not."""
@@ -110,13 +111,13 @@ class ServerActs(OptionActs):
 
         id, off = self.conversation.id, self.place()
         with self.app.key_queue.coming() as dialog:
-            name = await self.service.other_server(id)
+            name = await self.service.servers.other(id)
         if dialog.is_given_up:
             return True
         if name is None or not self.may_move() or self.conversation.id != id:
             return False
         used = place_words(name)
-        cost = self.service.moving_price(id, name)
+        cost = self.service.prices.moving(id, name)
         lines = ["The question waits and is sent when it returns." if self.conversation.live is not None else
                  "Questions in this conversation wait until it returns.",
                  _moving_words(cost)]
@@ -124,7 +125,7 @@ class ServerActs(OptionActs):
                                       ("n", "Wait", "wait")]
         decision = await self.ask(ConfirmScreen(f"{off} is off", lines, choices))
         if decision == "move":
-            await self.service.use_server(id, name)
+            await self.service.chooser.use(id, name)
         return decision != "list"
 
     def show_hello(self) -> None:
@@ -132,7 +133,8 @@ class ServerActs(OptionActs):
 
     def show_welcome(self) -> None:
         """The first-run panel stands in for an empty conversation while there is nothing to talk to."""
-        wanted = self.service.connection.phase == "none" and self.current is not None and not self.current.record.turns
+        nothing_there = self.service.servers.connection.phase == "none"
+        wanted = nothing_there and self.current is not None and not self.current.record.turns
         panels = self.query("WelcomePanel")
         if wanted and not panels:
             self._mount_welcome()
@@ -144,12 +146,12 @@ class ServerActs(OptionActs):
     async def _mount_welcome(self) -> None:
         from kvchat.ui.screens.welcome import WelcomePanel
 
-        models = await self.service.model_files()
-        if self.service.connection.phase == "none":
+        models = await self.service.chooser.model_files()
+        if self.service.servers.connection.phase == "none":
             self.transcript.display = False
             engine = find_spec("xllamacpp") is not None
-            panel = WelcomePanel(self.service.usual_places().split(", "), models=models, engine=engine,
-                                 folders=self.service.model_folders())
+            panel = WelcomePanel(self.service.servers.usual_places().split(", "), models=models, engine=engine,
+                                 folders=self.service.chooser.model_folders())
             with self.app.key_queue.hold():  # what was typed so far decides who has the next key
                 await self.query_one("#conversation").mount(panel, before=0)
                 await self.composer.written()
@@ -166,28 +168,28 @@ class ServerActs(OptionActs):
 
         match await self.ask(EngineTroubleScreen(sentence, log)):
             case "restart":
-                await self.service.restart_server()
+                await self.service.servers.restart()
             case "models":
                 self.action_model()
 
     async def may_leave_this_machine(self) -> bool:
         """Whether what is written may go to the server: asked once for every server that is not on this machine."""
-        server = self.service.server
+        server = self.service.servers.info
         id = self.conversation.id
-        if server is None or self.service.may_send_to(server, id):
+        if server is None or self.service.servers.consent.may_send_to(server, id):
             return True
         from kvchat.ui.screens.confirm import ConfirmScreen
 
-        goes = self.service.destination(server, id)
+        goes = self.service.servers.consent.destination(server, id)
         passed_on = f"{server.base_url} passes what is written to this model on to {goes.base_url}."
         lines = [f"{goes.base_url} is {HOSTS[goes.host_class]}." if goes is server else passed_on,
                  "This conversation leaves this machine: every message, with its context."]
-        if self.service.was_begun_nearer(id, server):
+        if self.service.servers.consent.was_begun_nearer(id, server):
             lines.append("It was begun on another server, and what was said there goes along.")
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
         agreed = bool(await self.ask(ConfirmScreen("Send to another machine?", lines, choices)))
         if agreed:
-            await self.service.allow_sending_to(server, id)
+            await self.service.servers.consent.allow_sending_to(server, id)
         return agreed
 
 

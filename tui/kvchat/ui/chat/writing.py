@@ -26,7 +26,7 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
         self.composer.load("", "")
         question = self.conversation.tree[node]
         self.composer.replace_text(text, counted_in(text, question.message.blocks) if text == question.text else ())
-        asked = self.service.price(self.conversation.id, "edit", node)
+        asked = self.service.prices.estimate(self.conversation.id, "edit", node)
         cost = f" · reads up to {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
         self.composer.add_class("-editing")
         self.composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
@@ -48,7 +48,7 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
     async def keep_draft(self) -> None:
         """Store what is in the composer now."""
         if (now := self.draft_now()) is not None:
-            await self.service.set_draft(*now)
+            await self.service.conversations.set_draft(*now)
 
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:
@@ -58,8 +58,8 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
             self.forget_refusal(event.key)
         if event.key:
             if event.draft and self.current is not None and event.key == self.current.id and not self.current.draft:
-                self.service.typing_began(event.key)
-            await self.service.set_draft(event.key, self.kept_draft(event.key, event.draft))
+                self.service.warm_up.typing_began(event.key)
+            await self.service.conversations.set_draft(event.key, self.kept_draft(event.key, event.draft))
 
     @on(Composer.Rested)
     def _rested(self, event: Composer.Rested) -> None:
@@ -114,7 +114,7 @@ class WritingActs(ServerActs, RememberingActs, SendingActs):
     async def _stopped(self) -> bool:
         if self.stop_looking_up():
             return True
-        if self.current is None or self.current.id not in self.service.streaming():
+        if self.current is None or self.current.id not in self.service.conversations.streaming():
             return False
-        await self.service.stop(self.current.id)
+        await self.service.conversations.stop(self.current.id)
         return True

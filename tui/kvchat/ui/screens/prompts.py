@@ -29,7 +29,7 @@ from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, STRONG, content, show
 
 
 class Library(Protocol):
-    """Where saved prompts live: `ChatService`."""
+    """Where saved prompts live: `Options`."""
 
     def prompts(self) -> Sequence[SavedPrompt]: ...
     async def save_prompt(self, prompt: SavedPrompt) -> None: ...

@@ -33,7 +33,7 @@ ROLES: dict[str, str] = {Role.USER: "you", Role.ASSISTANT: "answer", Role.SYSTEM
 
 
 class Search(Protocol):
-    """How the screen searches: `ChatService.search`."""
+    """How the screen searches: `Conversations.search`."""
 
     async def __call__(self, query: str, limit: int = 50, ranked: bool = False) -> Sequence[SearchHit]: ...
 

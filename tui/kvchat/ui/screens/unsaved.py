@@ -42,13 +42,14 @@ async def leave_unsaved(chat: ChatBase, ending: Ending, unsaved: Sequence[Source
 
     async def write(path: Path) -> Path:
         await service.stop_all()  # what came of a running answer is in the file too
-        return await service.unsaved.write(path)
+        return await service.conversations.unsaved.write(path)
 
-    match await chat.ask(ConfirmScreen("Quit with unsaved messages?", lines(unsaved, service.unsaved.reason), CHOICES)):
+    said = lines(unsaved, service.conversations.unsaved.reason)
+    match await chat.ask(ConfirmScreen("Quit with unsaved messages?", said, CHOICES)):
         case "quit":
             ending.leave(lets_go=True)
         case "write":
-            path = await chat.ask(WriteElsewhereScreen(f"{_writable_folder()}/{file_name(service.now())}", write))
+            path = await chat.ask(WriteElsewhereScreen(f"{_writable_folder()}/{file_name(service.clock())}", write))
             if path is not None:
                 ending.leave(f"The unsaved messages are in {path}.", lets_go=True)
 

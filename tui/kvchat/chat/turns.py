@@ -1,4 +1,4 @@
-"""Asking and being answered.
+"""Turns: asking, and being answered.
 
 The rule: a question is stored before anything is sent, and an answer runs in a task of its own, whoever looks at it.
 """
@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Protocol
 
 from kvchat.backends.dialect import (
     Backend,
@@ -19,13 +19,15 @@ from kvchat.backends.dialect import (
     Emit,
     Ended,
     Posted,
-    ServerInfo,
     StreamEvent,
     Trouble,
     Waiting,
 )
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
+from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.consent import not_agreed
+from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
     AnswerEnded,
@@ -36,21 +38,24 @@ from kvchat.chat.events import (
     QuestionRefused,
 )
 from kvchat.chat.following import FollowedTurn, Following
+from kvchat.chat.ground import QUIT_S, Ground
 from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
+from kvchat.chat.mentioning import ALL, Meant
 from kvchat.chat.prompt_size import PromptSizes
 from kvchat.chat.question import Question
-from kvchat.chat.reading import Reading
-from kvchat.chat.shared import IN_TRASH, Head, on_newest
-from kvchat.display import one_line
-from kvchat.prompt.branching import Branch, before_refused
+from kvchat.chat.question_builder import QuestionBuilder
+from kvchat.chat.routes import Routes
+from kvchat.chat.servers import Servers
+from kvchat.chat.shared import Head, on_newest
+from kvchat.chat.warm_up import WarmUp
+from kvchat.prompt.branching import Branch, awaited, before_refused
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store import StoreError
 
 log = logging.getLogger(__name__)
-
 
 SYSTEM_MOVED = ("This model's template has no place for a system prompt: in this conversation it now stands at the "
                 "beginning of the first question.")
@@ -59,23 +64,31 @@ SYSTEM_STAYS = ("This model's template moves the system prompt with every questi
                 "in this conversation it stands at the beginning of the first question.")
 
 
-def not_agreed(server: ServerInfo) -> str:
-    """Why nothing was sent to a server that is not on this machine."""
-    return (f"{server.base_url} is not on this machine, and you have not agreed to send this conversation to it. "
-            "Nothing was sent; try again in the app to be asked, or name it with --base-url.")
+class TurnObserver(Protocol):
+    """Told of the turns that end, when all is stored."""
+
+    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None: ...
 
 
-class Talking(Reading):
+class Turns:
     """Questions and running answers."""
 
-    waits_for_servers = False
-    """Whether a person is there to wait for a server that is gone: the app sets it."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 routes: Routes, warm_up: WarmUp, questions: QuestionBuilder, sizes: PromptSizes) -> None:
+        self.conversations = conversations
+        self._ground = ground
+        self._servers = servers
+        self._tracker = tracker
+        self._routes = routes
+        self._warm_up = warm_up
+        self._questions = questions
+        self._sizes = sizes
+        self.observers: list[TurnObserver] = []
+        self._running: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
+        """By conversation."""
         self._followed: dict[str, FollowedTurn] = {}
-        self._explanations: set[asyncio.Task[TurnFigures | None]] = set()
-        self.sizes = PromptSizes(self.link, self.turn_after, self.follow, self.agreed_to)
+        self._explanations: set[asyncio.Task[TurnFigures]] = set()
+        conversations.occupations.append(self)
 
     @on_newest(Head.AWAITED)
     async def send(self, id: str, question: Question, *, parameters: Parameters | None = None,
@@ -84,44 +97,53 @@ class Talking(Reading):
         another kvchat streams at the branch's end is waited for. `parameters` replace the conversation's for this turn.
         `anyway`: also where the prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError
         where a file that it mentions needs the person's yes."""
-        conversation = await self._free(id)
+        conversation = self.conversations.free(id)
         branch = await self._fitting(conversation, conversation.record.head or "", question, anyway)
         await self._grow(conversation, branch, parameters, whole=True)
 
     async def _fitting(self, conversation: OpenConversation, head: str, question: Question, anyway: bool) -> Branch:
         """The branch of a question after `head`. Raises TooLongError where its prompt does not fit, but for
         `anyway`."""
-        branch = await self.questions.built(conversation, head, question)
+        branch = await self._questions.built(conversation, head, question)
         if not anyway:
-            await self.sizes.must_fit(conversation, [*conversation.tree.path(head), branch.nodes[0]])
+            await self._sizes.must_fit(conversation, [*conversation.tree.path(head), branch.nodes[0]])
         return branch
 
-    async def _free(self, id: str) -> OpenConversation:
-        for one in self.occupations:
-            one.refuse(id)
-        if id in self._answering:
-            raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
-        return await self.opened(id)
+    @on_newest(Head.ANY)
+    async def edit(self, id: str, node_id: str, text: str, *, anyway: bool = False, meant: Meant = ALL) -> None:
+        """Ask a question differently: a sibling of it, answered anew. The old branch stays. `anyway`: also where the
+        prompt is too long for the server. Raises ChatError (TooLongError), and OutsideError where a file that it
+        mentions needs the person's yes."""
+        conversation = self.conversations.free(id)
+        question, _ = conversation.tree.turn_of(node_id)
+        branch = await self._fitting(conversation, question.parent or "", Question(text, meant=meant, again=question),
+                                     anyway)
+        self._tracker.did(conversation, "edit", question.id)
+        self.conversations.remember_head(conversation)
+        await self._grow(conversation, branch)
 
-    async def for_act(self, id: str, head: Head) -> OpenConversation:
-        """The conversation as all kvchats have made it, free for an act that needs this of its head. Raises
-        ChatError."""
-        conversation = await self._free(id)
-        await self.shared.look(conversation)
-        if conversation.record.trashed is not None:
-            raise ChatError(IN_TRASH)
-        if head is Head.AWAITED:
-            await self.shared.settled(conversation)
-        elif head is Head.SETTLED:
-            self.shared.refuse_beside_a_reply(conversation)
-        return await self._free(id)
+    @on_newest(Head.ANY)
+    async def regenerate(self, id: str, node_id: str) -> None:
+        """Another answer to the same question. An answer that failed without a word makes room for it."""
+        conversation = self.conversations.free(id)
+        question, answer = conversation.tree.turn_of(node_id)
+        if answer is None:
+            answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
+        fresh = awaited(question, self._ground.clock())
+        self._tracker.did(conversation, "regenerate", answer.id if answer else None)
+        self.conversations.remember_head(conversation)
+        await self._grow(conversation, Branch((fresh,), fresh.id))
+        if answer is not None and _said_nothing(answer) and not conversation.tree.children(answer.id):
+            self.conversations.forget_head(id, answer.id)
+            await self.conversations.shared.drop(conversation, answer.id)
+            self._ground.events.tell(ConversationChanged(id))
 
     async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None, *,
                     whole: bool = False) -> None:
         """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
         from the end of the branch that is shown. Raises HeadMoved."""
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
-        before, info = conversation.record.head, self.link(conversation.id).info
+        before, info = conversation.record.head, self._servers.link(conversation.id).info
         if info is not None:  # so that an answer that is cut off still says whose it was
             model = conversation.record.model or info.model
             branch = Branch((*branch.nodes[:-1], replace(branch.nodes[-1], model=model)), branch.head)
@@ -132,10 +154,10 @@ class Talking(Reading):
                 row = replace(row, title=title, turns=row.turns + 1)
             return replace(row, head=branch.head, updated=branch.nodes[-1].created)
 
-        await self.shared.add(conversation, branch.nodes, grown, whole=whole)
+        await self.conversations.shared.add(conversation, branch.nodes, grown, whole=whole)
         if question is not None:
             conversation.stamped = None
-        self.list_changed()
+        self.conversations.list_changed()
         self._start(conversation, branch.nodes[-1], parameters, before)
 
     def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None,
@@ -144,19 +166,20 @@ class Talking(Reading):
         path = conversation.tree.path(answer.parent)
 
         async def checkpoint(text: str, reasoning: str) -> None:
-            await self.keeper.write(lambda: self.store.append(answer.id, text, reasoning, live.reasoning_field))
+            await self._ground.keeper.write(
+                lambda: self._ground.store.append(answer.id, text, reasoning, live.reasoning_field))
 
         async def chat(emit: Emit) -> Ended:
             return await self._chat(conversation, path, parameters, emit)
 
         def changed() -> None:
-            self.tell(AnswerProgressed(conversation.id, answer.id))
+            self._ground.events.tell(AnswerProgressed(conversation.id, answer.id))
 
         answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
         conversation.live = live
-        self._answering[conversation.id] = (answering, asyncio.create_task(self._answer(conversation, answering)))
-        self.tell(ConversationChanged(conversation.id))
-        self.tell(AnswerStarted(conversation.id, answer.id))
+        self._running[conversation.id] = (answering, asyncio.create_task(self._answer(conversation, answering)))
+        self._ground.events.tell(ConversationChanged(conversation.id))
+        self._ground.events.tell(AnswerStarted(conversation.id, answer.id))
 
     async def _chat(self, conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
                     emit: Emit) -> Ended:
@@ -164,7 +187,7 @@ class Talking(Reading):
         request is waited for, while somebody is there to wait."""
         live, waiting = conversation.live, time.monotonic()
         while True:
-            link = self.link(conversation.id)
+            link = self._servers.link(conversation.id)
             lane = link.lane
             if lane.holder:
                 emit(Waiting("lane", 0.0))
@@ -172,7 +195,7 @@ class Talking(Reading):
                 emit(Waiting("connecting", 0.0))
                 try:
                     backend = await link.connector.ready()
-                    if link.lane is not lane or self.link(conversation.id) is not link:
+                    if link.lane is not lane or self._servers.link(conversation.id) is not link:
                         continue  # it was found at an address that has a lane already, or another one was chosen
                     await lane.sit()
                     if live:
@@ -180,39 +203,31 @@ class Talking(Reading):
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)
                 except BackendError as error:
                     ended = Ended(State.ERROR, error.sentence, error)
-            if ended.error is None or not await self.is_gone(link, ended.error):
+            if ended.error is None or not await self._servers.is_gone(link, ended.error):
                 return ended
             emit(Waiting("gone", time.monotonic() - waiting, False))
             await link.connector.back()
 
-    async def is_gone(self, link: Link, error: BackendError) -> bool:
-        """Whether a request failed because nobody was there, so that it is to be sent when the server is back."""
-        if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD):
-            link.connector.lost(error.sentence)
-        elif error.trouble is Trouble.CUT:
-            self.in_background(link.connector.looked_after(error.sentence))
-        return self.waits_for_servers and error.trouble is Trouble.UNREACHABLE and link.connector.is_awaited
-
     async def _sent(self, link: Link, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
                     parameters: Parameters | None, emit: Emit) -> Ended:
         """Send the one request, and tell what is to be told of its answer."""
-        if not self.agreed_to(backend.info, conversation.id):
+        if not self._servers.consent.agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, not_agreed(backend.info))
-        following = await self.follow(backend)
-        if not self.agreed_to(backend.info, conversation.id):  # it was found at another address just now
+        following = await self._tracker.follow(backend)
+        if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
             return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
                                       "agreed to send to it. Nothing was sent; try again to be asked.")
         await self._freeze_template(link, conversation, backend)
         ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
         if refused and not conversation.record.system_in_user:
-            await self.update(conversation, system_in_user=True)
-            self.tell(Noticed(SYSTEM_MOVED))
+            await self.conversations.update(conversation, system_in_user=True)
+            self._ground.events.tell(Noticed(SYSTEM_MOVED))
             if following is not None:
                 following.refused()
             ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
         for warning in ended.warnings:
-            self.tell(Noticed(warning, "warning"))
+            self._ground.events.tell(Noticed(warning, "warning"))
         return ended
 
     async def _asked_once(self, link: Link, backend: Backend, following: Following | None,
@@ -220,40 +235,31 @@ class Talking(Reading):
                           emit: Emit) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
         record, info = conversation.record, backend.info
-        turn = ChatTurn(wires_of(path), record.id, self.model_of(conversation, info),
+        turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info),
                         parameters or record.parameters, record.template_options,
                         system_in_user=record.system_in_user)
         followed = self._followed[record.id] = await following.before(turn, path, emit=emit) if following else (
-            self._asked_of(backend, turn, path))
+            self._tracker.asked_of(backend, turn, path))
         if following:
-            turn = replace(turn, slot=await self.planned(backend, following, followed))
+            turn = replace(turn, slot=await self._routes.planned(backend, following, followed))
         answer = conversation.live.node if conversation.live else ""
         if conversation.live:
             conversation.live.context_size = info.window(turn.model)
         if following:
             following.sent(followed, turn.slot)
         elif link.shared:
-            link.shared.sent(path, record.id, self.clock().timestamp())
-        watched = self._watched(followed, emit)
+            link.shared.sent(path, record.id, self._ground.timestamp())
+        watched = self._tracker.watched(followed, emit)
 
         def noting(event: StreamEvent) -> None:
             if isinstance(event, Posted):
-                self.in_background(self.keeper.write(lambda: self.store.record_request(
+                self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.record_request(
                     answer, body_sha256=event.body_sha256, server=info.place, kind=info.kind, build=info.build,
                     model=turn.model)))
             else:
                 watched(event)
 
         return await backend.chat(turn, noting)
-
-    def model_of(self, conversation: OpenConversation, server: ServerInfo) -> str:
-        """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
-        llama.cpp would let another model answer without a word."""
-        model = self.asked_model(conversation.id)
-        if server.models and model not in server.models and server.kind == "llama.cpp":
-            raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
-                               f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
-        return model
 
     async def _freeze_template(self, link: Link, conversation: OpenConversation, backend: Backend) -> None:
         """At a conversation's first message, decide once whether the template is asked to keep reasoning, where the
@@ -262,14 +268,14 @@ class Talking(Reading):
         if conversation.record.turns != 1:
             return
         if link.connector.home and conversation.record.server == DEFAULT:
-            await self.update(conversation, server=link.connector.home)
+            await self.conversations.update(conversation, server=link.connector.home)
         if info.preserves_reasoning and "preserve_reasoning" not in options:
-            await self.change(conversation, lambda row: replace(
+            await self.conversations.change(conversation, lambda row: replace(
                 row, template_options={**row.template_options, "preserve_reasoning": True}))
         template = link.template or info.template
         if template is not None and template.moves_system and not conversation.record.system_in_user:
-            await self.update(conversation, system_in_user=True)
-            self.tell(Noticed(SYSTEM_STAYS))
+            await self.conversations.update(conversation, system_in_user=True)
+            self._ground.events.tell(Noticed(SYSTEM_STAYS))
 
     async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
         answer = await answering.run(lambda: answering.live.context_size)
@@ -277,8 +283,8 @@ class Talking(Reading):
         if followed is not None and answering.live.progress is not None:
             followed.processed = answering.live.progress.processed
         answer = replace(answer, figures=await self._explained_if_possible(followed, answer.figures))
-        used, now = answer.figures.context_used if answer.figures else None, self.clock().timestamp()
-        unread = self.looked_at != conversation.id
+        used, now = answer.figures.context_used if answer.figures else None, self._ground.timestamp()
+        unread = self.conversations.looked_at != conversation.id
         refusal = answering.error if answering.error is not None and answering.error.is_too_long else None
         if answer.text or answer.message.reasoning:
             refusal = None
@@ -293,22 +299,24 @@ class Talking(Reading):
             return replace(row, context_used=used) if used is not None or answer.state is State.DONE else row
 
         try:
-            await self.shared.settle(conversation, answer, ended)
+            await self.conversations.shared.settle(conversation, answer, ended)
         except StoreError as error:
-            self.tell(Noticed(str(error), "error"))
+            self._ground.events.tell(Noticed(str(error), "error"))
         conversation.live = None
-        del self._answering[conversation.id]
-        self._left(conversation, followed, answer)
-        self.list_changed()
-        self.tell(AnswerEnded(conversation.id, answer.id))
+        del self._running[conversation.id]
+        self._ended(conversation, followed, answer)
+        self.conversations.list_changed()
+        self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
         if refusal is not None:
-            self.tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
+            self._ground.events.tell(QuestionRefused(conversation.id, answer.parent or "", refusal.prompt_tokens,
                                        refusal.context_size))
-        self.tell(ConversationChanged(conversation.id))
+        self._ground.events.tell(ConversationChanged(conversation.id))
 
     async def _explained_if_possible(self, followed: FollowedTurn | None, figures: TurnFigures | None,
                                      ) -> TurnFigures | None:
         """The answer is worth more than what can be told about it."""
+        if followed is None or figures is None:
+            return figures
         explanation = asyncio.create_task(self._explained(followed, figures))
         self._explanations.add(explanation)
         await asyncio.wait({explanation})
@@ -320,31 +328,60 @@ class Talking(Reading):
             return figures
         return explanation.result()
 
-    def _explain_no_more(self) -> None:
-        """Keep the answers that have ended without an explanation."""
-        for explanation in self._explanations:
-            explanation.cancel()
+    async def _explained(self, followed: FollowedTurn, figures: TurnFigures) -> TurnFigures:
+        """The figures with the prediction and, where tokens were wasted, the cause."""
+        following = self._tracker.playing(followed)
+        if following is not None:
+            figures = await following.ended(followed, figures) or figures
+            await self._routes.checked(followed, figures)
+        return self._tracker.explained(followed, following, figures)
+
+    def _ended(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
+        """An answer is stored: note what it left in the cache, and warm up what its settled form lacks there."""
+        if self._tracker.left(conversation, followed, answer):
+            self._routes.save_soon()
+        self._questions.forget(conversation.id)
+        for observer in self.observers:
+            observer.turn_ended(conversation, answer)
+        if self.conversations.looked_at:
+            self._warm_up.soon(self.conversations.looked_at)
+
+    # -- as an occupation of its conversation ----------------------------------------------------------------------
+
+    def busy(self) -> frozenset[str]:
+        """The conversations whose answer is running or waiting."""
+        return frozenset(self._running)
+
+    def refuse(self, id: str) -> None:
+        """Raises ChatError while an answer runs in a conversation."""
+        if id in self._running:
+            raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
 
     async def stop(self, id: str) -> None:
-        """End the running answer and keep what came; return when it is settled. A question that waits for the reply of
-        another kvchat is given up. Nothing runs: nothing happens."""
-        for one in self.occupations:
-            await one.stop(id)
-        self.give_up(id)
-        running = self._answering.get(id)
+        """End the running answer and keep what came; return when it is settled."""
+        running = self._running.get(id)
         if running is not None:
             running[0].stop()
             await asyncio.wait({running[1]})
 
     async def wait(self, id: str) -> None:
         """Return when the running answer is settled."""
-        for one in self.occupations:
-            await one.wait(id)
-        running = self._answering.get(id)
+        running = self._running.get(id)
         if running is not None:
             await asyncio.wait({running[1]})
 
-    async def delete(self, id: str) -> None:
-        """Move the conversation to the trash; `restore` brings it back."""
-        await self.stop(id)
-        await super().delete(id)
+    async def stop_all(self) -> None:
+        """End all running answers and keep what came, without an explanation where that takes too long."""
+        for answering, _ in self._running.values():
+            answering.stop()
+        if tasks := {task for _, task in self._running.values()}:
+            _, late = await asyncio.wait(tasks, timeout=QUIT_S)
+            if late:
+                for explanation in self._explanations:
+                    explanation.cancel()
+                await asyncio.wait(late, timeout=QUIT_S)
+
+
+def _said_nothing(answer: Node) -> bool:
+    return not answer.text and not answer.message.reasoning and answer.state in (
+        State.ERROR, State.CANCELLED, State.INTERRUPTED, State.EMPTY)

@@ -1,0 +1,78 @@
+"""What all parts of the service stand on: the store and its writer, the settings, the clock, the events, and tasks of
+which nobody waits for the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+
+from kvchat.chat.events import EventBus, Noticed, StorageChanged
+from kvchat.chat.keeper import Keeper
+from kvchat.config import Settings
+from kvchat.store import Store, StoreError
+
+Clock = Callable[[], datetime]
+
+QUIT_S = 1.5
+"""How long the end of a task is waited for when kvchat ends."""
+
+
+def system_clock() -> datetime:
+    """Now, in the system's time zone."""
+    return datetime.now().astimezone()
+
+
+class Ground:
+    """Shared by the parts of one service. All belongs to one event loop."""
+
+    def __init__(self, store: Store, settings: Settings, *, incognito: bool = False, strict: bool = False,
+                 clock: Clock = system_clock) -> None:
+        """`strict`: a write that the disk refuses raises StoreError; else it waits, and `StorageChanged` tells."""
+        self.store = store
+        self.settings = settings
+        self.incognito = incognito
+        self.clock = clock
+        self.events = EventBus()
+        self.keeper = Keeper(lambda trouble: self.events.tell(StorageChanged(trouble)), strict=strict,
+                             at_rest=store.checkpoint)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def timestamp(self) -> float:
+        """Now, in seconds since the epoch."""
+        return self.clock().timestamp()
+
+    def setting(self, key: str) -> str:
+        """A value kept in the store; empty where there is none, or it cannot be read."""
+        try:
+            return self.store.setting(key) or ""
+        except StoreError:
+            return ""
+
+    async def keep_setting(self, key: str, value: str | None) -> None:
+        """Keep a value in the store; None removes it."""
+        await self.keeper.write(lambda: self.store.set_setting(key, value))
+
+    def in_background(self, work: Coroutine[object, object, None]) -> None:
+        """Do `work` in a task of its own; a failure to write is told."""
+        task = asyncio.create_task(self.told(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def told(self, work: Coroutine[object, object, None]) -> None:
+        """Do `work`; a failure to write is told."""
+        try:
+            await work
+        except StoreError as error:
+            self.events.tell(Noticed(str(error), "warning"))
+
+    async def rest(self) -> None:
+        """Return when the tasks in the background have ended; what takes too long is cancelled."""
+        if not self._tasks:
+            return
+        _, late = await asyncio.wait(self._tasks, timeout=QUIT_S)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late, timeout=QUIT_S)

@@ -1,0 +1,90 @@
+"""Beginning conversations.
+
+The rule: an empty conversation that nobody has written in is used again. One begins with a tag of its own only where
+its beginning would push out what the server holds of another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from kvchat.backends.dialect import ChatTurn
+from kvchat.cache.llamacpp.planner import worth_a_salt
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.ground import Ground
+from kvchat.chat.link import Link
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.servers import Servers
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import (
+    DEFAULT_INSTRUCTIONS,
+    Message,
+    instructions_of,
+    new_id,
+    new_tag,
+    node,
+    system_message,
+)
+
+TAG_S = 0.3
+"""A new conversation waits no longer than this for the question whether it needs a tag."""
+TAG, TEMPLATE = 6, 4
+"""About how many tokens a tag has, and the chat template in front of it."""
+
+
+class NewConversations:
+    """Creates conversations on the server that new ones begin with."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+
+    async def create(self, instructions: str | None = None, *, reuse: bool = True) -> OpenConversation:
+        """A new conversation, looked at. `reuse`: an empty one that nobody has written in is used again. Raises
+        ChatError."""
+        if instructions is None:
+            instructions = self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
+        message, servers = system_message(instructions), self._servers
+        if reuse and (conversation := await self._used_again(instructions_of(message.text))) is not None:
+            return conversation
+        if await self._wants_tag(servers.links.at(servers.first()), message):
+            message = system_message(instructions, new_tag())
+        now = self._ground.timestamp()
+        root = node(None, message, now)
+        record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=servers.first(),
+                              parameters=servers.first_parameters(servers.links.at(servers.first())))
+        return await self._conversations.insert(record, root)
+
+    async def _used_again(self, instructions: str) -> OpenConversation | None:
+        """An empty conversation with these instructions, opened, on the server that new ones begin with."""
+        conversations, servers, streaming = self._conversations, self._servers, self._conversations.streaming()
+        for known in conversations.all():
+            if known.turns == 0 and known.id not in streaming and not self._ground.store.draft(known.id):
+                same = conversations.load(known.id).instructions == instructions
+                if same and await conversations.take_empty(known.id):
+                    conversation = await conversations.open(known.id)
+                    if known.server != (first := servers.first()):
+                        parameters = servers.first_parameters(servers.links.at(first))
+                        await conversations.update(conversation, server=first, model="", parameters=parameters)
+                        servers.begin_here(conversation.id)
+                    return conversation
+        return None
+
+    async def _wants_tag(self, link: Link, system: Message) -> bool:
+        """Whether a new conversation with this system message should begin with a tag of its own."""
+        following = link.following
+        if following is None or not self._ground.settings.cache.salt or following.server is not link.info:
+            return False
+        if not self._servers.consent.agreed_to(following.server):
+            return False
+        try:
+            async with asyncio.timeout(TAG_S):
+                prefix = await following.prefix(ChatTurn((system.wire(),), "", following.server.model))
+        except TimeoutError:
+            return False
+        if not prefix:
+            return False
+        tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
+        return worth_a_salt(following.twin.best, prefix, tagged, detour=self._ground.settings.cache.detour)
