@@ -45,8 +45,8 @@ def a_report(now: float, **changes: Any) -> CacheReport:
         plan=Plan(Option(Way.AS_IS, 81), (Option(Way.AS_IS, 81), Option(Way.PIN, 81, 0), Option(Way.DETOUR, 113))),
         speed=SpeedFit(1 / 350, (1 / 290 - 1 / 350) / 4096, 12),
         rules="A request goes to the slot that shares at least a tenth of its prompt, else to the oldest.",
-        here=Ledger(totals(costs), {"another client": (1, 1323)}, WarmupTotals(2, 1204, 3.1)),
+        here=Ledger(totals(costs), {"other_client": (1, 1323)}, WarmupTotals(2, 1204, 3.1)),
         week=Ledger(totals([figures(50_000, 48_201, 1_700)]),
-                    {"server restarted": (2, 3100), "another client": (1, 1323)}, WarmupTotals(9, 8120, 21.4)),
+                    {"restarted": (2, 3100), "other_client": (1, 1323)}, WarmupTotals(9, 8120, 21.4)),
         warnings=("The system prompt has a clock in it (“today is 2026-11-21”): it changes the prefix every day.",))
     return replace(report, **changes)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import gc
 import inspect
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
@@ -66,6 +67,8 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as of a job of a shell: the kvchats of tests inherit it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.markexpr == ON_THE_WAY and names_files(config):
         config.option.markexpr = ""
 

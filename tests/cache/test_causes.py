@@ -17,6 +17,7 @@ from kvchat.cache.llamacpp.twin import Place, Prediction
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.wire import canonical
+from kvchat.text.findings import evidence_sentence, remedy_sentence
 
 LLAMA = ServerIdentity("http://127.0.0.1:8080", "llama.cpp", "b11549", "qwen3-8b")
 NO_THINKING = canonical({"enable_thinking": False})
@@ -44,6 +45,14 @@ NEW = (*OLD, ("assistant", REPLY), ("user", "Who built it?"))
 
 def figures(prompt=12_000, cached=3_800, new=80, **more):
     return TurnFigures(prompt, cached, 200, new, **more)
+
+
+def sentence(finding):
+    return evidence_sentence(finding.evidence, finding.tokens)
+
+
+def helps(finding):
+    return remedy_sentence(finding.remedy)
 
 
 def evidence(cached=3_800, *, now=None, before=None, **more):
@@ -164,10 +173,10 @@ def test_each_cause_is_named_from_its_evidence(name):
     cause, given_evidence, words = SCENARIOS[name]
     finding = explain(given_evidence)
     assert finding.cause is cause, finding
-    assert words in finding.sentence
+    assert words in sentence(finding)
     assert finding.tokens == given_evidence.figures.avoidable_tokens
     assert finding.seconds == given_evidence.seconds
-    assert len(finding.sentence) <= 118 and finding.sentence.endswith(".")
+    assert len(sentence(finding)) <= 118 and sentence(finding).endswith(".")
 
 
 def test_every_cause_has_a_scenario():
@@ -186,24 +195,24 @@ REMEDIES = {
 
 @pytest.mark.parametrize("name", REMEDIES)
 def test_the_remedy_names_the_flag_or_setting(name):
-    assert REMEDIES[name] in explain(SCENARIOS[name][1]).remedy
+    assert REMEDIES[name] in helps(explain(SCENARIOS[name][1]))
 
 
 def test_the_switch_for_keeping_thoughts_is_named_only_where_there_is_one():
     turn = evidence(9_900, before={"reasoning": "Hm."})
-    assert "preserve_reasoning" in explain(replace(turn, can_keep_reasoning=True)).remedy
-    assert "preserve_reasoning" not in explain(replace(turn, can_keep_reasoning=False)).remedy
+    assert "preserve_reasoning" in helps(explain(replace(turn, can_keep_reasoning=True)))
+    assert "preserve_reasoning" not in helps(explain(replace(turn, can_keep_reasoning=False)))
 
 
 def test_a_remedy_names_no_flag_of_another_server():
     turn = evidence(0, evicted=11_919, now={"server": ServerIdentity(kind="vLLM")})
-    assert "--gpu-memory-utilization" in explain(turn).remedy
-    assert "--" not in explain(replace(turn, now=replace(turn.now, server=ServerIdentity(kind="openai")))).remedy
+    assert "--gpu-memory-utilization" in helps(explain(turn))
+    assert "--" not in helps(explain(replace(turn, now=replace(turn.now, server=ServerIdentity(kind="openai")))))
 
 
 def test_a_server_without_a_host_cache_is_told_to_park():
     turn = evidence(0, uses=(OwnUse("conversation", "weather", 0),), shape=Shape(ram_bytes=0))
-    assert "--cache-ram" in explain(turn).remedy
+    assert "--cache-ram" in helps(explain(turn))
 
 
 # Pairs of evidence in one turn: the first of the order is named.
@@ -268,7 +277,7 @@ def test_only_the_request_that_ran_over_the_state_is_named():
     uses = (OwnUse("conversation", "the first", 0, kept=0, lost=0), OwnUse("branch", "", 0, kept=0, lost=11_919),
             OwnUse("conversation", "the last", 0, kept=0, lost=400))
     finding = explain(evidence(400, uses=uses, prediction=twin(400, 400, 400)))
-    assert (finding.cause, finding.sentence.partition(" took")[0]) == (
+    assert (finding.cause, sentence(finding).partition(" took")[0]) == (
         Cause.SLOT_TAKEN, "Another branch of this conversation")
     innocent = tuple(replace(use, lost=0) for use in uses)
     assert explain(evidence(400, uses=innocent, prediction=twin(400, 400, 400))).cause is Cause.UNKNOWN
@@ -283,8 +292,8 @@ def test_another_program_is_not_named_where_our_own_request_ran_over_the_state_f
 
 def test_a_taker_that_the_server_chose_the_slot_for_by_its_prefix_needs_no_more_slots():
     use = OwnUse("conversation", "weather", 0, lost=11_919, by_prefix=True)
-    assert "cache.warm_up" in explain(evidence(0, uses=(use,))).remedy
-    assert "--parallel" in explain(evidence(0, uses=(replace(use, by_prefix=False),))).remedy
+    assert "cache.warm_up" in helps(explain(evidence(0, uses=(use,))))
+    assert "--parallel" in helps(explain(evidence(0, uses=(replace(use, by_prefix=False),))))
 
 
 def test_of_a_parked_state_and_a_state_that_was_run_over_the_one_that_explains_more_is_named():
@@ -300,8 +309,8 @@ def test_a_switch_on_a_sliding_window_is_the_rewind_limit_however_near_it_is():
     turn = replace(evidence(9_895, shape=shape, before=before, prediction=twin(9_895, 9_929, 9_929)),
                    figures=TurnFigures(9_970, 9_895, 12, 41))
     finding = explain(turn)
-    assert finding.cause is Cause.CHECKPOINT and "9,895, not to 9,929" in finding.sentence
-    assert "--swa-full" in finding.remedy
+    assert finding.cause is Cause.CHECKPOINT and "9,895, not to 9,929" in sentence(finding)
+    assert "--swa-full" in helps(finding)
 
 
 @pytest.mark.parametrize(("history", "stopped", "cause"), [
@@ -337,8 +346,8 @@ def test_a_server_that_could_report_is_a_finding_without_a_number(kind, flag):
     turn = Evidence(figures(cached=None), None, Sent(ServerIdentity(kind=kind)))
     finding = explain(turn)
     assert (finding.cause, finding.tokens, finding.seconds) == (Cause.NOT_REPORTED, 0, None)
-    assert flag in finding.remedy
-    assert not re.search(r"\d", finding.sentence)
+    assert flag in helps(finding)
+    assert not re.search(r"\d", sentence(finding))
 
 
 def test_a_server_that_cannot_report_is_no_finding():
@@ -348,13 +357,13 @@ def test_a_server_that_cannot_report_is_no_finding():
 def test_a_restart_is_told_even_where_nothing_is_reported_but_without_a_number():
     finding = explain(Evidence(figures(cached=None), restarted=True, now=Sent(ServerIdentity(kind="vllm"))))
     assert finding.cause is Cause.RESTARTED
-    assert not re.search(r"\d", finding.sentence)
+    assert not re.search(r"\d", sentence(finding))
 
 
 def test_a_model_name_with_a_colon_stays_whole():
     turn = Evidence(figures(cached=None), now=Sent(ServerIdentity(model="qwen3:8b")),
                     before=LastRead(Sent(ServerIdentity(model="llama3:8b"))))
-    assert "qwen3:8b answered in place of llama3:8b;" in explain(turn).sentence
+    assert "qwen3:8b answered in place of llama3:8b;" in sentence(explain(turn))
 
 
 def test_unknown_figures_are_never_explained():
@@ -394,7 +403,7 @@ def test_ordinary_turns_say_nothing():
 
 def test_the_servers_acts_are_never_told_as_the_persons():
     for name, (cause, given_evidence, _) in SCENARIOS.items():
-        said = re.sub("“.*?”", "", explain(given_evidence).sentence)
+        said = re.sub("“.*?”", "", sentence(explain(given_evidence)))
         if given_evidence.changed_by is None:
             assert not re.search(r"\byou(r)?\b", said, re.IGNORECASE), (name, cause, said)
 
@@ -435,5 +444,5 @@ def test_any_evidence_is_explained_exactly_where_tokens_were_avoidable(turn):
         assert finding is None
     else:
         assert finding.tokens == turn.figures.avoidable_tokens
-        assert finding.sentence.strip() and "  " not in finding.sentence and "\n" not in finding.sentence
-        assert len(finding.sentence) <= 130
+        assert sentence(finding).strip() and "  " not in sentence(finding) and "\n" not in sentence(finding)
+        assert len(sentence(finding)) <= 130

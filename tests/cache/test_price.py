@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.price import CORRECTION, Price, Span, alternatives, price, price_of, reread, reread_tokens
+from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, price, price_of, reread, reread_tokens
 from kvchat.cache.speed import SpeedFit
 
 SPEED = SpeedFit(3e-3, 3e-7, samples=3)
@@ -74,7 +74,7 @@ def test_a_large_price_is_asked_about():
 
 def test_a_correction_is_offered_for_a_long_edit():
     cheaper = price_of("edit", TURNS, 1, SPEED).alternative
-    assert "correction" in cheaper.words
+    assert cheaper.way is Way.CORRECTION
     assert cheaper.tokens == CORRECTION
     assert cheaper.seconds == (SPEED.seconds(1750, 1750 + CORRECTION),) * 2
 
@@ -82,20 +82,20 @@ def test_a_correction_is_offered_for_a_long_edit():
 def test_a_fork_is_offered_where_the_branch_that_is_left_stays_warm():
     long = [turn(1000, 1000), turn(1130, 30), turn(4000, 2770)]
     offered = alternatives("edit", long, 1, SPEED, spare=True)
-    assert [way.words.split()[0] for way in offered] == ["fork"]
+    assert [one.way for one in offered] == [Way.FORK]
     assert offered[0].tokens == 30
     assert alternatives("edit", long, 1, SPEED) == ()
     assert alternatives("edit", long, 2, SPEED, spare=True)[0].tokens == CORRECTION
 
 
-@pytest.mark.parametrize(("act", "tokens", "words"), [
-    ("delete", CORRECTION, "disregard"),
-    ("system", CORRECTION, "message"),
-    ("template", 0, "new conversations"),
+@pytest.mark.parametrize(("act", "tokens", "way"), [
+    ("delete", CORRECTION, Way.DISREGARD),
+    ("system", CORRECTION, Way.NEXT_MESSAGE),
+    ("template", 0, Way.NEW_CONVERSATIONS),
 ])
-def test_each_costly_act_has_a_cheaper_way(act, tokens, words):
+def test_each_costly_act_has_a_cheaper_way(act, tokens, way):
     cheaper = price_of(act, TURNS, 0, SPEED).alternative
-    assert (cheaper.tokens, words in cheaper.words) == (tokens, True)
+    assert (cheaper.tokens, cheaper.way) == (tokens, way)
 
 
 @pytest.mark.parametrize("act", ["regenerate", "fork"])

@@ -84,6 +84,7 @@ class Desk:
         """Another kvchat on the same store."""
         async with remembering(self.recorder.base_url, self.folder, settings=self.service.settings,
                                begin=False) as service:
+            service.ground.settings = self.service.settings
             yield service
 
 
@@ -101,9 +102,10 @@ async def desk(request: pytest.FixtureRequest, model: Path, tmp_path: Path,
                            n_batch=8192, n_ubatch=256)
     server = await asyncio.to_thread(running.__enter__)
     try:
-        settings = replace(Settings(), time_stamp=False, parameters=STEADY)
+        settings = replace(Settings(), time_stamp=False)
         async with recording(server.url) as recorder, remembering(
                 recorder.base_url, tmp_path, settings=settings, begin=False) as service:
+            service.ground.settings = replace(service.settings, parameters=STEADY)
             desk = Desk(service, server, recorder, tmp_path)
 
             def look(event: object) -> None:

@@ -101,7 +101,7 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
 
 async def prefix_of(play: Play, id: str) -> Tokens:
     conversation = await play.service.conversations.open(id)
-    prefix = await play.following.prefix(play.service.tracker.turn_after(conversation, conversation.path()))
+    prefix = await play.following.prompts.prefix(play.service.tracker.turn_after(conversation, conversation.path()))
     assert prefix is not None
     return prefix
 

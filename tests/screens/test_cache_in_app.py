@@ -9,14 +9,14 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.price import Act, Alternative, Price
+from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.events import WarmthChanged
 from kvchat.prompt.message import Role
 from toyserver import ToyServer, tokens
 
 LARGE = Price(8120, (35, 35))
-CORRECTION = Alternative("append a correction instead: the prefix stays warm", 48, (0.2, 0.2))
+CORRECTION = Alternative(Way.CORRECTION, 48, (0.2, 0.2))
 
 
 def costs(app: Driven, price: Price) -> list[tuple[Act, str | None]]:
@@ -87,7 +87,7 @@ async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: 
         answer = app.path[-1]
         assert answer.figures is not None
         app.conversation.tree.put(replace(answer, figures=replace(
-            answer.figures, new_tokens=40, cause="slot taken", evidence="“weather” took this conversation's slot.")))
+            answer.figures, new_tokens=40, cause="slot_taken", evidence="“weather” took this conversation's slot.")))
         app.chat.show_conversation()
         await app.press("escape")
         assert "850 avoidable" in app.lines[-2] and "“weather” took" in app.lines[-2] and "F2 why" in app.lines[-2]
@@ -131,7 +131,7 @@ async def test_a_small_edit_begins_at_once(drive: Drive) -> None:
 async def test_a_deletion_can_be_a_word_instead(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one", "two")
-        costs(app, replace(LARGE, alternative=Alternative("append a correction, such as “disregard that”", 48)))
+        costs(app, replace(LARGE, alternative=Alternative(Way.DISREGARD, 48)))
         await app.select(0)
         await app.press("d")
         await app.opens("ConfirmScreen")
@@ -144,7 +144,7 @@ async def test_a_deletion_can_be_a_word_instead(drive: Drive) -> None:
 async def test_a_system_prompt_can_be_said_in_the_next_message_instead(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
-        costs(app, replace(LARGE, alternative=Alternative("say it in your next message instead: it stays warm", 48)))
+        costs(app, replace(LARGE, alternative=Alternative(Way.NEXT_MESSAGE, 48)))
         before = app.conversation.record.head
         await app.command("/system Answer in rhymes.")
         await app.opens("ConfirmScreen")

@@ -332,7 +332,7 @@ async def test_the_queue_has_what_was_not_gone_through_and_r_asks_for_it(drive: 
         await shows(app, "4 messages")
         await app.press("r")
         await shows(app, "It is done as soon as nothing else runs.")
-        assert [(job.subject, job.why) for job in app.service.jobs.all()] == [(app.conversation.id, "you asked for it")]
+        assert [(job.subject, job.why) for job in app.service.jobs.all()] == [(app.conversation.id, "asked")]
 
 
 async def test_an_incognito_run_says_that_it_has_no_memory(server: ToyServer) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from screens_kit import showing
 
-from kvchat.cache.price import Alternative, Price, price
+from kvchat.cache.price import Alternative, Price, Way, price
 from kvchat.numbers import about
-from kvchat.ui.screens.confirm import ConfirmScreen, cheaper, price_lines
+from kvchat.text.prices import cheaper
+from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
 
 
 def question() -> ConfirmScreen[str]:
@@ -66,9 +67,9 @@ def test_a_price_is_one_honest_sentence(asked: Price, sentence: str) -> None:
 
 
 @pytest.mark.parametrize(("way", "words"), [
-    (Alternative("append a correction instead: the prefix stays warm", 48, (0.2, 0.2)),
+    (Alternative(Way.CORRECTION, 48, (0.2, 0.2)),
      "Append a correction instead (48 tokens, about 0.20 s)"),
-    (Alternative("say it in your next message", 1), "Say it in your next message (1 token)"),
+    (Alternative(Way.NEXT_MESSAGE, 1), "Say it in your next message instead (1 token)"),
 ])
 def test_a_cheaper_way_is_offered_with_its_price(way: Alternative, words: str) -> None:
     assert cheaper(way) == words

@@ -30,7 +30,7 @@ CANCELLED = TurnFigures(ttft_ms=None)
 
 
 def because(evidence: str) -> TurnFigures:
-    return replace(WASTED, cause="another client", evidence=evidence, remedy="Give the server one more slot.")
+    return replace(WASTED, cause="other_client", evidence=evidence, remedy="Give the server one more slot.")
 
 
 def said(*turns: TurnFigures, width: int = 120, **options: object) -> str:
@@ -73,7 +73,7 @@ def test_the_tokens_stand_once_in_the_sentence() -> None:
 
 
 def test_a_cause_without_evidence_is_still_named_and_the_key_is_the_persons_own() -> None:
-    line = said(FIRST, replace(WASTED, cause="server restarted"), key="F6")
+    line = said(FIRST, replace(WASTED, cause="restarted"), key="F6")
     assert "(4.0 s): server restarted." in line and line.endswith("F6 why")
 
 

@@ -12,8 +12,16 @@ from collections.abc import Iterable
 from dataclasses import asdict
 
 from kvchat.cache.accounting import Totals, TurnFigures
+from kvchat.cache.causes.cause import plain
 from kvchat.cache.report import CacheReport, TurnReport
-from kvchat.cache_words import (
+from kvchat.chat.link import is_file
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings
+from kvchat.display import one_line
+from kvchat.numbers import count, counted, duration, percent, speed
+from kvchat.prompt.conversation import Conversation
+from kvchat.terminal import Column, Printer, print_table
+from kvchat.text.cache import (
     UNREPORTED,
     accuracy,
     again,
@@ -28,13 +36,6 @@ from kvchat.cache_words import (
     wasted,
     why,
 )
-from kvchat.chat.link import is_file
-from kvchat.chat.service import ChatService
-from kvchat.config import Settings
-from kvchat.display import one_line
-from kvchat.numbers import count, counted, duration, percent, speed
-from kvchat.prompt.conversation import Conversation
-from kvchat.terminal import Column, Printer, print_table
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
@@ -52,7 +53,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         await service.servers.connect(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
-        print(json.dumps(asdict(report), indent=1))
+        print(json.dumps(asdict(report, dict_factory=plain), indent=1))
     else:
         _print(report, service.clock().timestamp())
     return 0

@@ -14,12 +14,13 @@ from typing import Any
 import httpx
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Cause
+from kvchat.cache.causes.cause import Cause, Statement
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import Parameters
+from kvchat.text.findings import evidence_sentence, remedy_sentence
 from tiny_server import tiny_server
 
 WORDS = "The lamp turned over the sea while the keeper wrote the log of the night. "
@@ -133,10 +134,12 @@ def another_program_asks(url: str) -> None:
 def told(figures: TurnFigures, cause: Cause, *words: str) -> None:
     """The turn was explained by `cause`, in a sentence with these words and the tokens it cost."""
     assert figures.cause == cause, (figures.evidence, figures)
-    said = f"{figures.evidence} {figures.remedy or ''}"
+    assert isinstance(figures.evidence, Statement), "it is stored as a kind and its arguments"
+    sentence = evidence_sentence(figures.evidence, figures.avoidable_tokens or 0)
+    said = f"{sentence} {remedy_sentence(figures.remedy)}"
     for word in words:
         assert word in said, said
-    read = re.search(r"([\d,]*\d) tokens were read again", figures.evidence or "")
+    read = re.search(r"([\d,]*\d) tokens were read again", sentence)
     assert read is None or int(read[1].replace(",", "")) == figures.avoidable_tokens, figures
 
 

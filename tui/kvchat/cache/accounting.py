@@ -12,11 +12,14 @@ Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import partial
+from typing import TYPE_CHECKING
 
-from kvchat.cache.causes.cause import Cause
+from kvchat.cache.causes.cause import Cause, Statement
+
+if TYPE_CHECKING:
+    from kvchat.cache.speed import SpeedFit
 
 NOISE = 8
 """Avoidable tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
@@ -47,14 +50,16 @@ class TurnFigures:
     """What the twin of the server's cache said before the answer: compare with `cached_tokens`."""
     cause: str | None = None
     """Why there were avoidable tokens: a value of `Cause`. None where there is nothing to explain."""
-    evidence: str | None = None
-    """The cause in one sentence, with its evidence."""
-    remedy: str | None = None
-    """What helps against it, one sentence."""
+    evidence: Statement | str | None = None
+    """What was seen; a sentence where an earlier version stored it."""
+    remedy: Statement | str | None = None
+    """What helps against it; a sentence as before."""
     estimated: bool | None = None
     """Whether `cached_tokens` is an estimate, for servers that do not report it."""
     block: int | None = None
     """Tokens of the blocks that the server's cache is made of, where it only keeps whole ones."""
+    stopped: bool | None = None
+    """Whether the answer was cut off, by the person or a fault; None: not, or not known."""
 
     @property
     def noise(self) -> int:
@@ -172,7 +177,7 @@ class Totals:
     kept_tokens: int = 0
     """Of what was not new, the tokens that were reused."""
     seconds_saved: float | None = None
-    """Cached tokens at the measured prefill speed; None without a measured speed."""
+    """What prefilling the cached tokens would have taken; None without a measured speed."""
 
     @property
     def hit_ratio(self) -> float | None:
@@ -184,14 +189,22 @@ class Totals:
         return min(1.0, self.kept_tokens / old) if old > 0 else None
 
 
-def totals(turns: Iterable[TurnFigures], saving: Callable[[int], float] | None = None) -> Totals:
-    """The sums over `turns`. `saving`: the seconds that reading so many tokens takes; without it they are told by the
-    speed measured from the turns themselves."""
+def seconds_saved(turn: TurnFigures, turns: Iterable[TurnFigures], speed: SpeedFit | None) -> float | None:
+    """What prefilling the cached tokens of a turn would have taken. `speed`: of the server that answered; None: as
+    measured in `turns`, the conversation's. A stopped turn saves nothing; None where no speed is known."""
+    if turn.stopped or not turn.cached_tokens:
+        return 0.0
+    if speed is not None:
+        return speed.seconds(0, turn.cached_tokens)
+    flat = measured_speed(turns)
+    return turn.cached_tokens / flat if flat else None
+
+
+def totals(turns: Iterable[TurnFigures], speed: SpeedFit | None = None) -> Totals:
+    """The sums over `turns`; `speed` as in `seconds_saved`."""
     turns = list(turns)
     known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
-    speed = measured_speed(turns)
-    if saving is None and speed:
-        saving = partial(_flat, speed)
+    saved = [seconds for t in known if (seconds := seconds_saved(t, turns, speed)) is not None]
     cached = sum(t.cached_tokens or 0 for t in known)
     return Totals(
         turns=len(turns),
@@ -203,12 +216,8 @@ def totals(turns: Iterable[TurnFigures], saving: Callable[[int], float] | None =
         avoidable_tokens=sum(t.avoidable_tokens or 0 for t in known),
         predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
         kept_tokens=sum(min(t.cached_tokens or 0, (t.prompt_tokens or 0) - (t.new_tokens or 0)) for t in known),
-        seconds_saved=sum(saving(t.cached_tokens or 0) for t in known) if saving else None,
+        seconds_saved=sum(saved) if any(saved) else None,
     )
-
-
-def _flat(speed: float, tokens: int) -> float:
-    return tokens / speed
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
 """The price of an act before it is done: the tokens the server must read again, and about how long that takes.
 
 The rule: a price counts what the act costs on a server that still holds the branch; what is not known is None.
-The words for an alternative are said only where it reads fewer tokens, or keeps warm what the act would lose.
+An alternative is named only where it reads fewer tokens, or keeps warm what the act would lose.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum, auto
 from typing import Literal
 
 from kvchat.cache.accounting import TurnFigures
@@ -33,12 +34,25 @@ class Span:
         return self.end - self.start
 
 
+class Way(StrEnum):
+    """What can be done instead of an act."""
+
+    NEW_CONVERSATIONS = auto()
+    """Set it for new conversations only."""
+    NEXT_MESSAGE = auto()
+    """Say it in the next message."""
+    DISREGARD = auto()
+    """Append a correction, which takes back what is to be deleted."""
+    CORRECTION = auto()
+    """Append a correction."""
+    FORK = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """A cheaper way to the same end."""
 
-    words: str
-    """What to do instead and why, in a few words."""
+    way: Way
     tokens: int
     seconds: tuple[float, float] | None = None
 
@@ -129,26 +143,26 @@ def alternatives(
     if span is None or last is None:
         return ()
     ways = [
-        Alternative(words, way.tokens, _seconds(way, speed))
-        for words, way in _ways(act, span, last, spare)
-        if way.tokens < span.tokens or (act == "edit" and way.tokens == span.tokens)
+        Alternative(way, reads.tokens, _seconds(reads, speed))
+        for way, reads in _ways(act, span, last, spare)
+        if reads.tokens < span.tokens or (act == "edit" and reads.tokens == span.tokens)
     ]
     return tuple(sorted(ways, key=lambda way: way.tokens))
 
 
-def _ways(act: Act, span: Span, last: int, spare: bool) -> list[tuple[str, Span]]:
+def _ways(act: Act, span: Span, last: int, spare: bool) -> list[tuple[Way, Span]]:
     """The alternatives that make sense at all, with what they read."""
     appended = Span(last, last + CORRECTION)
     if act == "template":
-        return [("leave it here and set it for new conversations: nothing is read again", Span(last, last))]
+        return [(Way.NEW_CONVERSATIONS, Span(last, last))]
     if act == "system":
-        return [("say it in your next message instead: the prefix stays warm", appended)]
+        return [(Way.NEXT_MESSAGE, appended)]
     if act == "delete":
-        return [("append a correction, such as “disregard that”: the prefix stays warm", appended)]
+        return [(Way.DISREGARD, appended)]
     if act == "edit":
-        ways = [("append a correction instead: the prefix stays warm", appended)]
+        ways = [(Way.CORRECTION, appended)]
         if spare and last - span.end >= WORTH_ASKING_TOKENS:
-            ways.append(("fork instead: the branch you leave stays warm", span))
+            ways.append((Way.FORK, span))
         return ways
     return []
 

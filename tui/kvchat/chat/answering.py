@@ -31,6 +31,7 @@ SCREEN_SECONDS = 0.03
 
 UNSENT = frozenset({"lane", "connecting", "cancelled", "gone"})
 """Phases of `Waiting` in which nothing has been sent yet."""
+CUT_OFF = frozenset({State.CANCELLED, State.ERROR, State.INTERRUPTED})
 NOTHING_SENT = "Before anything was sent."
 STOPPED_EARLY = "Before the first token; the server may still finish the batch it was reading."
 
@@ -162,10 +163,10 @@ class Answering:
             note = "" if live.text or live.reasoning else NOTHING_SENT if unsent else STOPPED_EARLY
         return settled(
             self.answer, self._path[-1], live.text, live.reasoning, ended.state, reasoning_field=live.reasoning_field,
-            model=ended.model, figures=self._figures(context_size), note=note,
+            model=ended.model, figures=self._figures(context_size, ended.state), note=note,
         )
 
-    def _figures(self, context_size: int | None) -> TurnFigures | None:
+    def _figures(self, context_size: int | None, state: State) -> TurnFigures | None:
         """The turn's figures; None when the server never reported any and no token came."""
         reported, progress = self.live.reported, self.live.progress
         prompt, cached = reported.prompt_tokens, reported.cached_tokens
@@ -178,6 +179,7 @@ class Answering:
             prompt_tokens=prompt, cached_tokens=cached, predicted_tokens=reported.predicted_tokens,
             new_tokens=new_tokens(prompt, previous), ttft_ms=self.live.ttft_ms, prompt_ms=reported.prompt_ms,
             predicted_ms=reported.predicted_ms, context_size=context_size, estimated=reported.estimated or None,
+            stopped=state in CUT_OFF or None,
         )
 
 

@@ -53,18 +53,18 @@ class CacheReports:
             exact_predictions=following.exact if following else 0,
             plan=following.plan if following else None, speed=self._tracker.speed_fit(record.id),
             rules=_rules(following.twin.best.shape) if following else "",
-            here=Ledger(totals(figures, self._tracker.saving), _misses(figures),
+            here=Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
-            week=self._week(since),
+            week=self._week(since, path),
             warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
         )
 
-    def _week(self, since: float) -> Ledger:
+    def _week(self, since: float, path: Sequence[Node]) -> Ledger:
         try:
             figures = self._ground.store.figures(since)
-            return Ledger(totals(figures, self._tracker.saving), _misses(figures), self._ground.store.warmups(since),
-                          self._ground.store.side_requests.totals(since))
+            return Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
+                          self._ground.store.warmups(since), self._ground.store.side_requests.totals(since))
         except StoreError:
             return Ledger()
 
@@ -90,9 +90,9 @@ def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[Tu
         if node.role is Role.USER:
             question = node.text
         elif node.role is Role.ASSISTANT:
-            found, told = findings.get(node.id), _finding(node.figures)
-            same = found is not None and told is not None and found.sentence == told.sentence
-            yield TurnReport(question, node.figures, found if same else told)
+            stored, found = _finding(node.figures), findings.get(node.id)
+            same = stored is not None and found is not None and found.evidence == stored.evidence
+            yield TurnReport(question, node.figures, found if same else stored)
 
 
 def _finding(figures: TurnFigures | None) -> Finding | None:
@@ -102,7 +102,7 @@ def _finding(figures: TurnFigures | None) -> Finding | None:
         cause = Cause(figures.cause)
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
-    return Finding(cause, figures.avoidable_tokens or 0, None, figures.evidence or "", figures.remedy or "")
+    return Finding(cause, figures.avoidable_tokens or 0, None, figures.evidence or "", figures.remedy)
 
 
 def _misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:

@@ -6,7 +6,7 @@ The rule: a chat never fails or waits for what is done here; what is not known i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -42,7 +42,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.looking import LOOK_S
 from kvchat.chat.recalling import Notebook, Recollection
 from kvchat.chat.servers import Servers
-from kvchat.prompt.message import Node
+from kvchat.prompt.message import Node, Role
 from kvchat.prompt.request import wires_of
 from kvchat.store import StoreError
 
@@ -58,6 +58,8 @@ class CacheTracker:
         self._conversations = conversations
         self._servers = servers
         self._journal = Journal(ground.timestamp)
+        self._fits: dict[tuple[str, str], SpeedFit | None] = {}
+        """By place and model: the prefill speed, until there are new measurements."""
         self.warming = ""
         """The conversation that is warmed up now; empty: none."""
         self.warmup_progress: PromptProgress | None = None
@@ -84,7 +86,7 @@ class CacheTracker:
         state = await self._state_of(link, backend) if not backend.info.replicas else None
         following = link.following
         known_one = following is not None and following.server is backend.info
-        if following is not None and known_one and following.works:
+        if following is not None and known_one and following.prompts.works:
             following.noticed(state or following.state)
             return following
         if (known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD
@@ -173,12 +175,12 @@ class CacheTracker:
             turn = self._turn_at(self._conversations.load(id), tip)
         except StoreError:
             return None
-        return await following.prefix(turn) if turn is not None else None
+        return await following.prompts.prefix(turn) if turn is not None else None
 
     def _known_prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
         conversation = self._conversations.loaded.get(id)
         turn = self._turn_at(conversation, tip) if conversation is not None else None
-        return following.known_prefix(turn) if turn is not None else None
+        return following.prompts.known_prefix(turn) if turn is not None else None
 
     def _turn_at(self, conversation: OpenConversation, tip: str) -> ChatTurn | None:
         """The request that goes on after the branch with this last message."""
@@ -258,12 +260,13 @@ class CacheTracker:
         finding = followed.finding = explain(evidence) or silent_loss(evidence)
         if finding is None:
             return figures
-        return replace(figures, cause=finding.cause.value, evidence=finding.sentence, remedy=finding.remedy or None)
+        return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
 
     def left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> bool:
         """An answer ended: note what it left in the cache. Whether that cache is followed."""
         link = self._servers.link(conversation.id)
-        following, link.speed = link.following, None
+        following = link.following
+        self.measured()
         if followed is not None and followed.finding is not None:
             conversation.findings[answer.id] = followed.finding
         follows = following is not None and followed is not None and following.plays(followed)
@@ -274,7 +277,7 @@ class CacheTracker:
         elif followed is not None:
             followed.closed.set()
             self._journal.answered(followed, answer)
-        if (following is None or not following.works) and link.shared is not None:
+        if (following is None or not following.prompts.works) and link.shared is not None:
             link.shared.answered(answer, self._ground.timestamp())
         return follows
 
@@ -322,17 +325,21 @@ class CacheTracker:
         return self.speed_of(self._servers.link(id))
 
     def speed_of(self, link: Link) -> SpeedFit | None:
-        info = link.info
-        if info is None:
-            return None
-        if link.speed is None or link.speed[0] is not info:
+        return self._fit(link.info.place, link.info.model) if link.info is not None else None
+
+    def _fit(self, place: str, model: str) -> SpeedFit | None:
+        if (place, model) not in self._fits:
+            store = self._ground.store
             try:
-                answers = samples_of(reversed(self._ground.store.speed_samples(info.place, info.model, 40)))
-                ahead = reversed(self._ground.store.warmup_samples(info.place, info.model))
-                link.speed = info, fit([*ahead, *answers])
+                answers = samples_of(reversed(store.speed_samples(place, model, 40)))
+                self._fits[place, model] = fit([*reversed(store.warmup_samples(place, model)), *answers])
             except StoreError:
                 return None
-        return link.speed[1]
+        return self._fits[place, model]
+
+    def measured(self) -> None:
+        """There are new measurements of a server's speed."""
+        self._fits.clear()
 
     def prefill_speed(self, id: str) -> float | None:
         """The prefill speed in tokens/s as measured in this conversation, else on this server lately."""
@@ -341,11 +348,15 @@ class CacheTracker:
         return (measured_speed(conversation.figures()) if conversation else None) or (
             measured_speed(self._ground.store.speed_samples(info.place, info.model)) if info else None)
 
-    @property
-    def saving(self) -> Callable[[int], float] | None:
-        """The seconds that reading so many tokens from the beginning takes; None until it was measured."""
-        speed = self.speed_fit()
-        return (lambda tokens: speed.seconds(0, tokens)) if speed is not None else None
+    def speed_in(self, path: Sequence[Node]) -> SpeedFit | None:
+        """The prefill speed of the server that answered last on a branch, whether it is there or not; None until it was
+        measured. It is what the time saved is told by, everywhere."""
+        try:
+            answers = (node for node in reversed(path) if node.role is Role.ASSISTANT)
+            sent = next((found for node in answers if (found := self._ground.store.request_of(node.id))), None)
+        except StoreError:
+            return None
+        return self._fit(sent.server, sent.model) if sent is not None else None
 
     def warmth(self, id: str) -> Warmth:
         """What the server holds of a conversation's branch in use, or a snapshot on the disk; of the one that is warmed
@@ -372,7 +383,7 @@ class CacheTracker:
         if record is None or record.head is None:
             return UNKNOWN
         following = self._servers.link(id).following
-        if following is None or not following.works:
+        if following is None or not following.prompts.works:
             return self.branch_warmth(id, record.head)
         if conversation is not None and conversation.live is None:
             found = self.branch_warmth(id, record.head)
@@ -397,9 +408,9 @@ class CacheTracker:
             return UNKNOWN
         following, shared = link.following, link.shared
         path = conversation.tree.path(node_id)
-        if following is None or not following.works:
+        if following is None or not following.prompts.works:
             return shared.warmth(path, id, self._ground.timestamp()) if shared else UNKNOWN
-        prefix = following.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
+        prefix = following.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN
         found = following.twin.best.predict(prefix)

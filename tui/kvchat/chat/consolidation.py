@@ -26,10 +26,9 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.servers import Servers
 from kvchat.chat.warm_up import WarmUp
 from kvchat.memory.entry import Act
-from kvchat.memory.learning.capture import ASKED
 from kvchat.prompt.message import Node, State, node
 from kvchat.prompt.request import Parameters
-from kvchat.store.jobs import Job
+from kvchat.store.jobs import Job, JobReason
 
 if TYPE_CHECKING:
     from kvchat.chat.memory_service import MemoryService
@@ -70,21 +69,23 @@ class Consolidation:
         """Tidy when everything has rested."""
         if self._ground.settings.memory.consolidate:
             at = time.time() + self._ground.settings.memory.idle_seconds
-            await self._ground.keeper.call(lambda: self._ground.store.jobs.put(CONSOLIDATION, "", at, "new memories"))
+            jobs = self._ground.store.jobs
+            await self._ground.keeper.call(lambda: jobs.put(CONSOLIDATION, "", at, JobReason.NEW_MEMORIES))
             self._jobs.changed()
 
     async def place_of(self, job: Job) -> Place | None:
         link = self._extraction.workplace(self._conversations.looked_at) if self._conversations.looked_at else None
         if link is None or self._conversations.streaming() or not self._memory.is_on(self._conversations.looked_at):
             return None
-        if job.why == ASKED:
+        if job.why == JobReason.ASKED:
             return Place(link.lane, 0.0)
         rest = self._ground.settings.memory.idle_seconds * self._extraction.patience(link)
         quiet = max(other.lane.quiet_since for other in self._servers.links)
         return Place(link.lane, self._jobs.rested_at(quiet, rest))
 
     async def retried(self, subject: str) -> None:
-        await self._jobs.queued(lambda: self._ground.store.jobs.put(CONSOLIDATION, subject, time.time(), ASKED))
+        jobs = self._ground.store.jobs
+        await self._jobs.queued(lambda: jobs.put(CONSOLIDATION, subject, time.time(), JobReason.ASKED))
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         id = self._conversations.looked_at

@@ -22,6 +22,7 @@ from kvchat.cache.llamacpp.candidates import TOLERANCE
 from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.prediction import Prediction
 from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.twin import Twin
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.wire import canonical
@@ -116,6 +117,12 @@ class Asked:
     prediction: Prediction | None = None
     history: int | None = None
     """Tokens of the prompt up to the end of the last answer's text; None: not counted."""
+    shape: Shape | None = None
+    """Of the guess about the server's cache that explains it."""
+    before: Twin | None = None
+    """The twin as it was when the request was sent."""
+    pinned: int | None = None
+    """The slot that it was sent to."""
 
     def sent(self) -> Sent:
         turn = self.turn
@@ -126,16 +133,21 @@ class Asked:
 
     def kept(self, slot: int | None) -> int | None:
         """Tokens of this prompt that a slot held when it was sent; None: not known."""
-        return None
+        if slot is None or self.before is None or self.tokens is None or slot >= len(self.before.slots):
+            return None
+        held = self.before.slots[slot]
+        return held.tokens.common(self.tokens) if held is not None else 0
 
     def said(self, use: Use) -> Prediction | None:
         """What was predicted of a request of ours, by the guess that explains this one."""
-        return None
+        return use.of(self.shape)
 
     def without_parked(self, cached: int) -> Prediction | None:
         """What would have been predicted if the server had lost the parked states of which more than `cached` tokens
         are of use; None: not known."""
-        return None
+        if self.before is None or self.tokens is None:
+            return None
+        return self.before.without_parked(self.tokens, cached).predict(self.tokens, self.pinned)
 
     def shared(self, states: Iterable[Held]) -> int:
         """The most tokens that one of some states begins this prompt with."""

@@ -6,23 +6,30 @@ The rule: one is in memory at a time, however many there are; those that are ope
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from kvchat.cache.speed import SpeedFit
 from kvchat.chat.live import OpenConversation
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
 from kvchat.transfer import Source, TransferError, export, pieces
+
+Speed = Callable[[Sequence[Node]], SpeedFit | None]
 
 
 class Exported:
     """The conversations with these ids, to go through on any thread."""
 
-    def __init__(self, store: Store, ids: Sequence[str], open: Mapping[str, OpenConversation]) -> None:
-        """`open`: conversations by id that may be newer than in the store. Made on the loop that they belong to."""
+    def __init__(self, store: Store, ids: Sequence[str], open: Mapping[str, OpenConversation], speed: Speed) -> None:
+        """`open`: conversations by id that may be newer than in the store. `speed`: of the server that answered last on
+        a branch. Made on the loop that they belong to."""
         self._store = store
         self._ids = ids
-        self._open = {id: Source(open[id].record, Tree(open[id].tree)) for id in ids if id in open}
+        self._speed = speed
+        self._open = {id: self._source(open[id].record, Tree(open[id].tree)) for id in ids if id in open}
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -34,25 +41,29 @@ class Exported:
 
     def _loaded(self, id: str) -> Source:
         try:
-            return Source(self._store.conversation(id), self._store.tree(id))
+            return self._source(self._store.conversation(id), self._store.tree(id))
         except StoreError as error:
             raise TransferError(str(error)) from error
+
+    def _source(self, conversation: Conversation, tree: Tree) -> Source:
+        return Source(conversation, tree, speed=self._speed(tree.path(conversation.head)))
 
 
 class Exports:
     """Writes conversations to files. Raises TransferError."""
 
-    def __init__(self, store: Store, open: Mapping[str, OpenConversation]) -> None:
-        """`open`: conversations by id that may be newer than in the store."""
+    def __init__(self, store: Store, open: Mapping[str, OpenConversation], speed: Speed) -> None:
+        """`open`, `speed`: as of `Exported`."""
         self._store = store
         self._open = open
+        self._speed = speed
 
     async def write(self, ids: Sequence[str], format: str, path: Path, *, all_branches: bool = False,
                     overwrite: bool = False) -> Path:
         """Write conversations to the file `path` and return it."""
-        sources = Exported(self._store, ids, self._open)
+        sources = Exported(self._store, ids, self._open, self._speed)
         return await asyncio.to_thread(export, path, format, sources, all_branches=all_branches, overwrite=overwrite)
 
     def text(self, ids: Sequence[str], format: str, *, all_branches: bool = False) -> Iterator[str]:
         """Conversations as the text of an export file, in pieces."""
-        return pieces(format, Exported(self._store, ids, self._open), all_branches=all_branches)
+        return pieces(format, Exported(self._store, ids, self._open, self._speed), all_branches=all_branches)

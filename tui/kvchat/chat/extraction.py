@@ -30,13 +30,13 @@ from kvchat.chat.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.chat.warm_up import WarmUp
 from kvchat.memory.entry import Status
-from kvchat.memory.learning.capture import ASKED, IDLE, LEFT, MAXIMUM, due
+from kvchat.memory.learning.capture import due
 from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
-from kvchat.store.jobs import Job, JobState
+from kvchat.store.jobs import Job, JobReason, JobState
 
 if TYPE_CHECKING:
     from kvchat.chat.side_requests import SideRequests
@@ -150,7 +150,7 @@ class Extraction:
         _, pending = await self._waiting(self._conversations.load(id))
         if not pending:
             raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
-        await self._jobs.queued(lambda: self._ground.store.jobs.put(EXTRACTION, id, time.time(), ASKED))
+        await self._jobs.queued(lambda: self._ground.store.jobs.put(EXTRACTION, id, time.time(), JobReason.ASKED))
         self._jobs.look_again()
         self._jobs.changed()
 
@@ -203,7 +203,7 @@ class Extraction:
         self._more_left = len(left) == RESUMED
         for id, _ in left:
             at = time.time() + self._ground.settings.memory.idle_seconds
-            await self._ground.keeper.call(partial(self._ground.store.jobs.put, EXTRACTION, id, at, IDLE))
+            await self._ground.keeper.call(partial(self._ground.store.jobs.put, EXTRACTION, id, at, JobReason.RESTS))
             if self._memory.is_on(id):
                 await self._announce_memory()
         self._jobs.changed()
@@ -285,12 +285,12 @@ class Extraction:
         busy = id in self._conversations.streaming() or self._conversations.answered_elsewhere(id)
         if link is None or not self._wanted(record) or busy:
             return None
-        if job.why in (ASKED, MAXIMUM):
+        if job.why in (JobReason.ASKED, JobReason.MOST):
             return Place(link.lane, 0.0)
         conversation = self._conversations.loaded.get(id)
         own = link is self._servers.link(id)
         extends = own and conversation is not None and self._holds(conversation, in_slot=True)
-        if job.why == LEFT and extends:
+        if job.why == JobReason.LEFT and extends:
             return Place(link.lane, link.lane.quiet_since)
         rest = settings.rest_seconds if extends else settings.idle_seconds * self.patience(link)
         return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))

@@ -18,11 +18,10 @@ from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.candidates import Candidates
 from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.plan import Plan
-from kvchat.cache.llamacpp.shape import Shape
-from kvchat.cache.llamacpp.twin import Prediction, Twin
+from kvchat.cache.llamacpp.twin import Prediction
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.answering import previous_figures
-from kvchat.chat.evidence import BROKEN_OFF, Asked, Journal, Use, identity, stopped_by_model
+from kvchat.chat.evidence import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
 from kvchat.chat.looking import LOOK_S, Looking
 from kvchat.chat.user_starts import UserStarts
 from kvchat.prompt.message import Node, Role, State
@@ -41,13 +40,7 @@ class FollowedTurn(Asked):
     """One chat request, from before it is sent until what it left is known."""
 
     plan: Plan | None = None
-    shape: Shape | None = None
-    """Of the guess about the server's cache that explains it."""
-    before: Twin | None = None
-    """The twin as it was when the request was sent."""
     reading: asyncio.Task[None] | None = None
-    pinned: int | None = None
-    """The slot that it was sent to."""
     closed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when what it left in the cache is known, or never will be."""
     finding: Finding | None = None
@@ -61,20 +54,6 @@ class FollowedTurn(Asked):
     """Whether its end is played on the twin."""
     broken_off: bool = False
     """Whether its answer was, so that the server may compute on for a while."""
-
-    def said(self, use: Use) -> Prediction | None:
-        return use.of(self.shape)
-
-    def without_parked(self, cached: int) -> Prediction | None:
-        if self.before is None or self.tokens is None:
-            return None
-        return self.before.without_parked(self.tokens, cached).predict(self.tokens, self.pinned)
-
-    def kept(self, slot: int | None) -> int | None:
-        if slot is None or self.before is None or self.tokens is None or slot >= len(self.before.slots):
-            return None
-        held = self.before.slots[slot]
-        return held.tokens.common(self.tokens) if held is not None else 0
 
 
 def _read_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
@@ -123,15 +102,15 @@ class Following(Looking):
             await self.look()
         return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
                             beside_cancelled=self.cancelled.computing(),
-                            history=self.known_history(_read_before(turn, path)))
+                            history=self.prompts.known_history(_read_before(turn, path)))
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
         """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
-        prompt = self.known_prefix(replace(turn, wires=turn.wires[:-1]))
+        prompt = self.prompts.known_prefix(replace(turn, wires=turn.wires[:-1]))
         if not prompt:
             try:
                 async with asyncio.timeout(LOOK_S):
-                    prompt = await self.prompt(turn)
+                    prompt = await self.prompts.prompt(turn)
             except TimeoutError:
                 prompt = None
         return self.cancelled.hold_up(self.twin.best.slot_after_cancel(prompt) if prompt else None)
@@ -145,13 +124,13 @@ class Following(Looking):
         followed.reading = asyncio.create_task(self._read(followed, slot))
 
     async def _read(self, followed: FollowedTurn, slot: int | None) -> None:
-        if not self._works:
+        if not self.prompts.works:
             return
         try:
             followed.rendered = await self.access.prompt_text(followed.turn)
             followed.tokens = await self.access.tokens_of(followed.rendered)
         except BackendError as error:
-            self._gave_up(error)
+            self.prompts.gave_up(error)
             return
         if not followed.tokens or self._current is not followed:
             return
@@ -171,8 +150,8 @@ class Following(Looking):
         self.noting()
         if followed.history is None and previous_figures(followed.path) is not None:
             history = _read_before(followed.turn, followed.path)
-            await self.prefix(history)
-            followed.history = self.known_history(history)
+            await self.prompts.prefix(history)
+            followed.history = self.prompts.known_history(history)
 
     def plays(self, followed: FollowedTurn) -> bool:
         """Whether this request is the one that is being played."""
@@ -234,7 +213,7 @@ class Following(Looking):
         await asyncio.wait({followed.reading}, timeout=RECALL_S if recalls else READ_S)
         if not followed.reading.done():
             followed.reading.cancel()
-            self._was_slow()
+            self.prompts.was_slow()
 
     async def _leave(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
         try:
@@ -308,7 +287,7 @@ class Following(Looking):
     async def _sampled(self, prompt: Tokens, count: int, settled: ChatTurn, state: State) -> Tokens:
         """The ids of the sampled tokens, as far as they can be told; unknown ones are unlike all others. Those of a
         reply that has another number of tokens as history are not known: it is read ahead in that form."""
-        prefix, history = await self.prefix(settled), self.known_history(settled)
+        prefix, history = await self.prompts.prefix(settled), self.prompts.known_history(settled)
         known = NO_TOKENS
         if prefix is not None and prefix.common(prompt) == len(prompt):
             stopped = stopped_by_model(state)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, TemplateFacts
-from kvchat.cache.speed import SpeedFit
 from kvchat.chat.connection import Connector
 from kvchat.chat.ground import Ground
 from kvchat.chat.lane import Lane
@@ -44,7 +43,6 @@ class Link:
     following: Following | None = None
     shared: SharedPrefixes | None = None
     """The prefixes sent to a server that cannot be followed."""
-    speed: tuple[ServerInfo, SpeedFit | None] | None = None
     template: TemplateFacts | None = None
     """What the chat template of its model does; None until it was found out."""
     meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -70,7 +68,6 @@ class Link:
         if self.connector.connection.phase == "lost" or (
                 self.shared is not None and self.shared.server is not self.info):
             self.shared = None  # what a server holds that was gone is not known
-        self.speed = None
 
 
 class Links:

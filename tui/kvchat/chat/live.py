@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,6 +14,7 @@ from kvchat.prompt.tree import Tree
 
 if TYPE_CHECKING:
     from kvchat.cache.causes.cause import Finding
+    from kvchat.cache.speed import SpeedFit
 
 
 @dataclass(slots=True)
@@ -85,6 +85,6 @@ class OpenConversation:
         """The figures of the branch's answers, oldest first; answers that never reached a server are left out."""
         return [n.figures for n in self.path() if n.role is Role.ASSISTANT and n.figures is not None]
 
-    def totals(self, saving: Callable[[int], float] | None = None) -> Totals:
-        """The sums over the branch; `saving`: the seconds that reading so many tokens takes."""
-        return totals(self.figures(), saving)
+    def totals(self, speed: SpeedFit | None = None) -> Totals:
+        """The sums over the branch; `speed`: of the server that answered it."""
+        return totals(self.figures(), speed)

@@ -19,7 +19,7 @@ from kvchat.cache.llamacpp.prediction import Mismatch
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.chat.cancelled_slots import CancelledSlots
 from kvchat.chat.evidence import Journal
-from kvchat.chat.prefixes import Prefixes
+from kvchat.chat.prompt_tokens import PromptTokens
 from kvchat.chat.recalling import BranchIds, Note, Notebook, Recollection, Sure, noted
 
 LOOK_S = 0.5
@@ -40,12 +40,13 @@ class Look:
         return self.late or any(count.busy for count in self.counts)
 
 
-class Looking(Prefixes):
+class Looking:
     """What a server says of itself. `changed` is called when what is held may have changed."""
 
     def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, now: Callable[[], float],
                  changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
-        super().__init__(access)
+        self.access = access
+        self.prompts = PromptTokens(access)
         self.cancelled = CancelledSlots(access, note, self._free_again, now)
         self.server = server
         self.twin = twin
@@ -127,7 +128,7 @@ class Looking(Prefixes):
 
     async def _counts(self) -> Sequence[SlotCount] | None:
         """What the slots hold; nothing where the server does not tell, None where it does not in time."""
-        if not self._works:
+        if not self.prompts.works:
             return ()
         try:
             async with asyncio.timeout(LOOK_S):

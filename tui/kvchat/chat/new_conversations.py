@@ -81,7 +81,7 @@ class NewConversations:
             return False
         try:
             async with asyncio.timeout(TAG_S):
-                prefix = await following.prefix(ChatTurn((system.wire(),), "", following.server.model))
+                prefix = await following.prompts.prefix(ChatTurn((system.wire(),), "", following.server.model))
         except TimeoutError:
             return False
         if not prefix:

@@ -77,8 +77,8 @@ class Prices:
             turn = replace(turn, template_options=options)
         try:
             async with asyncio.timeout(PRICE_S):
-                tokens = await (following.prompt(turn) if asks else following.prefix(turn))
-                now = await following.prefix(self._tracker.turn_after(conversation, conversation.path()))
+                tokens = await (following.prompts.prompt(turn) if asks else following.prompts.prefix(turn))
+                now = await following.prompts.prefix(self._tracker.turn_after(conversation, conversation.path()))
         except TimeoutError:
             return estimate
         if not tokens:

@@ -83,7 +83,7 @@ class PromptSizes:
                 following = await self._follow(await connector.ready())
                 if following is None or following.server is not info:
                     return None
-                tokens = await following.prompt(turn)
+                tokens = await following.prompts.prompt(turn)
         except (BackendError, TimeoutError):
             return None
         return len(tokens) if tokens else None

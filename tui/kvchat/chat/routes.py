@@ -64,11 +64,11 @@ class Routes(ConversationObserver):
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
         turn, path = followed.turn, followed.path[:-1]
         before = replace(turn, wires=turn.wires[:-1])
-        prefix = following.known_prefix(before)
+        prefix = following.prompts.known_prefix(before)
         if prefix is None and self._snapshot(following, path) is not None:
             try:
                 async with asyncio.timeout(PLAN_S):  # a snapshot saves more than its ids take to read
-                    prefix = await following.prefix(before)
+                    prefix = await following.prompts.prefix(before)
             except TimeoutError:
                 pass
         if prefix:

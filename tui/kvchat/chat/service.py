@@ -113,7 +113,7 @@ class ChatService:
     def exports(self) -> Exports:
         from kvchat.chat.exporting import Exports
 
-        return Exports(self.store, self.conversations.loaded)
+        return Exports(self.store, self.conversations.loaded, self.tracker.speed_in)
 
     async def _vector_of(self, question: str) -> list[float] | None:
         return await self.vectors.of(question)

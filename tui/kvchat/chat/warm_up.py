@@ -136,7 +136,7 @@ class WarmUp(ConversationObserver):
         if not path or path[-1].state is State.STREAMING:
             return
         turn = self._tracker.turn_after(conversation, path)
-        prefix = await following.prefix(turn, await self._questions.begun(conversation))
+        prefix = await following.prompts.prefix(turn, await self._questions.begun(conversation))
         self._ground.events.tell(WarmthChanged())
         if not prefix:
             return
@@ -234,9 +234,7 @@ class WarmUp(ConversationObserver):
 
     def _spent(self, id: str, following: Following, read: SpeedSample) -> None:
         """Note what was read ahead."""
-        for link in self._servers.links:
-            if link.following is following:
-                link.speed = None
+        self._tracker.measured()
         self._count(id, following.server, read)
 
     def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:

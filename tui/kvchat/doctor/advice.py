@@ -26,6 +26,7 @@ from kvchat.backends.kinds import (
 )
 from kvchat.cache.causes import remedies
 from kvchat.cache.llamacpp.shape import Shape
+from kvchat.text.findings import remedy_sentence
 
 ROOMY = 16384
 """Tokens of a window that a long conversation fits in."""
@@ -88,7 +89,7 @@ def caching_on(info: ServerInfo) -> str:
         LLAMACPP_PYTHON.name: "Start the server of llama-cpp-python with --cache true.",
         LLAMAFILE.name: "Update llamafile: older versions cache only when asked with cache_prompt.",
         LOCALAI.name: "Set prompt_cache_all: true in the model's YAML file.",
-    }) or remedies.caching_off(info.kind)
+    }) or remedy_sentence(remedies.caching_off(info.kind))
 
 
 def affinity(info: ServerInfo) -> str:
@@ -121,7 +122,7 @@ def keep_reasoning(info: ServerInfo, when_asked: bool) -> str:
         flag = "; for other programs start llama-server with --reasoning-preserve" \
             if info.kind == LLAMACPP.name and not info.embedded else ""
         return f"kvchat asks for it in new conversations (preserve_reasoning){flag}."
-    plain = remedies.keep_reasoning(False)
+    plain = remedy_sentence(remedies.keep_reasoning(False))
     flag = _of(info, {
         LLAMACPP.name: "Start llama-server with --chat-template-file FILE, a copy of the template that keeps it. ",
         VLLM.name: "Start vLLM with --chat-template FILE, a copy of the template that keeps it. ",
@@ -152,4 +153,4 @@ SNAPSHOTS = "Keep kvchat's data on a faster disk (--data-dir DIR), or set engine
 def stays_loaded(info: ServerInfo) -> str:
     own = " Or set server.keep_alive to \"-1\"." if info.kind == OLLAMA.name else \
         " Or set server.keep_alive to \"24h\"." if info.kind == LMSTUDIO.name else ""
-    return remedies.unloaded(info.kind, info.embedded) + own
+    return remedy_sentence(remedies.unloaded(info.kind, info.embedded)) + own

@@ -15,6 +15,7 @@ from kvchat.doctor import advice, template_verdicts
 from kvchat.doctor.report import Examination, Failure, Report, Severity, Step, Topic, Verdict
 from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_reused
 from kvchat.numbers import count, counted, duration
+from kvchat.text.findings import remedy_sentence
 
 SMALL_WINDOW = 4096
 SMALL_BY_DEFAULT = (OLLAMA.name, LMSTUDIO.name)
@@ -145,7 +146,7 @@ def _unreported(found: Examination) -> Iterable[Verdict]:
     info, turns = found.server, found.turns
     if info is None or not turns:
         return
-    remedy = remedies.not_reported(info.kind)
+    remedy = remedy_sentence(remedies.not_reported(info.kind))
     guess = seems_reused(found)
     seen = {True: " By the time to the first token the cache works.",
             False: " By the time to the first token nothing is reused."}.get(guess, "") if guess is not None else ""

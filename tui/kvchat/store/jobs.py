@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.database import Database
@@ -19,6 +19,22 @@ class JobState(StrEnum):
     RUNNING = "running"
     PARKED = "parked"
     """It failed too often: it waits for the person."""
+
+
+class JobReason(StrEnum):
+    """Why a job was put into the queue."""
+
+    MOST = auto()
+    """As many messages wait as may wait at most."""
+    ENOUGH = auto()
+    """Enough new messages."""
+    LEFT = auto()
+    """The conversation was left."""
+    RESTS = auto()
+    """The conversation rests."""
+    ASKED = auto()
+    """The person asked for it."""
+    NEW_MEMORIES = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +50,7 @@ class Job:
     """How often it failed since it last succeeded."""
     state: JobState = JobState.WAITING
     why: str = ""
-    """A sentence for the person: why it waits or is parked."""
+    """A `JobReason`; of one that failed, what the server or kvchat said of that."""
     created: float = 0.0
 
 

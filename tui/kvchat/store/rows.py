@@ -14,7 +14,9 @@ from dataclasses import fields
 from itertools import repeat
 from typing import Any, TypeVar
 
+from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
@@ -54,7 +56,7 @@ def columns(names: Sequence[str], table: str = "") -> str:
 # The order in which figures are stored: new ones go to the end.
 FIGURE_FIELDS = ("prompt_tokens", "cached_tokens", "predicted_tokens", "new_tokens", "ttft_ms", "prompt_ms",
                  "predicted_ms", "context_size", "predicted_cached", "cause", "evidence", "remedy", "estimated",
-                 "block")
+                 "block", "stopped")
 
 _ROLES = {role.value: role for role in Role}
 _STATES = {state.value: state for state in State}
@@ -141,13 +143,33 @@ def figures_of(texts: Iterable[str | None]) -> list[TurnFigures | None]:
     if len(found) != len(texts) or any(values is not None and not isinstance(values, list) for values in found):
         found = [from_json(text, list) or None for text in texts]
     given = [(*values, *_NO_FIGURES)[: len(_NO_FIGURES)] for values in found if values is not None]
-    column = dict(zip(FIGURE_FIELDS, zip(*given, strict=True), strict=True)) if given else {}
+    column: dict[str, Iterable[object]] = {}
+    if given:
+        column.update(zip(FIGURE_FIELDS, zip(*given, strict=True), strict=True))
+        column["cause"] = [CAUSES.get(cause, cause) if isinstance(cause, str) else None for cause in column["cause"]]
+        for name in ("evidence", "remedy"):
+            column[name] = [value if value is None else statement_of(value) for value in column[name]]
     figures = iter(filled(TurnFigures, column, len(given)))
     return [None if values is None else next(figures) for values in found]
 
 
 def figures_to_json(figures: TurnFigures | None) -> str | None:
-    return None if figures is None else to_json([getattr(figures, name) for name in FIGURE_FIELDS])
+    return None if figures is None else to_json([_stored(getattr(figures, name)) for name in FIGURE_FIELDS])
+
+
+def _stored(value: object) -> object:
+    return [value.kind, dict(value.arguments)] if isinstance(value, Statement) else value
+
+
+def statement_of(value: object) -> Statement | str | None:
+    """A stored statement: a kind and its arguments, or the sentence of an earlier version; None for anything else."""
+    match value:
+        case str():
+            return value
+        case [str(kind), dict(arguments)]:
+            return Statement(kind, tuple((str(name), given) for name, given in arguments.items()
+                                         if given is None or isinstance(given, str | int)))
+    return None
 
 
 def conversations_of(rows: Sequence[Row]) -> list[Conversation]:

@@ -212,7 +212,17 @@ def _documents(db: sqlite3.Connection) -> None:
         indexed REAL)""")
 
 
-MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [_first, _warmup, _server_of_conversation, _memory, _documents]
+def _kinds(db: sqlite3.Connection) -> None:
+    """What was stored as a sentence is a kind from now on: why a job waits, the cause of wasted tokens, what was seen
+    of it and what helps. The figures of old answers stay as they are, and are read as they are."""
+    for kind, sentence in (("most", "the most messages that may wait"), ("enough", "enough new messages"),
+                           ("left", "the conversation was left"), ("rests", "the conversation rests"),
+                           ("asked", "you asked for it"), ("new_memories", "new memories")):
+        db.execute("UPDATE job SET why = ? WHERE why = ?", (kind, sentence))
+
+
+MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -221,6 +231,7 @@ _NEW_TABLES = (
     set[str](),
     {"job", "side_request", "cell", "covered", "entry", "change"},
     {"collection"},
+    set[str](),
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

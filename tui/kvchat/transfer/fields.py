@@ -29,6 +29,9 @@ class Fields:
             raise self.wrong(name, "text")
         return value
 
+    def is_text(self, name: str) -> bool:
+        return isinstance(self._values.get(name), str)
+
     def optional_text(self, name: str) -> str | None:
         return None if self._values.get(name) is None else self.text(name)
 

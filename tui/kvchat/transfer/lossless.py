@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 
 from kvchat import __version__
+from kvchat.cache.causes.cause import plain
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
@@ -45,7 +46,7 @@ def _node(node: Node) -> dict[str, object]:
         "created": node.created,
         "state": node.state.value,
         "model": node.model,
-        "figures": None if node.figures is None else asdict(node.figures),
+        "figures": None if node.figures is None else asdict(node.figures, dict_factory=plain),
         "note": node.note,
     }
 

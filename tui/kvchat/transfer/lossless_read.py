@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
+from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained
@@ -140,9 +142,30 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         prompt_ms=item.optional_number("prompt_ms"),
         predicted_ms=item.optional_number("predicted_ms"),
         context_size=item.optional_whole("context_size"),
+        predicted_cached=item.optional_whole("predicted_cached"),
+        cause=_cause(item),
+        evidence=_statement(item, "evidence"),
+        remedy=_statement(item, "remedy"),
         estimated=item.optional_flag("estimated"),
         block=item.optional_whole("block"),
+        stopped=item.optional_flag("stopped"),
     )
+
+
+def _cause(item: Fields) -> str | None:
+    cause = item.optional_text("cause")
+    return CAUSES.get(cause, cause) if cause is not None else None
+
+
+def _statement(item: Fields, name: str) -> Statement | str | None:
+    """A kind and its arguments; a sentence where an earlier version wrote the file."""
+    if item.is_text(name):
+        return item.text(name)
+    if (found := item.optional_inner(name)) is None:
+        return None
+    given = found.mapping("arguments")
+    return Statement(found.text("kind"), tuple(
+        (argument, value) for argument, value in given.items() if value is None or isinstance(value, str | int)))
 
 
 def _message(item: Fields) -> Message:

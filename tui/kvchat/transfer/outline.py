@@ -197,7 +197,8 @@ def cache_words(figures: TurnFigures) -> list[str]:
 def branch_totals(source: Source) -> Totals:
     """The sums over the answers of the branch in use."""
     path = source.tree.path(source.conversation.head)
-    return totals(node.figures for node in path if node.role is Role.ASSISTANT and node.figures is not None)
+    figures = [node.figures for node in path if node.role is Role.ASSISTANT and node.figures is not None]
+    return totals(figures, source.speed)
 
 
 def totals_words(sums: Totals) -> list[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from kvchat.cache.speed import SpeedFit
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.tree import Tree
 
@@ -34,6 +35,8 @@ class Source:
     tree: Tree
     draft: str = ""
     """What is written and not sent, as the store has it; only a file of unsaved conversations holds it."""
+    speed: SpeedFit | None = None
+    """The prefill speed of the server that answered last; None: not measured."""
 
 
 class Sources(Protocol):

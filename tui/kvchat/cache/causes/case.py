@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvchat.cache.causes.cause import Cause, Divergence, Finding
+from kvchat.cache.causes.cause import Cause, Divergence, Finding, Statement
 from kvchat.cache.causes.evidence import Evidence
 from kvchat.cache.causes.parting import Parting
 
 ENGINE = "built-in engine"
-_TITLE = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +46,6 @@ class Case:
             return ENGINE
         return self.e.now.server.kind or (self.e.before.sent.server.kind if self.e.before else "")
 
-    @property
-    def read(self) -> str:
-        return f"{self.avoidable:,} tokens were read again"
-
     def is_most(self, tokens: int) -> bool:
         """Whether so many tokens are at least half of what was read again."""
         return tokens * 2 >= self.avoidable
@@ -59,22 +54,10 @@ class Case:
         """Whether prompts that part at token `common` explain at least half of what was read again."""
         return common is None or max(0, common - self.cached) * 2 <= self.avoidable
 
-    def finding(self, cause: Cause, sentence: str, remedy: str = "", where: Divergence | None = None) -> Finding:
-        return Finding(cause, self.avoidable, self.e.seconds, sentence, remedy, where)
+    def finding(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
+                where: Divergence | None = None) -> Finding:
+        return Finding(cause, self.avoidable, self.e.seconds, evidence, remedy, where)
 
-    def suspect(
-        self, cause: Cause, sentence: str, remedy: str = "", where: Divergence | None = None, *,
-        convincing: bool = True,
-    ) -> Suspicion:
-        return Suspicion(self.finding(cause, sentence, remedy, where), convincing)
-
-
-def shortened(text: str, length: int = _TITLE) -> str:
-    """One line of at most `length` characters."""
-    text = " ".join(text.split())
-    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
-
-
-def model_name(model: str) -> str:
-    """A model's name without its folders, short."""
-    return shortened(model.replace("\\", "/").rstrip("/").rpartition("/")[2] or model, 28)
+    def suspect(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
+                where: Divergence | None = None, *, convincing: bool = True) -> Suspicion:
+        return Suspicion(self.finding(cause, evidence, remedy, where), convincing)

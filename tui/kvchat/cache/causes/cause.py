@@ -1,41 +1,152 @@
-"""Why tokens were read again: the kinds of causes, and a finding with its evidence."""
+"""Why tokens were wasted: the kinds of causes, and a finding with its evidence. What is to be said of them is a value,
+a kind and its arguments; `kvchat.text.findings` has the words.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
+
+Argument = str | int | bool | None
 
 
 class Cause(StrEnum):
-    """What made a server read tokens again that a perfect one would have reused."""
+    """What made a server prefill tokens again that a perfect one would have reused."""
 
-    RESTARTED = "server restarted"
-    UNLOADED = "model unloaded"
-    """It slept or was unloaded."""
-    OTHER_MODEL = "other model"
-    NOT_REPORTED = "not reported"
-    CACHING_OFF = "caching off"
-    OUR_BYTES = "our bytes changed"
-    CUT = "prompt cut"
+    RESTARTED = auto()
+    """The server was."""
+    UNLOADED = auto()
+    """The model slept or was unloaded."""
+    OTHER_MODEL = auto()
+    NOT_REPORTED = auto()
+    CACHING_OFF = auto()
+    OUR_BYTES = auto()
+    """What was sent before changed."""
+    CUT = auto()
     """The server dropped old text without a word."""
-    SHIFTED = "context shifted"
-    REASONING = "reasoning dropped"
-    """By the chat template, or its empty block."""
-    TEMPLATE = "template changed the prompt"
+    SHIFTED = auto()
+    """The context was."""
+    REASONING = auto()
+    """Dropped by the chat template, or its empty block was."""
+    TEMPLATE = auto()
     """The messages are the same; the chat template wrote an earlier one differently (a date, a moved system prompt)."""
-    RETOKENISED = "reply re-tokenised"
-    CANCELLED = "cancelled request"
+    RETOKENISED = auto()
+    """The last answer was."""
+    CANCELLED = auto()
     """The slot still computed one of ours, so that the server took another slot."""
-    OWN_REQUEST = "own side request"
-    OTHER_CLIENT = "another client"
-    SLOT_TAKEN = "slot taken"
+    OWN_REQUEST = auto()
+    """A side request of ours took the slot."""
+    OTHER_CLIENT = auto()
+    SLOT_TAKEN = auto()
     """By another conversation of ours."""
-    NOT_LOOKED_UP = "parked, not looked up"
-    CACHE_FULL = "cache memory full"
-    CHECKPOINT = "checkpoint limit"
+    NOT_LOOKED_UP = auto()
+    """A state in the host cache was."""
+    CACHE_FULL = auto()
+    CHECKPOINT = auto()
     """The model cannot rewind to where the prompts part."""
-    BLOCKS = "block size"
-    UNKNOWN = "unknown"
+    BLOCKS = auto()
+    UNKNOWN = auto()
+
+
+class Reason(StrEnum):
+    """What was seen, under a cause. The comment names the arguments."""
+
+    OTHER_MODEL = auto()  # now, before: models
+    SLEPT = auto()
+    OTHER_BUILD = auto()  # build
+    RESTARTED = auto()
+    LOADED_AGAIN = auto()
+    OTHER_SERVER = auto()
+    NOT_REPORTED = auto()
+    CACHE_PROMPT_OFF = auto()
+    OTHER_ADAPTERS = auto()
+    NEVER_REUSES = auto()  # turns
+    CUT = auto()  # prefilled, whole: tokens
+    SHIFTED = auto()  # kept, whole: tokens
+    ACT = auto()  # act, message: an index, None: not known
+    MESSAGE_CHANGED = auto()  # message, text: the first characters that differ
+    ANSWER_TRIMMED = auto()
+    ANSWER_CHANGED = auto()  # text
+    TOOLS_CHANGED = auto()  # text
+    OPTIONS_CHANGED = auto()  # text
+    THOUGHTS_DROPPED = auto()
+    EMPTY_THOUGHTS_DROPPED = auto()
+    OTHER_DATE = auto()  # date
+    SYSTEM_MOVED = auto()
+    REWRITTEN = auto()  # message, text, token
+    ANSWER_REWRITTEN = auto()
+    RETOKENISED = auto()  # token: of the answer, None: from its first
+    BLOCKS = auto()  # block: tokens
+    CANCELLED = auto()
+    WARM_UP = auto()
+    SIDE_REQUEST = auto()  # name: of its kind
+    FOREIGN_SLOT = auto()  # slot, tokens
+    FOREIGN_TOKENS = auto()  # tokens
+    FOREIGN = auto()
+    NOT_LOOKED_UP = auto()  # tokens
+    CACHE_FULL = auto()  # tokens
+    OTHER_BRANCH = auto()
+    OTHER_CONVERSATION = auto()  # name
+    OTHER_SLOT = auto()  # slot, tokens, answered: the slot that did
+    CHECKPOINT = auto()  # token, wanted: tokens, None: not known
+    FEWER_THAN_EXPECTED = auto()  # cached, expected: tokens
+    SAME_BEGINNING = auto()  # tokens
+    UNKNOWN = auto()
+
+
+class Remedy(StrEnum):
+    """What helps. The comment names the arguments; `flag` is a setting of the server in use, ready to be typed."""
+
+    KEEP_SNAPSHOTS = auto()
+    STAYS_LOADED = auto()
+    GO_BACK = auto()
+    SLEEP_LATER = auto()  # flag, server: its kind
+    REPORT = auto()  # flag, server
+    UPDATE = auto()  # server
+    SWITCH_CACHING_ON = auto()  # flag, server
+    LOOK_FOR_PROXY = auto()
+    SEND_CACHE_PROMPT = auto()
+    KEEP_ADAPTERS = auto()
+    REPORT_TO_US = auto()
+    LARGER_WINDOW = auto()  # flag
+    NO_SHIFT = auto()  # flag
+    KEEP_REASONING = auto()  # known: whether the template has the switch
+    WARM_UP_REASONING = auto()
+    THINKING_ON = auto()
+    FIX_DATE = auto()
+    NO_SYSTEM_PROMPT = auto()
+    KEEP_APART = auto()
+    OTHER_SYSTEM_PROMPT = auto()
+    HOST_CACHE = auto()  # flag
+    MORE_SLOTS = auto()  # flag, embedded
+    MORE_CACHE = auto()  # flag
+    DETOUR = auto()
+    NO_PIN = auto()
+    WHOLE_WINDOW = auto()  # flag
+    MORE_CHECKPOINTS = auto()  # flag
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Something to be said: a kind (of `Reason` or `Remedy`) and its arguments by name."""
+
+    kind: str
+    arguments: tuple[tuple[str, Argument], ...] = ()
+
+    def __getitem__(self, name: str) -> Argument:
+        """An argument; None where it was not given."""
+        return next((value for given, value in self.arguments if given == name), None)
+
+
+def plain(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    """The `dict_factory` of `dataclasses.asdict` for values that hold statements: their arguments by name."""
+    return {name: dict(value) if name == "arguments" and isinstance(value, tuple) else value for name, value in pairs}
+
+
+def said(kind: Reason | Remedy, **arguments: Argument) -> Statement:
+    """The statement of this kind; arguments that are None are left out."""
+    return Statement(kind.value, tuple((name, value) for name, value in arguments.items() if value is not None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +165,15 @@ class Divergence:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a turn had avoidable tokens: one sentence with its evidence, and what helps."""
+    """Why a turn wasted tokens, what was seen of it, and what helps."""
 
     cause: Cause
     tokens: int
-    """Avoidable tokens."""
+    """Wasted tokens."""
     seconds: float | None
-    sentence: str
-    remedy: str = ""
-    """What to do about it, one sentence; empty when nothing helps or nothing is needed."""
+    """What they took."""
+    evidence: Statement | str
+    """A `Reason`; a sentence where it was stored by an earlier version."""
+    remedy: Statement | str | None = None
+    """A `Remedy`; None when nothing helps or nothing is needed."""
     divergence: Divergence | None = None

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import sent_causes, server_causes, state_causes
 from kvchat.cache.causes.case import Case, Suspicion
-from kvchat.cache.causes.cause import Cause, Finding
+from kvchat.cache.causes.cause import Cause, Finding, Reason, said
 from kvchat.cache.causes.evidence import Evidence
 from kvchat.cache.causes.parting import NO_PARTING, parting
 
@@ -84,9 +84,9 @@ def _decided(case: Case) -> Finding:
 def _unknown(case: Case) -> Finding:
     prediction, common = case.e.prediction, case.parted.common
     if prediction is not None and prediction.cached > case.cached + NOISE:
-        sentence = f"{case.cached:,} tokens were reused where {prediction.cached:,} were expected; why is not known."
+        evidence = said(Reason.FEWER_THAN_EXPECTED, cached=case.cached, expected=prediction.cached)
     elif case.parted.exact and common is not None and common > case.cached + NOISE:
-        sentence = f"{case.read}, though the first {common:,} are the same; why is not known."
+        evidence = said(Reason.SAME_BEGINNING, tokens=common)
     else:
-        sentence = f"{case.read}; why is not known."
-    return case.finding(Cause.UNKNOWN, sentence, "", case.parted.where)
+        evidence = said(Reason.UNKNOWN)
+    return case.finding(Cause.UNKNOWN, evidence, None, case.parted.where)

@@ -1,125 +1,110 @@
-"""What helps against a cause, in one sentence with the exact flag, setting or key of the server in use.
+"""What helps against a cause, with the exact flag or setting of the server in use.
 
-The rule: no sentence where nothing helps, and no flag of another server.
+The rule: nothing where nothing helps, and no flag of another server.
 """
 
 from __future__ import annotations
 
+from kvchat.cache.causes.cause import Remedy, Statement, said
 from kvchat.cache.llamacpp.shape import Shape
 
 LLAMACPP = "llama.cpp"
 
 
-def _of(kind: str, table: dict[str, str], otherwise: str = "") -> str:
-    """The entry whose name is part of the server's kind."""
+def _of(kind: str, table: dict[str, str]) -> tuple[str | None, str | None]:
+    """The flag whose server's name is part of the server's kind, and that name."""
     name = kind.lower().replace(" ", "").replace("-", "")
-    return next((text for key, text in table.items() if key in name), otherwise)
+    return next(((flag, key) for key, flag in table.items() if key in name), (None, None))
 
 
-def restarted(embedded: bool) -> str:
+def _flag(kind: str, table: dict[str, str]) -> str | None:
+    return _of(kind, table)[0]
+
+
+def restarted(embedded: bool) -> Statement | None:
     """kvchat saves slots of the built-in engine only."""
-    return "Keep the setting engine.snapshots on: what was read then outlives a restart." if embedded else ""
+    return said(Remedy.KEEP_SNAPSHOTS) if embedded else None
 
 
-def unloaded(kind: str, embedded: bool) -> str:
+def unloaded(kind: str, embedded: bool) -> Statement:
     if embedded:
-        return "Keep the setting engine.snapshots on: what was read is then restored from disk."
-    return _of(kind, {
-        LLAMACPP: "Let the server sleep later (--sleep-idle-seconds with a larger number), or never (-1).",
-        "ollama": "Keep the model loaded: start Ollama with OLLAMA_KEEP_ALIVE=-1.",
-        "lmstudio": "Raise the model's idle TTL in LM Studio, or switch its auto-unload off.",
-        "llamaswap": "Raise the model's ttl in llama-swap's configuration.",
-    }, "Raise the server's time to keep an idle model loaded.")
+        return said(Remedy.STAYS_LOADED)
+    flag, server = _of(kind, {LLAMACPP: "--sleep-idle-seconds", "ollama": "OLLAMA_KEEP_ALIVE=-1",
+                              "lmstudio": "TTL", "llamaswap": "ttl"})
+    return said(Remedy.SLEEP_LATER, flag=flag, server=server)
 
 
-def not_reported(kind: str) -> str:
-    """Empty where the person can do nothing about it."""
-    return _of(kind, {
-        "vllm": "Start vLLM with --enable-prompt-tokens-details.",
-        "sglang": "Start SGLang with --enable-cache-report.",
-        "ollama": "Update Ollama: newer versions report the cached tokens.",
-    })
+def not_reported(kind: str) -> Statement | None:
+    """None where the person can do nothing about it."""
+    flag, server = _of(kind, {"vllm": "--enable-prompt-tokens-details", "sglang": "--enable-cache-report"})
+    if flag is not None:
+        return said(Remedy.REPORT, flag=flag, server=server)
+    _, server = _of(kind, {"ollama": ""})
+    return said(Remedy.UPDATE, server=server) if server is not None else None
 
 
-def caching_off(kind: str) -> str:
-    return _of(kind, {
-        LLAMACPP: "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to false.",
-        "vllm": "Start vLLM with --enable-prefix-caching.",
-        "sglang": "Start SGLang without --disable-radix-cache.",
-    }, "Look for the server's setting for prompt or prefix caching.")
+def caching_off(kind: str) -> Statement:
+    if LLAMACPP in kind.lower():
+        return said(Remedy.LOOK_FOR_PROXY)
+    flag, server = _of(kind, {"vllm": "--enable-prefix-caching", "sglang": "--disable-radix-cache"})
+    return said(Remedy.SWITCH_CACHING_ON, flag=flag, server=server)
 
 
-def larger_window(kind: str, tokens: int | None) -> str:
+def larger_window(kind: str, tokens: int | None) -> Statement:
     """A window for at least `tokens`, rounded up to a power of two."""
     size = 1 << max(12, (tokens or 0).bit_length())
-    flag = _of(kind, {
+    return said(Remedy.LARGER_WINDOW, flag=_flag(kind, {
         LLAMACPP: f"--ctx-size {size}",
         "engine": f"engine.context_size = {size}",
         "ollama": f"OLLAMA_CONTEXT_LENGTH={size}",
         "vllm": f"--max-model-len {size}",
         "sglang": f"--context-length {size}",
-    })
-    return f"Compact the conversation, or give the server a larger window{f': {flag}' if flag else ''}."
+    }))
 
 
-def no_shift(kind: str, tokens: int | None) -> str:
+def no_shift(kind: str, tokens: int | None) -> Statement:
     if LLAMACPP in kind.lower():
-        return "Compact the conversation, and start the server with --no-context-shift."
+        return said(Remedy.NO_SHIFT, flag="--no-context-shift")
     return larger_window(kind, tokens)
 
 
-def keep_reasoning(can_keep: bool | None) -> str:
-    if can_keep:
-        return "Turn on preserve_reasoning in the conversation's template options."
-    if can_keep is None:
-        return "Turn on preserve_reasoning in the template options, where the template knows it."
-    return "This template has no switch for it; the setting cache.warm_up reads the answer again ahead of time."
+def keep_reasoning(can_keep: bool | None) -> Statement:
+    """`can_keep`: whether the template has a switch for it; None: not known."""
+    return said(Remedy.WARM_UP_REASONING) if can_keep is False else said(Remedy.KEEP_REASONING, known=bool(can_keep))
 
 
-def empty_block() -> str:
-    return "Turn thinking on in this conversation; the setting cache.warm_up reads the answer again ahead of time."
-
-
-def apart(kind: str, shape: Shape | None, shared: bool) -> str:
+def apart(kind: str, shape: Shape | None, shared: bool) -> Statement | None:
     """Against a request of ours that took the slot. `shared`: both prompts begin alike, and then the server takes the
     same slot again, however many there are."""
-    if shared:
-        return ("Keep cache.warm_up on: a conversation is read ahead when you open it. With cache.salt on, new ones "
-                "get system prompts that keep them apart.")
-    return more_slots(kind, shape)
+    return said(Remedy.KEEP_APART) if shared else more_slots(kind, shape)
 
 
-def another_program(kind: str, shape: Shape | None, shared: bool) -> str:
+def another_program(kind: str, shape: Shape | None, shared: bool) -> Statement | None:
     """Against a request of another program; `shared` as in `apart`."""
-    if shared:
-        return "Give that program another system prompt: the server takes the slot that begins alike."
-    return more_slots(kind, shape)
+    return said(Remedy.OTHER_SYSTEM_PROMPT) if shared else more_slots(kind, shape)
 
 
-def more_slots(kind: str, shape: Shape | None) -> str:
+def more_slots(kind: str, shape: Shape | None) -> Statement | None:
     slots = max(2, (shape.slots if shape is not None else 1) + 1)
     if shape is not None and shape.ram_bytes == 0:
-        return _of(kind, {LLAMACPP: "Let the server park idle conversations: start it with --cache-ram 8192."})
-    return _of(kind, {LLAMACPP: f"Start the server with --parallel {slots}.",
-                      "engine": f"Set engine.slots to {slots}."})
+        flag = _flag(kind, {LLAMACPP: "--cache-ram 8192"})
+        return said(Remedy.HOST_CACHE, flag=flag) if flag is not None else None
+    flag, server = _of(kind, {LLAMACPP: f"--parallel {slots}", "engine": f"engine.slots to {slots}"})
+    return said(Remedy.MORE_SLOTS, flag=flag, embedded=server == "engine" or None) if flag is not None else None
 
 
-def more_cache(kind: str, shape: Shape | None) -> str:
+def more_cache(kind: str, shape: Shape | None) -> Statement | None:
     ram = shape.ram_bytes if shape is not None else None
     room = max(8192, (ram >> 20) * 2) if ram else 16384
     if "engine" in kind:
-        return ""
-    flag = _of(kind, {
-        LLAMACPP: f"--cache-ram {room}",
-        "vllm": "a larger --gpu-memory-utilization",
-        "sglang": "a larger --mem-fraction-static",
-    })
-    return f"Give the server more cache memory{f': {flag}' if flag else ''}."
+        return None
+    return said(Remedy.MORE_CACHE, flag=_flag(kind, {
+        LLAMACPP: f"--cache-ram {room}", "vllm": "--gpu-memory-utilization", "sglang": "--mem-fraction-static"}))
 
 
-def checkpoints(kind: str, shape: Shape | None) -> str:
+def checkpoints(kind: str, shape: Shape | None) -> Statement | None:
     if shape is None or LLAMACPP not in kind.lower():
-        return ""
+        return None
     if shape.rewind == "window":
-        return "Start the server with --swa-full: the whole window stays, for more memory."
-    return f"Start the server with more checkpoints: --ctx-checkpoints {max(32, shape.checkpoints * 2)}."
+        return said(Remedy.WHOLE_WINDOW, flag="--swa-full")
+    return said(Remedy.MORE_CHECKPOINTS, flag=f"--ctx-checkpoints {max(32, shape.checkpoints * 2)}")

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import remedies
-from kvchat.cache.causes.case import Case, Suspicion, shortened
-from kvchat.cache.causes.cause import Cause
+from kvchat.cache.causes.case import Case, Suspicion
+from kvchat.cache.causes.cause import Cause, Reason, Remedy, said
 from kvchat.cache.causes.evidence import OwnUse
 
 SIMILAR = 0.1
@@ -22,7 +22,7 @@ def blocks(case: Case) -> Suspicion | None:
         limit = min(limit, case.parted.common)
     if block <= 1 or case.cached % block or not 0 <= limit - case.cached <= block:
         return None
-    return case.suspect(Cause.BLOCKS, f"The server keeps whole blocks of {block:,} tokens: {case.read}.")
+    return case.suspect(Cause.BLOCKS, said(Reason.BLOCKS, block=block))
 
 
 def _taker(case: Case) -> tuple[OwnUse, bool] | None:
@@ -58,9 +58,7 @@ def cancelled(case: Case) -> Suspicion | None:
     if not case.e.beside_cancelled:
         return None
     foreseen = prediction is not None and case.is_most(prediction.cached - case.cached)
-    return case.suspect(
-        Cause.CANCELLED, f"The slot still computed a cancelled request, so another one answered: {case.read}.",
-        convincing=foreseen)
+    return case.suspect(Cause.CANCELLED, said(Reason.CANCELLED), convincing=foreseen)
 
 
 def own_request(case: Case) -> Suspicion | None:
@@ -68,9 +66,8 @@ def own_request(case: Case) -> Suspicion | None:
     if taker is None or taker[0].kind in ("conversation", "branch"):
         return None
     use, sure = taker
-    what = "reading ahead for another chat" if use.kind == "warm-up" else (
-        f"{shortened(use.name)} request" if use.name else "side request")
-    return case.suspect(Cause.OWN_REQUEST, f"kvchat's own {what} took this conversation's slot: {case.read}.",
+    evidence = said(Reason.WARM_UP) if use.kind == "warm-up" else said(Reason.SIDE_REQUEST, name=use.name or None)
+    return case.suspect(Cause.OWN_REQUEST, evidence,
                         remedies.apart(case.kind, case.e.shape, _shared(case, use)), convincing=sure)
 
 
@@ -78,19 +75,19 @@ def other_client(case: Case) -> Suspicion | None:
     foreign, prediction = case.e.foreign, case.e.prediction
     if foreign is None:
         return None
-    said, tokens = "Another program used the model", foreign.tokens
+    tokens = foreign.tokens or None
     if foreign.slot is not None:
-        seen = f"slot {foreign.slot} holds {f'{tokens:,} tokens that are' if tokens else 'text that is'} not ours"
+        evidence = said(Reason.FOREIGN_SLOT, slot=foreign.slot, tokens=tokens)
     elif tokens:
-        seen = f"the server read {tokens:,} tokens that were not sent from here"
+        evidence = said(Reason.FOREIGN_TOKENS, tokens=tokens)
     else:
-        seen = case.read
+        evidence = said(Reason.FOREIGN)
     taken = any(_lost(use) > case.cached + NOISE for use in case.e.uses)
     elsewhere = (foreign.slot is not None and case.e.before is not None and case.e.before.slot is not None
                  and case.e.before.slot != foreign.slot and not (case.e.shape is not None and case.e.shape.unified))
     foreseen = (foreign.slot is None and prediction is not None
                 and abs(prediction.cached - case.cached) <= NOISE)
-    return case.suspect(Cause.OTHER_CLIENT, f"{said}: {seen}.",
+    return case.suspect(Cause.OTHER_CLIENT, evidence,
                         remedies.another_program(case.kind, case.e.shape, _shared(case, None)),
                         convincing=not elsewhere and not foreseen and not taken)
 
@@ -103,9 +100,8 @@ def not_looked_up(case: Case) -> Suspicion | None:
     if unused <= NOISE:
         return None
     return case.suspect(
-        Cause.NOT_LOOKED_UP,
-        f"{prediction.best:,} tokens were parked in the server's memory; it did not look them up.",
-        "Keep the settings cache.detour and cache.salt on: both make the server look.", convincing=case.is_most(unused))
+        Cause.NOT_LOOKED_UP, said(Reason.NOT_LOOKED_UP, tokens=prediction.best), said(Remedy.DETOUR),
+        convincing=case.is_most(unused))
 
 
 def cache_full(case: Case) -> Suspicion | None:
@@ -113,19 +109,17 @@ def cache_full(case: Case) -> Suspicion | None:
     if not gone:
         return None
     return case.suspect(
-        Cause.CACHE_FULL, f"The server ran out of cache memory and dropped {gone:,} tokens of this conversation.",
-        remedies.more_cache(case.kind, case.e.shape), convincing=case.is_most(gone))
+        Cause.CACHE_FULL, said(Reason.CACHE_FULL, tokens=gone), remedies.more_cache(case.kind, case.e.shape),
+        convincing=case.is_most(gone))
 
 
 def slot_taken(case: Case) -> Suspicion | None:
     taker, prediction = _taker(case), case.e.prediction
     if taker is not None and taker[0].kind in ("conversation", "branch"):
         use, sure = taker
-        name = f"“{shortened(use.name)}”" if use.name.strip() else "Another conversation"
         if use.kind == "branch":
-            return case.suspect(Cause.SLOT_TAKEN, f"Another branch of this conversation took its slot: {case.read}.",
-                                convincing=sure)
-        return case.suspect(Cause.SLOT_TAKEN, f"{name} took this conversation's slot: {case.read}.",
+            return case.suspect(Cause.SLOT_TAKEN, said(Reason.OTHER_BRANCH), convincing=sure)
+        return case.suspect(Cause.SLOT_TAKEN, said(Reason.OTHER_CONVERSATION, name=use.name.strip() or None),
                             remedies.apart(case.kind, case.e.shape, _shared(case, use)), convincing=sure)
     where = prediction.best_where if prediction is not None else None
     if (prediction is None or where is None or where.kind != "slot" or where.index == prediction.slot
@@ -133,8 +127,8 @@ def slot_taken(case: Case) -> Suspicion | None:
         return None
     return case.suspect(
         Cause.SLOT_TAKEN,
-        f"Slot {where.index} held {prediction.best:,} tokens of this, but slot {prediction.slot} answered.",
-        "Remove id_slot from the parameters." if prediction.chosen_by == "pinned" else
+        said(Reason.OTHER_SLOT, slot=where.index, tokens=prediction.best, answered=prediction.slot),
+        said(Remedy.NO_PIN) if prediction.chosen_by == "pinned" else
         remedies.apart(case.kind, case.e.shape, True))
 
 
@@ -154,8 +148,7 @@ def checkpoint(case: Case) -> Suspicion | None:
     if not (foreseen or counted or usual or back):
         return None
     wanted = prediction.common if foreseen and prediction is not None else common if counted else left
-    aim = f", not to {wanted:,}" if wanted is not None and not back else ""
     return case.suspect(
-        Cause.CHECKPOINT, f"This model can only go back to token {case.cached:,}{aim}: {case.read}.",
+        Cause.CHECKPOINT, said(Reason.CHECKPOINT, token=case.cached, wanted=None if back else wanted),
         remedies.checkpoints(case.kind, shape), case.parted.where,
         convincing=(foreseen or counted or usual) and (wanted is None or case.is_most(wanted - case.cached)))

@@ -10,12 +10,8 @@ from dataclasses import dataclass
 
 from kvchat.config import MemorySettings
 from kvchat.prompt.message import Node
+from kvchat.store.jobs import JobReason
 
-MAXIMUM = "the most messages that may wait"
-ENOUGH = "enough new messages"
-LEFT = "the conversation was left"
-IDLE = "the conversation rests"
-ASKED = "you asked for it"
 BYTES_PER_TOKEN = 4
 
 
@@ -25,7 +21,7 @@ class Due:
 
     at: float
     """Seconds since the epoch."""
-    why: str
+    why: JobReason
 
 
 def due(pending: Sequence[Node], settings: MemorySettings, ended: float, *, left: bool = False) -> Due | None:
@@ -34,12 +30,12 @@ def due(pending: Sequence[Node], settings: MemorySettings, ended: float, *, left
     if not pending:
         return None
     if len(pending) >= settings.most_messages:
-        return Due(ended, MAXIMUM)
+        return Due(ended, JobReason.MOST)
     if left:
-        return Due(ended, LEFT)
+        return Due(ended, JobReason.LEFT)
     if len(pending) >= settings.every_messages or tokens_of(pending) >= settings.every_tokens:
-        return Due(ended + settings.rest_seconds, ENOUGH)
-    return Due(ended + settings.idle_seconds, IDLE)
+        return Due(ended + settings.rest_seconds, JobReason.ENOUGH)
+    return Due(ended + settings.idle_seconds, JobReason.RESTS)
 
 
 def tokens_of(nodes: Sequence[Node]) -> int:

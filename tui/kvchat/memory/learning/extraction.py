@@ -13,7 +13,7 @@ from typing import Any
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Entry, Fact, Kind
 from kvchat.memory.learning.answers import objects, share, values, whole_number
 from kvchat.memory.learning.checking import LONGEST, caution, kind_of, objection, secret, tidied
-from kvchat.memory.learning.grounding import ENOUGH, Grounding, grounding
+from kvchat.memory.learning.grounding import ENOUGH, TURNED, Grounding, grounding
 from kvchat.memory.learning.phrases import CHANGED
 from kvchat.memory.learning.said import Said, meanings, own_words, said
 from kvchat.memory.sameness import says_the_same
@@ -246,7 +246,7 @@ def _proofs(text: str, cited: set[int], heard: Sequence[tuple[int, Node, Said]])
         return best[2].refusal if best else "no message of yours"
     in_cited = proofs[0][0] in cited
     # Where the person said the opposite somewhere else, nobody knows which of the two holds.
-    turned = any(found.refusal.startswith("turns around") for _, _, found in tried)
+    turned = any(found.refusal == TURNED for _, _, found in tried)
     kept = [(node, replace(found, review=found.review or "you said both") if turned else found)
             for number, node, found in proofs if not in_cited or number in cited]
     return kept[:3] if in_cited else kept[:1]

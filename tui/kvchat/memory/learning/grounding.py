@@ -19,6 +19,7 @@ WINDOW = 3
 """Sentences in a row that a fact may be put together from."""
 LEAST = 0.6
 """The share of a fact's words that the person must have said."""
+TURNED = "turns around what you said"
 ENOUGH = 0.75
 """Below this share the person is asked first."""
 
@@ -94,7 +95,7 @@ def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list
             continue
         closest = [clause for count, clause in counted if count == most]
         if all(clause.denies != part.denies for clause in closest):
-            return closest, "turns around what you said", ""
+            return closest, TURNED, ""
         if any(clause.denies != part.denies for clause in closest):
             review = "you said both"
         marked = marks & wanted

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from textual import on, work
 
-from kvchat.cache_words import cost_words
 from kvchat.chat.errors import ChatError
 from kvchat.chat.mentioning import Meant
 from kvchat.display import one_line
 from kvchat.numbers import counted
 from kvchat.prompt.context import rendered
+from kvchat.text.cache import cost_words
 from kvchat.ui.chat.base import ChatBase
 from kvchat.ui.widgets.composer import Composer
 from kvchat.ui.widgets.context_items import FILE, PASSAGE

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.text.findings import cause_name
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
 
@@ -35,7 +36,7 @@ def live_row(
             width, total=current.total, cached=current.cached, processed=current.processed,
             speed=current.speed or speed, seconds_left=current.seconds_left(speed),
             new_tokens=None if current.only_new else new_tokens(current.total, previous, current.history),
-            only_new=current.only_new, cause=str(current.cause or ""))
+            only_new=current.only_new, cause=cause_name(current.cause) if current.cause else "")
     if waiting is not None and waiting.phase not in ("prefill", "connecting"):
         return lambda width: waiting_row(width, waiting.phase, max(seconds, waiting.seconds), waiting.server_alive)
     if seconds < PATIENCE:

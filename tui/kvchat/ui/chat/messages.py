@@ -7,7 +7,7 @@ from typing import Literal
 
 from textual import on, work
 
-from kvchat.cache.price import Act
+from kvchat.cache.price import Act, Way
 from kvchat.prompt.message import Node, Role
 from kvchat.ui.chat.base import ChatBase
 from kvchat.ui.clipboard import copy
@@ -176,11 +176,12 @@ class MessageActs(ChatBase):
             return None
         if not price.worth_asking:
             return "go"
-        from kvchat.ui.screens.confirm import Choice, ConfirmScreen, cheaper, price_lines
+        from kvchat.text.prices import cheaper
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen, price_lines
 
         choices: list[Choice[Decision | None]] = [("y", "Edit" if act == "edit" else "Go on", "go")]
         way = price.alternative
-        forks = way is not None and way.words.startswith("fork")
+        forks = way is not None and way.way is Way.FORK
         if instead and way is not None and not forks:
             choices.append(("a", cheaper(way), "instead"))
         if fork:

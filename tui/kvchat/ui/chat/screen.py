@@ -19,10 +19,10 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE
-from kvchat.cache_words import cost_words, to_read
 from kvchat.display import one_line
 from kvchat.numbers import counted, duration
 from kvchat.prompt.message import Role, State
+from kvchat.text.cache import cost_words, to_read
 from kvchat.ui import actions
 from kvchat.ui.chat.collecting import CollectingActs
 from kvchat.ui.chat.compacting import CompactingActs
@@ -321,7 +321,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         self.transcript.set_live(None)
         last = next((n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT), None)
         figures = conversation.figures()
-        self.status.saving = self.service.tracker.saving
+        self.status.speed = self.service.tracker.speed_in(conversation.path())
         self.status.set_turns(figures, state=last.state if last else State.DONE)
         self.show_refusal()
         self._elsewhere.show(conversation.id)
@@ -340,7 +340,7 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         conversation = self.conversation
         ahead = self.service.tracker.warming == conversation.id
         self.status.set_reading_ahead(ahead, self.service.tracker.warmup_progress if ahead else None)
-        totals, warmth = conversation.totals(self.service.tracker.saving), self.service.tracker.warmth(conversation.id)
+        totals, warmth = conversation.totals(self.status.speed), self.service.tracker.warmth(conversation.id)
         words = ""
         if offer := self.compaction_offer():
             words = offer

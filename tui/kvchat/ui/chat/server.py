@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from textual import work
 
 from kvchat.cache.price import Price
-from kvchat.cache_words import cost_words
 from kvchat.numbers import counted, short_count
 from kvchat.server_words import fallback_words, place_words
+from kvchat.text.cache import cost_words
 from kvchat.ui.chat.options import OptionActs
 from kvchat.ui.render.progress import offline_row
 from kvchat.ui.render.rows import Span

@@ -8,8 +8,8 @@ from __future__ import annotations
 from textual import on, work
 from textual.content import Content
 
-from kvchat.cache_words import cost_words
 from kvchat.chat.mentioning import counted_in
+from kvchat.text.cache import cost_words
 from kvchat.ui import actions
 from kvchat.ui.chat.remembering import RememberingActs
 from kvchat.ui.chat.sending import SendingActs

@@ -15,7 +15,6 @@ from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Price
-from kvchat.cache_words import cost_words
 from kvchat.display import clean, one_line
 from kvchat.numbers import about, counted
 from kvchat.ui.screens.modal import ListModal
@@ -23,7 +22,7 @@ from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, content, with_glyphs
 
 if TYPE_CHECKING:
-    from kvchat.cache.price import Alternative
+    pass
 
 R = TypeVar("R")
 Choice = tuple[str, str, R]
@@ -46,12 +45,6 @@ def price_lines(price: Price, act: Act | None = None) -> list[str]:
     if act in _KEEPS:
         lines.append("The branch you leave stays.")
     return lines
-
-
-def cheaper(way: Alternative) -> str:
-    """The cheaper way as a choice: `Append a correction instead (40 tokens, about 0.11 s)`."""
-    words = one_line(way.words).partition(":")[0]
-    return f"{words[:1].upper()}{words[1:]} ({cost_words(way.tokens, way.seconds)})"
 
 
 def _price_line(price: Price, subject: str) -> str:

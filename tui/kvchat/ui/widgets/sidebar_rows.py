@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from kvchat.cache.warmth import Heat, Warmth
-from kvchat.cache_words import HEAT_GLYPHS, reread_number, warmth_words
+from kvchat.text.cache import HEAT_GLYPHS, reread_number, warmth_words
 
 Mark = Literal["warm", "parked", "cold", "unknown", "streaming", "attention"]
 

@@ -7,14 +7,16 @@ screen.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
-from kvchat.cache_words import UNREPORTED, following, reuse_percent, roughly, spark_values, wasted
+from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed, seconds_saved
+from kvchat.cache.speed import SpeedFit
 from kvchat.display import one_line
 from kvchat.numbers import duration, short_count
 from kvchat.prompt.message import State
+from kvchat.text.cache import UNREPORTED, reason_words, reuse_percent, roughly, spark_values, wasted
+from kvchat.text.findings import cause_name
 from kvchat.ui.widgets.cells import fit, sparkline
 from kvchat.ui.widgets.pieces import Piece, Pieces, joined, width_of
 
@@ -50,10 +52,10 @@ class Live:
 
 
 def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
-            key: str = "F2", brief: bool = False, saving: Callable[[int], float] | None = None) -> list[Piece]:
+            key: str = "F2", brief: bool = False, server: SpeedFit | None = None) -> list[Piece]:
     """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its avoidable
     tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved;
-    `saving`: the seconds that reading so many tokens takes."""
+    `server`: the prefill speed of the one that answered."""
     if not turns:
         return [Piece("nothing read yet", "quiet")]
     turn = turns[-1]
@@ -65,7 +67,7 @@ def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DO
         return _without_history(turns, width)
     if wasted(turn) and not seen:
         return _avoidable(turns, width, key)
-    return _reused(turns, width, brief, saving)
+    return _reused(turns, width, brief, server)
 
 
 def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
@@ -77,15 +79,14 @@ def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
 
 
 def _reused(
-    turns: Sequence[TurnFigures], width: int, brief: bool, saving: Callable[[int], float] | None,
+    turns: Sequence[TurnFigures], width: int, brief: bool, server: SpeedFit | None,
 ) -> list[Piece]:
     turn = turns[-1]
     cached, new = turn.cached_tokens or 0, turn.needed_tokens or 0
     if width < SHORT:
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
                       f"{roughly(turn)}{cached:,}+{new:,}")
-    speed = measured_speed(turns) or turn.prefill_speed
-    saved = saving(cached) if saving else cached / speed if speed else None
+    saved = seconds_saved(turn, turns, server)
     again = wasted(turn)
     groups: list[Pieces] = [
         [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "reused"), Piece(" reused", "quiet")],
@@ -102,7 +103,7 @@ def _avoidable(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece
     tokens = wasted(turn)
     speed = turn.prefill_speed or measured_speed(turns)
     cost = f" ({duration(tokens / speed)})" if speed else ""
-    why = one_line(following(turn.evidence or turn.cause or "", tokens))
+    why = one_line(reason_words(turn))
     many = f"{roughly(turn)}{tokens:,}"
     sentence = f"{many} avoidable{cost}: {why}." if why else f"{many} tokens were read again{cost}."
     head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
@@ -171,7 +172,7 @@ def reading_ahead(progress: PromptProgress | None, room: int) -> list[Piece]:
     """`reading ahead ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
     in front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when
     that is little."""
-    cause = f"{progress.cause}: " if progress is not None and progress.cause else ""
+    cause = f"{cause_name(progress.cause)}: " if progress is not None and progress.cause else ""
     words = [Piece(f"{cause}reading ahead", "quiet")]
     if progress is None or progress.total <= progress.cached:
         return [*words, Piece(" …", "quiet")]

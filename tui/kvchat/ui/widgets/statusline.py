@@ -6,7 +6,7 @@ The rule: these widgets only hold what the app feeds them and draw it; the sente
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from textual import events
 from textual.content import Content
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
+from kvchat.cache.speed import SpeedFit
 from kvchat.display import one_line
 from kvchat.prompt.message import State
 from kvchat.ui.render.progress import WAITING
@@ -49,7 +50,7 @@ class StatusLine(PieceLine):
         self._indexing = ""
         self._ahead: PromptProgress | None = None
         self._reads_ahead = False
-        self.saving: Callable[[int], float] | None = None
+        self.speed: SpeedFit | None = None
         """The seconds that reading so many tokens takes, where that is measured."""
         self.why_key = "F2"
         """The key that leads to more about a turn."""
@@ -111,7 +112,7 @@ class StatusLine(PieceLine):
                 status_text.running(self._live, screen) if self._live is not None else
                 [Piece(fit(one_line(self._problem), width), "warning")] if self._problem else
                 status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key,
-                                    brief=self._reads_ahead, saving=self.saving))
+                                    brief=self._reads_ahead, server=self.speed))
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
         if self._reads_ahead and self._live is None:
             aside = status_text.reading_ahead(self._ahead, width - 3 - width_of(left))

@@ -11,6 +11,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.display import one_line
 from kvchat.numbers import UNKNOWN, about, age, count, counted, duration, short_count
+from kvchat.text.findings import behind_colon, cause_name, remedy_sentence
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
@@ -101,18 +102,16 @@ def why(turn: TurnReport) -> tuple[str, str]:
     if figures is None or not wasted(figures):
         return "", ""
     if finding is not None:
-        return following(finding.sentence or str(finding.cause), finding.tokens), finding.remedy
-    said = following(figures.evidence or figures.cause or "", wasted(figures))
-    return said or "the cause is not known", figures.remedy or ""
+        said = behind_colon(finding.evidence, finding.tokens) or cause_name(finding.cause)
+        return said, remedy_sentence(finding.remedy)
+    return reason_words(figures) or "the cause is not known", remedy_sentence(figures.remedy)
 
 
-def following(sentence: str, tokens: int) -> str:
-    """A cause as it stands behind a colon: without its full stop, and without the number of `tokens`, which stands
-    in front of it."""
-    said = sentence.strip().removesuffix(".").removesuffix(f": {tokens:,} tokens were read again")
-    said = said.removeprefix(f"{tokens:,} tokens were read again; ")
-    first = said.partition(" ")[0]
-    return first.lower() + said[len(first):] if first in ("The", "Another", "A", "An", "Other", "Caching") else said
+def reason_words(figures: TurnFigures) -> str:
+    """What was seen of a turn's wasted tokens, as it stands behind a colon; empty where nothing was. Raw."""
+    if figures.evidence:
+        return behind_colon(figures.evidence, wasted(figures))
+    return cause_name(figures.cause) if figures.cause else ""
 
 
 def again(turn: TurnReport) -> str:
@@ -138,7 +137,8 @@ def speed_words(speed: SpeedFit | None) -> str:
 def misses(ledger: Ledger) -> list[str]:
     """The causes of avoidable tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
     found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
-    return [f"{cause}: {counted(turns, 'turn')}, {counted(tokens, 'token')}" for cause, (turns, tokens) in found]
+    return [f"{cause_name(cause)}: {counted(turns, 'turn')}, {counted(tokens, 'token')}"
+            for cause, (turns, tokens) in found]
 
 
 def ahead(totals: WarmupTotals) -> str:

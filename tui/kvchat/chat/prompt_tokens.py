@@ -34,11 +34,11 @@ class Prefix:
     """How many of the tokens are the messages', up to the end of the last answer's text; None: not known."""
 
 
-class Prefixes:
+class PromptTokens:
     """The prompts of one server and model. Those that were read are kept."""
 
     def __init__(self, access: CacheAccess) -> None:
-        self.access = access
+        self._access = access
         self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
         self._kept = 0
         """Tokens in these."""
@@ -72,14 +72,14 @@ class Prefixes:
             return None
         question = Message(Role.USER, begun + MARK).wire()
         try:
-            text = await self.access.prompt_text(replace(turn, wires=(*turn.wires, question)))
+            text = await self._access.prompt_text(replace(turn, wires=(*turn.wires, question)))
             at = text.rfind(MARK)
             if at < 0:
                 return None
-            whole = await self.access.tokens_of(text[:at])
+            whole = await self._access.tokens_of(text[:at])
             seam = None if begun else await self._seams.after_an_answer(turn)
         except BackendError as error:
-            self._gave_up(error)
+            self.gave_up(error)
             return None
         history = seam.start(text[:at], whole) if seam is not None else None
         tokens = whole.first(max(0, len(whole) - 1))  # the last one may merge with what is typed
@@ -92,16 +92,17 @@ class Prefixes:
     async def prompt(self, turn: ChatTurn) -> Tokens | None:
         """The token ids of the whole prompt of `turn`; None where the server does not tell."""
         try:
-            return await self.access.tokens_of(await self.access.prompt_text(turn)) if self._works else None
+            return await self._access.tokens_of(await self._access.prompt_text(turn)) if self._works else None
         except BackendError as error:
-            self._gave_up(error)
+            self.gave_up(error)
             return None
 
-    def _gave_up(self, error: BackendError) -> None:
+    def gave_up(self, error: BackendError) -> None:
+        """The server refused: where it cannot be asked such things at all, it is not asked any more."""
         log.info("the server's cache cannot be followed: %s", error.sentence)
         self._works = error.status not in (404, 405, 501)
 
-    def _was_slow(self) -> None:
+    def was_slow(self) -> None:
         """The server kept an answer waiting for its prompt's tokens."""
         self._slow += 1
         self._works = self._works and self._slow < MOST_SLOW

@@ -1,0 +1,58 @@
+"""Words for findings: every kind has a sentence, and what was stored as a sentence stays one."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from kvchat.aliases import CAUSES
+from kvchat.cache.causes.cause import Argument, Cause, Reason, Remedy, Statement, said
+from kvchat.text.findings import behind_colon, cause_name, evidence_sentence, remedy_sentence
+
+GIVEN: dict[str, Argument] = {
+    "now": "/models/b.gguf", "before": "a", "build": "b11600", "turns": 3, "prefilled": 12_000, "whole": 23_400,
+    "kept": 6_100, "act": "edit", "message": 3, "text": "10:15", "date": "2026-11-21", "token": 512, "block": 528,
+    "name": "The light", "slot": 1, "tokens": 4_096, "answered": 0, "wanted": 9_929, "cached": 40, "expected": 900,
+    "flag": "--flag 1", "server": "vllm", "known": True,
+}
+
+
+@pytest.mark.parametrize("reason", Reason)
+@pytest.mark.parametrize("given", [GIVEN, {}], ids=["all arguments", "none"])
+def test_every_reason_is_one_sentence(reason: Reason, given: dict[str, Argument]) -> None:
+    sentence = evidence_sentence(said(reason, **given), 1_387)
+    assert re.fullmatch(r"\S[^\n]*[^.\n]\.", sentence), sentence
+    assert "later version" not in sentence
+    behind = behind_colon(said(reason, **given), 1_387)
+    assert behind and not behind.endswith(".") and "1,387 tokens were read again" not in behind.removeprefix(
+        "1,387 tokens were read again, though"), behind
+
+
+@pytest.mark.parametrize("remedy", Remedy)
+@pytest.mark.parametrize("given", [GIVEN, {}], ids=["all arguments", "none"])
+def test_every_remedy_is_one_sentence(remedy: Remedy, given: dict[str, Argument]) -> None:
+    assert re.fullmatch(r"[A-Zk][^\n]*[^.\n]\.", remedy_sentence(said(remedy, **given)))
+
+
+def test_a_server_that_reports_nothing_is_not_said_to_have_read_nothing_again() -> None:
+    assert evidence_sentence(said(Reason.SLEPT), 0) == "The model slept; it does not report what it read again."
+
+
+def test_a_kind_of_a_later_version_is_not_guessed() -> None:
+    later = Statement("sabotaged", (("by", "gremlins"),))
+    assert evidence_sentence(later, 12) == "The cause is one of a later version: 12 tokens were read again."
+    assert remedy_sentence(later) == "" and cause_name("sabotage") == "unknown"
+
+
+def test_what_was_stored_as_a_sentence_is_shown_as_it_was() -> None:
+    stored = "The server restarted: 1,387 tokens were read again."
+    assert evidence_sentence(stored, 1_387) == stored
+    assert behind_colon(stored, 1_387) == behind_colon(said(Reason.RESTARTED), 1_387) == "the server restarted"
+    assert remedy_sentence("Start the server with --parallel 2.") == "Start the server with --parallel 2."
+
+
+def test_causes_are_named_as_they_were_when_their_names_were_stored() -> None:
+    for name, kind in CAUSES.items():
+        assert cause_name(kind) == name
+    assert set(CAUSES.values()) == {*Cause} - {Cause.UNKNOWN}

@@ -1,0 +1,29 @@
+"""Names that earlier versions stored, and what they are called now.
+
+The rule: old data, scripts and exports are read by these names for ever; what is written has the new ones.
+"""
+
+from __future__ import annotations
+
+CAUSES: dict[str, str] = {
+    "server restarted": "restarted",
+    "model unloaded": "unloaded",
+    "other model": "other_model",
+    "not reported": "not_reported",
+    "caching off": "caching_off",
+    "our bytes changed": "our_bytes",
+    "prompt cut": "cut",
+    "context shifted": "shifted",
+    "reasoning dropped": "reasoning",
+    "template changed the prompt": "template",
+    "reply re-tokenised": "retokenised",
+    "cancelled request": "cancelled",
+    "own side request": "own_request",
+    "another client": "other_client",
+    "slot taken": "slot_taken",
+    "parked, not looked up": "not_looked_up",
+    "cache memory full": "cache_full",
+    "checkpoint limit": "checkpoint",
+    "block size": "blocks",
+}
+"""Causes of wasted tokens, until version 5 of the database: their names on the screen were stored."""

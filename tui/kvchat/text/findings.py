@@ -1,0 +1,308 @@
+"""Why tokens were wasted, and what helps, in words.
+
+The rule: a kind and its arguments become one sentence here and nowhere else. What an earlier version stored as a
+sentence is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from kvchat.cache.causes.cause import Argument, Cause, Reason, Remedy, Statement
+from kvchat.numbers import counted
+
+_TITLE, _QUOTED, _MODEL = 30, 24, 28
+
+_CAUSES: dict[Cause, str] = {
+    Cause.RESTARTED: "server restarted",
+    Cause.UNLOADED: "model unloaded",
+    Cause.CACHING_OFF: "caching off",
+    Cause.OUR_BYTES: "our bytes changed",
+    Cause.CUT: "prompt cut",
+    Cause.SHIFTED: "context shifted",
+    Cause.REASONING: "reasoning dropped",
+    Cause.TEMPLATE: "template changed the prompt",
+    Cause.RETOKENISED: "reply re-tokenised",
+    Cause.CANCELLED: "cancelled request",
+    Cause.OWN_REQUEST: "own side request",
+    Cause.OTHER_CLIENT: "another client",
+    Cause.NOT_LOOKED_UP: "parked, not looked up",
+    Cause.CACHE_FULL: "cache memory full",
+    Cause.CHECKPOINT: "checkpoint limit",
+    Cause.BLOCKS: "block size",
+}
+
+_ACTS: dict[Argument, str] = {
+    "edit": "You edited {message}",
+    "regenerate": "You asked for another answer",
+    "delete": "You deleted messages",
+    "fork": "You forked the conversation",
+    "system": "You changed the system prompt",
+    "template": "You changed the template's options",
+    "model": "You chose another model",
+    "tools": "You changed the tools",
+    "compact": "You compacted the conversation",
+}
+
+
+def cause_name(cause: str | None) -> str:
+    """A cause by its kind, in two or three words; `unknown` for one of a later version."""
+    try:
+        known = Cause(cause or "")
+    except ValueError:
+        return "unknown"
+    return _CAUSES.get(known, known.value.replace("_", " "))
+
+
+def evidence_sentence(evidence: Statement | str, tokens: int) -> str:
+    """What was seen, as one sentence. `tokens`: wasted; 0 where the server does not report them."""
+    if isinstance(evidence, str):
+        return evidence
+    clause, ending = _seen(evidence, tokens)
+    if ending:
+        return f"{clause}{ending}"
+    return f"{clause}: {_again(tokens)}." if tokens else f"{clause}; it does not report what it read again."
+
+
+def behind_colon(evidence: Statement | str, tokens: int) -> str:
+    """What was seen, as it stands behind a colon that follows the number of wasted tokens: that is not said again, and
+    no full stop ends it. Raw."""
+    if isinstance(evidence, str):
+        return _stored_behind_colon(evidence, tokens)
+    clause, ending = _seen(evidence, tokens)
+    whole = f"{clause}{ending}".removesuffix(".")
+    if evidence.kind == Reason.UNKNOWN:
+        return "why is not known"
+    first = whole.partition(" ")[0]
+    return first.lower() + whole[len(first):] if first in ("The", "Another", "Other", "Caching") else whole
+
+
+def _stored_behind_colon(sentence: str, tokens: int) -> str:
+    """The same for a sentence that an earlier version stored."""
+    said = sentence.strip().removesuffix(".").removesuffix(f": {tokens:,} tokens were read again")
+    said = said.removeprefix(f"{tokens:,} tokens were read again; ")
+    first = said.partition(" ")[0]
+    return first.lower() + said[len(first):] if first in ("The", "Another", "A", "An", "Other", "Caching") else said
+
+
+def _again(tokens: int) -> str:
+    return f"{tokens:,} tokens were read again"
+
+
+def _seen(evidence: Statement, tokens: int) -> tuple[str, str]:
+    """What was seen, and how the sentence ends where that is not by the number of tokens."""
+    known = _WHOLE.get(evidence.kind)
+    if known is not None:
+        return known(evidence, tokens), "."
+    clause = _CLAUSES.get(evidence.kind)
+    return (clause(evidence) if clause is not None else "The cause is one of a later version"), ""
+
+
+def _number(value: Argument) -> str:
+    return f"{value:,}" if isinstance(value, int) else "?"
+
+
+def _message(index: Argument, *, start: bool = False) -> str:
+    """`message 3`, `the system prompt`; with `start` as a sentence begins."""
+    name = "a message" if index is None else f"message {index}" if index else "the system prompt"
+    return name[0].upper() + name[1:] if start else name
+
+
+def _at(text: Argument) -> str:
+    """` at “…10:15”`."""
+    short = shortened(str(text or ""), _QUOTED)
+    return f" at “…{short}”" if short else ""
+
+
+def shortened(text: str, length: int = _TITLE) -> str:
+    """One line of at most `length` characters."""
+    text = " ".join(text.split())
+    return text if len(text) <= length else text[: length - 1].rstrip() + "…"
+
+
+def _model(model: Argument) -> str:
+    """A model's name without its folders, short."""
+    name = str(model or "another model")
+    return shortened(name.replace("\\", "/").rstrip("/").rpartition("/")[2] or name, _MODEL)
+
+
+def _rewritten(s: Statement) -> str:
+    name = _message(s["message"]) if s["message"] is not None else "the prompt"
+    at = _at(s["text"]) or f" from token {_number(s['token'])} on"
+    return f"The chat template wrote {name} differently{at}"
+
+
+def _retokenised(s: Statement) -> str:
+    since = f" from its token {_number(s['token'])} on" if s["token"] is not None else ""
+    return f"The last answer reads back as other tokens{since}"
+
+
+def _taken_by(s: Statement) -> str:
+    name = shortened(str(s["name"] or ""))
+    return f"{f'“{name}”' if name else 'Another conversation'} took this conversation's slot"
+
+
+def _checkpoint(s: Statement) -> str:
+    aim = f", not to {_number(s['wanted'])}" if s["wanted"] is not None else ""
+    return f"This model can only go back to token {_number(s['token'])}{aim}"
+
+
+def _side_request(s: Statement) -> str:
+    what = f"{shortened(str(s['name']))} request" if s["name"] else "side request"
+    return f"kvchat's own {what} took this conversation's slot"
+
+
+_CLAUSES: dict[str, Callable[[Statement], str]] = {
+    Reason.OTHER_MODEL: lambda s: f"{_model(s['now'])} answered in place of {_model(s['before'])}",
+    Reason.SLEPT: lambda s: "The model slept",
+    Reason.OTHER_BUILD: lambda s: f"The server restarted as another build ({shortened(str(s['build']), 20)})",
+    Reason.RESTARTED: lambda s: "The server restarted",
+    Reason.LOADED_AGAIN: lambda s: "The model had to be loaded again",
+    Reason.OTHER_SERVER: lambda s: "Another server answered, with a cache of its own",
+    Reason.CACHE_PROMPT_OFF: lambda s: "Caching was off for this request",
+    Reason.OTHER_ADAPTERS: lambda s: "Other LoRA adapters clear the server's cache",
+    Reason.ACT: lambda s: _ACTS.get(s["act"], "You changed the conversation").format(message=_message(s["message"])),
+    Reason.MESSAGE_CHANGED: lambda s: f"{_message(s['message'], start=True)} changed{_at(s['text'])}",
+    Reason.ANSWER_TRIMMED: lambda s: "The last answer was sent back trimmed",
+    Reason.ANSWER_CHANGED: lambda s: f"The last answer was sent back with another text{_at(s['text'])}",
+    Reason.TOOLS_CHANGED: lambda s: f"The tools changed{_at(s['text'])}",
+    Reason.OPTIONS_CHANGED: lambda s: f"The template options changed{_at(s['text'])}",
+    Reason.EMPTY_THOUGHTS_DROPPED: lambda s: "The chat template drops its empty thinking block",
+    Reason.OTHER_DATE: lambda s: f"The chat template wrote another date (“{s['date']}”)",
+    Reason.SYSTEM_MOVED: lambda s: "The chat template moves the system prompt to the last question",
+    Reason.REWRITTEN: _rewritten,
+    Reason.ANSWER_REWRITTEN: lambda s: "The chat template writes an answer differently once it is history",
+    Reason.RETOKENISED: _retokenised,
+    Reason.BLOCKS: lambda s: f"The server keeps whole blocks of {_number(s['block'])} tokens",
+    Reason.CANCELLED: lambda s: "The slot still computed a cancelled request, so another one answered",
+    Reason.WARM_UP: lambda s: "kvchat's own reading ahead for another chat took this conversation's slot",
+    Reason.SIDE_REQUEST: _side_request,
+    Reason.FOREIGN: lambda s: "Another program used the model",
+    Reason.OTHER_BRANCH: lambda s: "Another branch of this conversation took its slot",
+    Reason.OTHER_CONVERSATION: _taken_by,
+    Reason.CHECKPOINT: _checkpoint,
+}
+"""What is followed by the number of wasted tokens."""
+
+
+def _foreign_slot(s: Statement, tokens: int) -> str:
+    text = f"{_number(s['tokens'])} tokens that are" if s["tokens"] else "text that is"
+    return f"Another program used the model: slot {s['slot']} holds {text} not ours"
+
+
+_WHOLE: dict[str, Callable[[Statement, int], str]] = {
+    Reason.NOT_REPORTED: lambda s, n: "The server does not report cached tokens: the reuse is unknown",
+    Reason.NEVER_REUSES: lambda s, n: f"The server reused nothing in {s['turns']} turns: its caching seems to be off",
+    Reason.CUT: lambda s, n: ("The server cut the prompt without a word: it read "
+                              f"{_number(s['prefilled'])} of {counted(_whole(s['whole']), 'token')}"),
+    Reason.SHIFTED: lambda s, n: ("The window was full: the server dropped old text and kept "
+                                  f"{_number(s['kept'])} of {counted(_whole(s['whole']), 'token')}"),
+    Reason.THOUGHTS_DROPPED: lambda s, n: (
+        f"The chat template forgets thoughts: the last answer ({n:,} tokens) was read again"),
+    Reason.FOREIGN_SLOT: _foreign_slot,
+    Reason.FOREIGN_TOKENS: lambda s, n: (
+        f"Another program used the model: the server read {_number(s['tokens'])} tokens that were not sent from here"),
+    Reason.NOT_LOOKED_UP: lambda s, n: (
+        f"{_number(s['tokens'])} tokens were parked in the server's memory; it did not look them up"),
+    Reason.CACHE_FULL: lambda s, n: (
+        f"The server ran out of cache memory and dropped {_number(s['tokens'])} tokens of this conversation"),
+    Reason.OTHER_SLOT: lambda s, n: (
+        f"Slot {s['slot']} held {_number(s['tokens'])} tokens of this, but slot {s['answered']} answered"),
+    Reason.FEWER_THAN_EXPECTED: lambda s, n: (
+        f"{_number(s['cached'])} tokens were reused where {_number(s['expected'])} were expected; why is not known"),
+    Reason.SAME_BEGINNING: lambda s, n: (
+        f"{_again(n)}, though the first {_number(s['tokens'])} are the same; why is not known"),
+    Reason.UNKNOWN: lambda s, n: f"{_again(n)}; why is not known",
+}
+"""Whole sentences, but for the full stop. `n`: wasted tokens."""
+
+
+def _whole(value: Argument) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def remedy_sentence(remedy: Statement | str | None) -> str:
+    """What helps, as one sentence; empty for None, and for a kind of a later version."""
+    if remedy is None or isinstance(remedy, str):
+        return remedy or ""
+    words = _REMEDIES.get(remedy.kind)
+    return words(remedy) if words is not None else ""
+
+
+def _sleep_later(s: Statement) -> str:
+    match s["server"]:
+        case "llama.cpp":
+            return f"Let the server sleep later ({s['flag']} with a larger number), or never (-1)."
+        case "ollama":
+            return f"Keep the model loaded: start Ollama with {s['flag']}."
+        case "lmstudio":
+            return f"Raise the model's idle {s['flag']} in LM Studio, or switch its auto-unload off."
+        case "llamaswap":
+            return f"Raise the model's {s['flag']} in llama-swap's configuration."
+    return "Raise the server's time to keep an idle model loaded."
+
+
+def _caching_on(s: Statement) -> str:
+    match s["server"]:
+        case "vllm":
+            return f"Start vLLM with {s['flag']}."
+        case "sglang":
+            return f"Start SGLang without {s['flag']}."
+    return "Look for the server's setting for prompt or prefix caching."
+
+
+def _larger_window(s: Statement) -> str:
+    flag = f": {s['flag']}" if s["flag"] else ""
+    return f"Compact the conversation, or give the server a larger window{flag}."
+
+
+def _more_cache(s: Statement) -> str:
+    flag = str(s["flag"] or "")
+    larger = "a larger " if flag in ("--gpu-memory-utilization", "--mem-fraction-static") else ""
+    return f"Give the server more cache memory{f': {larger}{flag}' if flag else ''}."
+
+
+_SERVERS: dict[Argument, str] = {"vllm": "vLLM", "sglang": "SGLang", "ollama": "Ollama"}
+
+_REMEDIES: dict[str, Callable[[Statement], str]] = {
+    Remedy.KEEP_SNAPSHOTS: lambda s: "Keep the setting engine.snapshots on: what was read then outlives a restart.",
+    Remedy.STAYS_LOADED: lambda s: (
+        "Keep the setting engine.snapshots on: what was read is then restored from disk."),
+    Remedy.GO_BACK: lambda s: (
+        "Each model has a cache of its own: going back finds the other one's if it stayed loaded." if s["model"]
+        else "Going back to the first server finds what it still holds."),
+    Remedy.SLEEP_LATER: _sleep_later,
+    Remedy.REPORT: lambda s: f"Start {_SERVERS.get(s['server'], s['server'])} with {s['flag']}.",
+    Remedy.UPDATE: lambda s: (
+        f"Update {_SERVERS.get(s['server'], s['server'])}: newer versions report the cached tokens."),
+    Remedy.SWITCH_CACHING_ON: _caching_on,
+    Remedy.LOOK_FOR_PROXY: lambda s: (
+        "kvchat asks for caching with every request: look for a proxy that sets cache_prompt to false."),
+    Remedy.SEND_CACHE_PROMPT: lambda s: "Remove cache_prompt = false from the parameters.",
+    Remedy.KEEP_ADAPTERS: lambda s: "Keep the same adapters within a conversation.",
+    Remedy.REPORT_TO_US: lambda s: (
+        "kvchat never rewrites what it sent before: if nothing else changed the conversation, please report this."),
+    Remedy.LARGER_WINDOW: _larger_window,
+    Remedy.NO_SHIFT: lambda s: f"Compact the conversation, and start the server with {s['flag']}.",
+    Remedy.KEEP_REASONING: lambda s: (
+        "Turn on preserve_reasoning in the conversation's template options." if s["known"] else
+        "Turn on preserve_reasoning in the template options, where the template knows it."),
+    Remedy.WARM_UP_REASONING: lambda s: (
+        "This template has no switch for it; the setting cache.warm_up reads the answer again ahead of time."),
+    Remedy.THINKING_ON: lambda s: (
+        "Turn thinking on in this conversation; the setting cache.warm_up reads the answer again ahead of time."),
+    Remedy.FIX_DATE: lambda s: "Fix the date in the template options, where the template knows it: date_string.",
+    Remedy.NO_SYSTEM_PROMPT: lambda s: "Put the instructions into the first message instead of the system prompt.",
+    Remedy.KEEP_APART: lambda s: (
+        "Keep cache.warm_up on: a conversation is read ahead when you open it. With cache.salt on, new ones "
+        "get system prompts that keep them apart."),
+    Remedy.OTHER_SYSTEM_PROMPT: lambda s: (
+        "Give that program another system prompt: the server takes the slot that begins alike."),
+    Remedy.HOST_CACHE: lambda s: f"Let the server park idle conversations: start it with {s['flag']}.",
+    Remedy.MORE_SLOTS: lambda s: f"Set {s['flag']}." if s["embedded"] else f"Start the server with {s['flag']}.",
+    Remedy.MORE_CACHE: _more_cache,
+    Remedy.DETOUR: lambda s: "Keep the settings cache.detour and cache.salt on: both make the server look.",
+    Remedy.NO_PIN: lambda s: "Remove id_slot from the parameters.",
+    Remedy.WHOLE_WINDOW: lambda s: f"Start the server with {s['flag']}: the whole window stays, for more memory.",
+    Remedy.MORE_CHECKPOINTS: lambda s: f"Start the server with more checkpoints: {s['flag']}.",
+}
