@@ -1,0 +1,56 @@
+"""docs/architecture.md is true: what it names is there, and it names every part and every package."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+from kvchat.chat.service import ChatService
+from kvchat.config import Settings
+from kvchat.store import Store
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "architecture.md"
+PACKAGES = {path.parent.name for path in (ROOT / "tui" / "kvchat").glob("*/__init__.py")}
+DOTTED = re.compile(r"`((?:%s)(?:\.\w+)+)`" % "|".join(sorted(PACKAGES)))
+
+
+def found(name: str) -> bool:
+    """Whether this dotted name leads to a module, or to something in one."""
+    parts = ["kvchat", *name.split(".")]
+    for end in range(len(parts), 1, -1):
+        try:
+            here: object = importlib.import_module(".".join(parts[:end]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[end:]:
+            annotations = inspect.get_annotations(here) if inspect.isclass(here) else {}
+            if not hasattr(here, part) and part not in annotations:
+                return False
+            here = getattr(here, part, None)
+        return True
+    return False
+
+
+def test_what_the_page_names_is_there() -> None:
+    names = DOTTED.findall(PAGE.read_text())
+    assert len(names) > 40
+    assert [name for name in names if not found(name)] == []
+
+
+def test_the_page_names_every_package() -> None:
+    text = PAGE.read_text()
+    assert [name for name in sorted(PACKAGES) if not re.search(rf"\b{name}[/.]", text)] == []
+
+
+@pytest.mark.usefixtures("own_folders")
+async def test_the_page_names_every_part_of_the_service(tmp_path: Path) -> None:
+    service = ChatService(Store.open(tmp_path), Settings())
+    parts = {name for name in [*vars(service), "cache_reports", "exports"] if not name.startswith("_")}
+    await service.aclose()
+    table = PAGE.read_text().partition("## The parts")[2].partition("## A question")[0]
+    assert sorted(part for part in parts if f"`{part}`" not in table) == []
