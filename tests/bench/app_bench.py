@@ -96,7 +96,7 @@ async def measured(folder: Path, kind: str, rate: int) -> str:
             await visit.send(b"".join(parts))  # type: ignore[attr-defined]
             await asyncio.sleep(max(0.001, 1 / rate))
 
-    async with ToyServer() as server:
+    async with ToyServer(context_size=1 << 20) as server:  # a long conversation fits
         server.on_chat(stream)
         terminal = Terminal(folder, server.url)
         try:
