@@ -16,7 +16,7 @@ from kvchat.store import Store
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 PACKAGES = {path.parent.name for path in (ROOT / "tui" / "kvchat").glob("*/__init__.py")}
-DOTTED = re.compile(r"`((?:%s)(?:\.\w+)+)`" % "|".join(sorted(PACKAGES)))
+DOTTED = re.compile(f"`((?:{'|'.join(sorted(PACKAGES))})(?:\\.\\w+)+)`")
 
 
 def found(name: str) -> bool:
