@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from functools import cached_property
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from kvchat.store import Store
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 PACKAGES = {path.parent.name for path in (ROOT / "tui" / "kvchat").glob("*/__init__.py")}
+LATE = [name for name, value in vars(ChatService).items() if isinstance(value, cached_property)]
 DOTTED = re.compile(f"`((?:{'|'.join(sorted(PACKAGES))})(?:\\.\\w+)+)`")
 
 
@@ -50,7 +52,7 @@ def test_the_page_names_every_package() -> None:
 @pytest.mark.usefixtures("own_folders")
 async def test_the_page_names_every_part_of_the_service(tmp_path: Path) -> None:
     service = ChatService(Store.open(tmp_path), Settings())
-    parts = {name for name in [*vars(service), "cache_reports", "exports"] if not name.startswith("_")}
+    parts = {name for name in [*vars(service), *LATE] if not name.startswith("_")}
     await service.aclose()
     table = PAGE.read_text().partition("## The parts")[2].partition("## A question")[0]
     assert sorted(part for part in parts if f"`{part}`" not in table) == []

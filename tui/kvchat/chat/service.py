@@ -28,12 +28,10 @@ from kvchat.chat.memory_service import MemoryService
 from kvchat.chat.new_conversations import NewConversations
 from kvchat.chat.once import Once
 from kvchat.chat.options import Options
-from kvchat.chat.prices import Prices
 from kvchat.chat.prompt_size import PromptSizes
 from kvchat.chat.question_builder import QuestionBuilder
 from kvchat.chat.retrieval import Retrieval
 from kvchat.chat.routes import Routes
-from kvchat.chat.server_choice import ServerChooser
 from kvchat.chat.servers import Servers
 from kvchat.chat.side_requests import SideRequests
 from kvchat.chat.sources import AttachmentSource, MemorySource, PassageSource
@@ -47,6 +45,8 @@ from kvchat.store import Store, StoreError
 if TYPE_CHECKING:
     from kvchat.chat.cache_reports import CacheReports
     from kvchat.chat.exporting import Exports
+    from kvchat.chat.prices import Prices
+    from kvchat.chat.server_choice import ServerChooser
     from kvchat.documents.library import Library
     from kvchat.memory.book import Memories
 
@@ -84,12 +84,10 @@ class ChatService:
         sources = AttachmentSource(), PassageSource(), MemorySource(self.memory.recall, self.memory.profile)
         tokens = SpecialTokens(servers.link, servers.consent.agreed_to)
         self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, tokens.plain)
-        self.prices = Prices(shared, servers, tracker, self.questions, self.sizes)
 
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.routes, self.questions)
         self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
-        self.chooser = ServerChooser(ground, shared, servers, tracker, self.warm_up)
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
                                    self.side_requests)
@@ -102,6 +100,20 @@ class ChatService:
     @property
     def settings(self) -> Settings:
         return self.ground.settings
+
+    # What a start does not need is built when it is first used.
+
+    @cached_property
+    def prices(self) -> Prices:
+        from kvchat.chat.prices import Prices
+
+        return Prices(self.conversations, self.servers, self.tracker, self.questions, self.sizes)
+
+    @cached_property
+    def chooser(self) -> ServerChooser:
+        from kvchat.chat.server_choice import ServerChooser
+
+        return ServerChooser(self.ground, self.conversations, self.servers, self.tracker, self.warm_up)
 
     @cached_property
     def cache_reports(self) -> CacheReports:

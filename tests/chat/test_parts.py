@@ -1,0 +1,232 @@
+"""Parts of the service by themselves: none of them needs the real form of another one but the ground it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.chat.consent import Consent, has_agreed
+from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ConversationsChanged, EventBus, JobsChanged, Noticed, ServiceEvent
+from kvchat.chat.exporting import Exports
+from kvchat.chat.ground import Ground
+from kvchat.chat.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.lane import Lane
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
+from kvchat.chat.question_builder import Context, QuestionBuilder
+from kvchat.chat.shared import Head
+from kvchat.config import Settings
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Message, Role, State, new_id, node, system_message
+from kvchat.store import Store, StoreError
+from kvchat.store.jobs import Job
+
+NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Iterator[Ground]:
+    made = Ground(Store.open(tmp_path), Settings(), clock=lambda: NOON)
+    yield made
+    made.store.close()
+
+
+@pytest.fixture
+def conversations(ground: Ground) -> Conversations:
+    return Conversations(ground)
+
+
+async def begun(conversations: Conversations, title: str = "New conversation") -> OpenConversation:
+    root = node(None, system_message("Be brief."), 1.0)
+    return await conversations.insert(Conversation(new_id(), root.id, 1.0, 1.0, title), root)
+
+
+class Diary(ConversationObserver):
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def opened(self, id: str, before: str) -> None:
+        self.lines.append(f"opened after {before or 'none'}")
+
+    async def deleting(self, id: str) -> None:
+        self.lines.append("deleting")
+
+
+class Busy:
+    """Keeps conversations busy."""
+
+    def __init__(self, *ids: str) -> None:
+        self.ids = set(ids)
+
+    def busy(self) -> frozenset[str]:
+        return frozenset(self.ids)
+
+    def refuse(self, id: str) -> None:
+        if id in self.ids:
+            raise ChatError("It is busy.")
+
+    async def stop(self, id: str) -> None:
+        self.ids.discard(id)
+
+    async def wait(self, id: str) -> None:
+        assert id not in self.ids
+
+
+async def test_conversations_need_no_server(ground: Ground, conversations: Conversations) -> None:
+    told: list[ServiceEvent] = []
+    ground.events.subscribe(told.append)
+    diary = Diary()
+    conversations.observers.append(diary)
+    one = await begun(conversations)
+    other = await begun(conversations)
+    assert diary.lines == ["opened after none", f"opened after {one.id}"] and conversations.looked_at == other.id
+    await conversations.rename(one.id, "  The\nlight ")
+    assert conversations.title(one.id) == "The light" and ConversationsChanged() in told
+    await conversations.set_draft(one.id, "half a")
+    await conversations.delete(one.id)
+    assert diary.lines[-1] == "deleting" and [record.id for record in conversations.all()] == [other.id]
+    await conversations.restore(one.id)
+    assert {record.id for record in conversations.all()} == {one.id, other.id}
+    assert conversations.load(one.id).draft == "half a"
+    with pytest.raises(ChatError):
+        conversations.find("nothing like that")
+
+
+async def test_who_keeps_a_conversation_busy_is_asked_and_stopped(conversations: Conversations) -> None:
+    one = await begun(conversations)
+    busy = Busy(one.id)
+    conversations.occupations.append(busy)
+    assert conversations.streaming() == {one.id}
+    with pytest.raises(ChatError, match="busy"):
+        await conversations.for_act(one.id, Head.ANY)
+    await conversations.delete(one.id)
+    assert not conversations.streaming(), "what runs in it is stopped before it is put into the trash"
+    with pytest.raises(ChatError, match="trash"):
+        await conversations.for_act(one.id, Head.ANY)
+
+
+async def test_the_head_before_an_act_is_given_once(conversations: Conversations) -> None:
+    one = await begun(conversations)
+    root = one.record.head or ""
+    question = node(one.tree[root], Message(Role.USER, "Hi"), 2.0)
+    conversations.remember_head(one)
+    conversations.remember_head(one)
+    await conversations.shared.add(one, [question], lambda row: row, whole=True)
+    await conversations.update(one, head=question.id)
+    assert conversations.head_before(one) == root and conversations.head_before(one) is None
+
+
+@pytest.mark.parametrize(("host_class", "asks", "agreed"), [
+    (HostClass.LOOPBACK, True, True), (HostClass.LAN, False, True), (HostClass.LAN, True, False),
+    (HostClass.CLOUD, True, False)])
+async def test_what_leaves_this_machine_needs_a_yes_once(
+        ground: Ground, conversations: Conversations, host_class: HostClass, asks: bool, agreed: bool) -> None:
+    server = ServerInfo("openai", "http://10.0.0.7:8000", host_class, model="m")
+    consent = Consent(ground, conversations, lambda id: "m")
+    consent.asks_before_leaving = asks
+    assert consent.agreed_to(server) is agreed
+    await consent.allow_sending_to(server)
+    assert consent.agreed_to(server)
+    assert has_agreed(ground.store, server.base_url) is (host_class is HostClass.LAN)
+
+
+class Fixed:
+    """A source that always gives the same."""
+
+    def __init__(self, text: str, *, first: bool = False) -> None:
+        self.block, self.first = ContextBlock("note", text, text), first
+
+    async def context(self, conversation: OpenConversation, path: object, question: Question) -> Context:
+        return Context((), [self.block]) if self.first else Context([self.block])
+
+
+async def test_sources_stand_in_their_order_and_what_comes_first_comes_first(
+        ground: Ground, conversations: Conversations) -> None:
+    one = await begun(conversations)
+
+    async def resolved(conversation: OpenConversation, path: object, question: Question) -> Question:
+        return question
+
+    async def plain(conversation: OpenConversation, blocks: list[ContextBlock]) -> list[ContextBlock]:
+        return [ContextBlock(block.kind, block.source, block.text.upper()) for block in blocks]
+
+    builder = QuestionBuilder(ground, resolved, [Fixed("one"), Fixed("two"), Fixed("profile", first=True)], plain)  # type: ignore[arg-type]
+    branch = await builder.built(one, one.record.head or "", Question("Hi"))
+    texts = [block.text for block in branch.nodes[0].message.blocks if block.kind == "note"]
+    assert texts == ["PROFILE", "ONE", "TWO"]
+    again = await builder.built(one, one.record.head or "", Question("Hi"))
+    assert again.nodes[0].wire == branch.nodes[0].wire, "the same question has the same bytes"
+
+
+class Handler:
+    """Does jobs of one kind."""
+
+    kind = "polish"
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.lane = Lane()
+
+    async def place_of(self, job: Job) -> Place | None:
+        return Place(self.lane, 0.0)
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        self.done.append(job.subject)
+        return Outcome(How.DONE)
+
+    async def retried(self, subject: str) -> None:
+        raise AssertionError("nothing failed")
+
+
+async def test_jobs_are_done_by_whoever_registered_for_their_kind(ground: Ground) -> None:
+    jobs, handler = Jobs(ground), Handler()
+    jobs.register(handler)
+    ended: list[How] = []
+    jobs.observers.append(lambda job, how: ended.append(how))
+    told: list[ServiceEvent] = []
+    ground.events.subscribe(told.append)
+    for kind in ("polish", "of a later version"):
+        ground.store.jobs.put(kind, "lamp", 0.0)
+    await jobs.start_due()
+    while not ended:
+        await ground.keeper.call(lambda: None)
+    assert handler.done == ["lamp"] and ended == [How.DONE] and JobsChanged() in told
+    assert [job.kind for job in jobs.all()] == ["of a later version"], "it waits for who can do it"
+    await jobs.aclose()
+
+
+async def test_exports_read_what_is_open_as_it_is_now(conversations: Conversations, ground: Ground) -> None:
+    one = await begun(conversations, "As stored")
+    answer = node(one.path()[-1], Message(Role.USER, "Hi"), 2.0, state=State.DONE)
+    one.tree.put(answer)
+    exports = Exports(ground.store, conversations.loaded, lambda path: None)
+    assert '"Hi"' in "".join(exports.text([one.id], "json", all_branches=True))
+
+
+async def test_a_failure_to_write_in_the_background_is_told(ground: Ground) -> None:
+    told: list[ServiceEvent] = []
+    ground.events.subscribe(told.append)
+
+    async def fails() -> None:
+        raise StoreError("The disk is full.")
+
+    ground.in_background(fails())
+    await ground.rest()
+    assert told == [Noticed("The disk is full.", "warning")]
+
+
+def test_listeners_hear_in_their_order_until_they_leave() -> None:
+    bus, heard = EventBus(), list[str]()
+    leave = bus.subscribe(lambda _: heard.append("first"))
+    bus.subscribe(lambda _: heard.append("second"))
+    bus.tell(JobsChanged())
+    leave()
+    bus.tell(JobsChanged())
+    assert heard == ["first", "second", "second"]
