@@ -12,7 +12,7 @@ from kvchat.memory.entry import Change, Entry, Status
 from kvchat.numbers import age, day_time
 from kvchat.store.jobs import Job, JobState
 from kvchat.terminal import Column
-from kvchat.text.jobs import reason_words
+from kvchat.text.jobs import job_reason
 
 ENTRIES = (Column("id"), Column("noted"), Column("page", shrinks=True), Column("memory", shrinks=True))
 CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id"), Column("memory", shrinks=True))
@@ -56,7 +56,7 @@ def job_cells(job: Job, titles: Mapping[str, str], now: float) -> tuple[str, ...
     """`now` is in seconds since the epoch."""
     wait = job.due - now
     due = "" if job.state is not JobState.WAITING else "now" if wait <= 0 else f"in {age(wait)}"
-    return job.kind, titles.get(job.subject, job.subject), job.state, str(job.attempts), due, reason_words(job.why)
+    return job.kind, titles.get(job.subject, job.subject), job.state, str(job.attempts), due, job_reason(job.why)
 
 
 def topic(page: str) -> str:

@@ -12,6 +12,6 @@ _REASONS: dict[str, str] = {
 }
 
 
-def reason_words(why: str) -> str:
+def job_reason(why: str) -> str:
     """Why a job waits (`store.jobs.JobReason`); what was said of a failure is told as it is."""
     return _REASONS.get(why, why)

@@ -13,7 +13,7 @@ from textual.content import Content
 from kvchat.display import one_line
 from kvchat.memory.entry import Act, Change, Status
 from kvchat.numbers import age, counted, moment
-from kvchat.text.jobs import reason_words
+from kvchat.text.jobs import job_reason
 from kvchat.ui.screens.memory_rows import DETAIL, Telling, page_name, source_words, whole, with_text
 from kvchat.ui.screens.memory_source import EXTRACTION, QueueLine
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, content, joined, shown
@@ -158,5 +158,5 @@ def queue_words(line: QueueLine, telling: Telling, width: int) -> list[Content]:
         case _:
             said = "Waits until nothing else runs."
     why, tone = ("Why: ", BAD) if line.state == "parked" else ("Because: ", MUTED)
-    reason = [content((why + one_line(reason_words(line.why), 400), tone))] if line.why else []
+    reason = [content((why + one_line(job_reason(line.why), 400), tone))] if line.why else []
     return [part for part in (content(said), *reason) for part in part.wrap(max(1, width))][:DETAIL]
