@@ -78,6 +78,7 @@ def service_in(folder: Path, theme: str) -> ChatService:
     service = ChatService(store, settings, snapshots=folder / "snapshots",
                           memories=lambda: open_memories(places, settings, store, service.memory.session),
                           library=lambda: open_library(places, settings, store))
+    service.warm_up.enabled = service.servers.connects_ahead = True
     return service
 
 
@@ -104,8 +105,9 @@ class Camera:
             await self.pilot.pause(0.02)
 
     async def say(self, text: str) -> None:
-        """Type a message and wait for its answer."""
+        """Type a message when the last answer was read, and wait for its own."""
         chat = self.app.chat
+        await chat.service.warm_up.ended()
         turns = chat.conversation.record.turns
         chat.composer.replace_text(text)
         await self.pilot.press("enter")

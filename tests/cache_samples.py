@@ -26,7 +26,7 @@ def a_report(now: float, **changes: Any) -> CacheReport:
         replace(figures(2100, 2019, 80), predicted_cached=2019),
     ]
     parted = Divergence(613, 1, "You are a title generator.", "How many nights did the lamp turn?")
-    taken = Finding(Cause.OTHER_CLIENT, 1323, 4.0, "a title request of another client took the slot",
+    taken = Finding(Cause.OTHER_CLIENT, 1323, "a title request of another client took the slot",
                     "Give the server one more slot, or turn that client's titles off.", parted)
     questions = ("How many nights did the lamp turn?", "Which was the longest?", "What did it cost in oil?",
                  "And wicks?")

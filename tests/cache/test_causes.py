@@ -60,7 +60,7 @@ def evidence(cached=3_800, *, now=None, before=None, **more):
     last = {"sent": Sent(LLAMA, WIRES_BEFORE), "prompt_tokens": 9_900, "predicted_tokens": 2_020, "slot": 0,
             "reply": REPLY, **(before or {})}
     sent = Sent(**{"server": LLAMA, "wires": WIRES_NOW, **(now or {})})
-    return Evidence(figures(cached=cached), 23.5, sent, LastRead(**last), **more)
+    return Evidence(figures(cached=cached), sent, LastRead(**last), **more)
 
 
 def texts(old, new, **more):
@@ -104,7 +104,7 @@ SCENARIOS = {
     "a server that caches nothing": (Cause.CACHING_OFF, evidence(0, turns_without_reuse=3), "nothing in 3 turns"),
     "cut, counted": (Cause.CUT, evidence(0, counted=23_400), "it read 12,000 of 23,400 tokens."),
     "cut, smaller than before": (Cause.CUT, Evidence(
-        figures(4_096, 12, 0), 9.0, Sent(wires=WIRES_NOW), LastRead(Sent(wires=WIRES_BEFORE), 9_900, 2_020)),
+        figures(4_096, 12, 0), Sent(wires=WIRES_NOW), LastRead(Sent(wires=WIRES_BEFORE), 9_900, 2_020)),
         "it read 4,096 of 11,920 tokens."),
     "shifted": (Cause.SHIFTED, evidence(1_000, before={"slot_tokens": 6_100}), "kept 6,100 of 11,919 tokens"),
     "a message differs": (Cause.OUR_BYTES, evidence(3_800, now={"wires": EDITED}),
@@ -175,7 +175,6 @@ def test_each_cause_is_named_from_its_evidence(name):
     assert finding.cause is cause, finding
     assert words in sentence(finding)
     assert finding.tokens == given_evidence.figures.avoidable_tokens
-    assert finding.seconds == given_evidence.seconds
     assert len(sentence(finding)) <= 118 and sentence(finding).endswith(".")
 
 
@@ -343,9 +342,9 @@ def test_a_restart_that_lost_little_is_named_only_without_a_better_cause():
 @pytest.mark.parametrize("kind, flag", [
     ("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("Ollama", "Update Ollama")])
 def test_a_server_that_could_report_is_a_finding_without_a_number(kind, flag):
-    turn = Evidence(figures(cached=None), None, Sent(ServerIdentity(kind=kind)))
+    turn = Evidence(figures(cached=None), Sent(ServerIdentity(kind=kind)))
     finding = explain(turn)
-    assert (finding.cause, finding.tokens, finding.seconds) == (Cause.NOT_REPORTED, 0, None)
+    assert (finding.cause, finding.tokens) == (Cause.NOT_REPORTED, 0)
     assert flag in helps(finding)
     assert not re.search(r"\d", sentence(finding))
 
@@ -395,7 +394,7 @@ def test_ordinary_turns_say_nothing():
         edge = (1, 1, 1, 2, 4, NOISE)[turn % 6] if held else 0
         said = TurnFigures(prompt, max(0, held - edge), 60, 40 + turn)
         signs = {"foreign": Foreign(0, 9), "uses": (OwnUse("side", "memory", 0),), "evicted": 900} if turn % 2 else {}
-        quiet.append(explain(Evidence(said, 0.1, Sent(LLAMA, WIRES_NOW), LastRead(Sent(LLAMA, WIRES_BEFORE)),
+        quiet.append(explain(Evidence(said, Sent(LLAMA, WIRES_NOW), LastRead(Sent(LLAMA, WIRES_BEFORE)),
                                       **signs)))
         held = prompt + 60
     assert quiet == [None] * 50
@@ -424,7 +423,7 @@ last_read = st.none() | st.builds(LastRead, sent, maybe, maybe, some_ids, text, 
 use = st.builds(OwnUse, st.sampled_from(["side", "warm-up", "conversation"]), text, few, maybe)
 place = st.none() | st.builds(Place, st.sampled_from(["slot", "parked"]), st.integers(0, 3))
 anything = st.builds(
-    Evidence, st.builds(TurnFigures, count, count, maybe, count), st.none() | st.floats(0, 100), sent, last_read,
+    Evidence, st.builds(TurnFigures, count, count, maybe, count), sent, last_read,
     st.booleans(), st.booleans(), st.booleans(), st.booleans(),
     st.sampled_from([None, "edit", "regenerate", "delete", "fork", "system", "template", "tools", "compact"]),
     st.none() | st.integers(0, 9), maybe, st.none() | st.booleans(), st.none() | st.booleans(),

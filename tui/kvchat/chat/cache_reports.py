@@ -102,7 +102,7 @@ def _finding(figures: TurnFigures | None) -> Finding | None:
         cause = Cause(figures.cause)
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
-    return Finding(cause, figures.avoidable_tokens or 0, None, figures.evidence or "", figures.remedy)
+    return Finding(cause, figures.avoidable_tokens or 0, figures.evidence or "", figures.remedy)
 
 
 def _misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:

@@ -243,17 +243,13 @@ class CacheTracker:
 
     def explained(self, followed: FollowedTurn, following: Following | None, figures: TurnFigures) -> TurnFigures:
         """The figures, and where tokens were wasted the cause."""
-        id = followed.turn.session_id
         self._journal.reported(followed, figures)
         block = self._journal.block(followed.server)
         if following is None and block > 1:
             figures = replace(figures, block=block)
         evidence = self._journal.evidence(followed, figures, self._conversations.title, self._read_earlier)
-        avoidable, start = figures.avoidable_tokens or 0, figures.cached_tokens or 0
-        speed = self.speed_fit(id) if avoidable > NOISE else None
         evidence = replace(
-            evidence, seconds=speed.seconds(start, start + avoidable) if speed else None,
-            shape=following.shape(evidence) if following is not None else None,
+            evidence, shape=following.shape(evidence) if following is not None else None,
             can_keep_reasoning=following.server.preserves_reasoning if following is not None else None)
         from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 

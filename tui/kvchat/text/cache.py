@@ -66,6 +66,11 @@ def wasted(turn: TurnFigures) -> int:
     return avoidable if avoidable > turn.noise else 0
 
 
+def seconds_of(tokens: int, turn: TurnFigures) -> float | None:
+    """What so many of a turn's evaluated tokens took, at the turn's own prefill speed; None where that is not known."""
+    return tokens / turn.prefill_speed if turn.prefill_speed else None
+
+
 def count_of(turn: TurnFigures, tokens: int | None) -> str:
     """Tokens of a turn that hang on how many were cached."""
     return count(tokens) if tokens is None else roughly(turn) + count(tokens)
@@ -117,9 +122,7 @@ def reason_words(figures: TurnFigures) -> str:
 def again(turn: TurnReport) -> str:
     """`1,387 tokens read again (4.0 s): another client took the slot.`"""
     figures = turn.figures or TurnFigures()
-    seconds = turn.finding.seconds if turn.finding else None
-    if seconds is None and figures.prefill_speed:
-        seconds = wasted(figures) / figures.prefill_speed
+    seconds = seconds_of(wasted(figures), figures)
     took = f" ({duration(seconds)})" if seconds is not None else ""
     return f"{counted(wasted(figures), 'token')} read again{took}: {one_line(why(turn)[0])}."
 

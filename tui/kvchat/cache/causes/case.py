@@ -1,6 +1,6 @@
 """One turn under examination: its evidence with the figures that are needed again and again, and a suspicion.
 
-The rule: a finding's tokens are the turn's avoidable tokens, its seconds what the evidence says they took.
+The rule: a finding's tokens are the turn's avoidable tokens.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Case:
 
     def finding(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
                 where: Divergence | None = None) -> Finding:
-        return Finding(cause, self.avoidable, self.e.seconds, evidence, remedy, where)
+        return Finding(cause, self.avoidable, evidence, remedy, where)
 
     def suspect(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
                 where: Divergence | None = None, *, convincing: bool = True) -> Suspicion:

@@ -170,8 +170,6 @@ class Finding:
     cause: Cause
     tokens: int
     """Wasted tokens."""
-    seconds: float | None
-    """What they took."""
     evidence: Statement | str
     """A `Reason`; a sentence where it was stored by an earlier version."""
     remedy: Statement | str | None = None

@@ -126,8 +126,6 @@ class Evidence:
     """Everything known about one turn."""
 
     figures: TurnFigures
-    seconds: float | None = None
-    """What reading the avoidable tokens took, from the server's measured speed at their position."""
     now: Sent = field(default_factory=Sent)
     before: LastRead | None = None
 

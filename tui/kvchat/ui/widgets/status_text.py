@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed, seconds_saved
+from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, seconds_saved
 from kvchat.cache.speed import SpeedFit
 from kvchat.display import one_line
 from kvchat.numbers import duration, short_count
 from kvchat.prompt.message import State
-from kvchat.text.cache import UNREPORTED, reason_words, reuse_percent, roughly, spark_values, wasted
+from kvchat.text.cache import UNREPORTED, reason_words, reuse_percent, roughly, seconds_of, spark_values, wasted
 from kvchat.text.findings import cause_name
 from kvchat.ui.widgets.cells import fit, sparkline
 from kvchat.ui.widgets.pieces import Piece, Pieces, joined, width_of
@@ -101,8 +101,8 @@ def _reused(
 def _avoidable(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
     turn = turns[-1]
     tokens = wasted(turn)
-    speed = turn.prefill_speed or measured_speed(turns)
-    cost = f" ({duration(tokens / speed)})" if speed else ""
+    seconds = seconds_of(tokens, turn)
+    cost = f" ({duration(seconds)})" if seconds is not None else ""
     why = one_line(reason_words(turn))
     many = f"{roughly(turn)}{tokens:,}"
     sentence = f"{many} avoidable{cost}: {why}." if why else f"{many} tokens were read again{cost}."
