@@ -5,7 +5,8 @@ from hypothesis import strategies as st
 
 from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cut import cut_notice
+from kvchat.cache.causes.cut import dropped_text
+from kvchat.text.findings import dropped_text_notice
 
 
 def turn(prompt, predicted=100, size=4096):
@@ -35,9 +36,10 @@ def turn(prompt, predicted=100, size=4096):
     ("a window of unknown size", turn(3000, 100, None), turn(9000, 100, None), 0, False),
 ])
 def test_an_alarm_is_raised_for_what_the_server_dropped_and_for_nothing_else(case, previous, now, reasoning, alarm):
-    notice = cut_notice(previous, now, reasoning)
-    assert bool(notice) is alarm, case
-    if notice:
+    found = dropped_text(previous, now, reasoning)
+    assert (found is not None) is alarm, case
+    if found is not None:
+        notice = dropped_text_notice(found)
         assert notice.startswith("The server dropped old text of this conversation")
         assert "/compact" in notice
 
@@ -49,5 +51,5 @@ def test_a_branch_that_only_grew_never_raises_it(prompt, reply, new, dropped, sh
     text = round((reply - reasoning) * (1 - shrunk))
     now = TurnFigures(prompt + text + new, 0, 10)
     before = TurnFigures(prompt, 0, reply)
-    assert cut_notice(before, now, reasoning) is None
-    assert cut_notice(before, now, None) is None
+    assert dropped_text(before, now, reasoning) is None
+    assert dropped_text(before, now, None) is None

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from engine_fixture import running_server
-from kvchat.chat.compactor import dropped_text
+from kvchat.chat.compactor import dropped_on
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import CompactionChanged, Noticed
 from kvchat.chat.question import Question
@@ -310,7 +310,7 @@ async def test_reasoning_that_a_template_leaves_out_raises_no_alarm(service, ser
         await service.turns.send(conversation.id, Question(text))
         await service.conversations.wait(conversation.id)
     assert not notices
-    assert dropped_text(conversation.path(), hidden_reasoning=False) is None
+    assert dropped_on(conversation.path(), hidden_reasoning=False) is None
 
 
 @pytest.mark.engine

@@ -14,7 +14,7 @@ GIVEN: dict[str, Argument] = {
     "now": "/models/b.gguf", "before": "a", "build": "b11600", "turns": 3, "prefilled": 12_000, "whole": 23_400,
     "kept": 6_100, "act": "edit", "message": 3, "text": "10:15", "date": "2026-11-21", "token": 512, "block": 528,
     "name": "The light", "slot": 1, "tokens": 4_096, "answered": 0, "wanted": 9_929, "cached": 40, "expected": 900,
-    "flag": "--flag 1", "server": "vllm", "known": True,
+    "window": 4_096, "flag": "--flag 1", "server": "vllm", "known": True,
 }
 
 

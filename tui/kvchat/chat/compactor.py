@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cut import cut_notice
+from kvchat.cache.causes.cause import Statement
+from kvchat.cache.causes.cut import dropped_text
 from kvchat.chat.answering import Answering, carried_out, previous_figures
 from kvchat.chat.branches import Branches
 from kvchat.chat.cache_tracker import CacheTracker
@@ -42,6 +43,7 @@ from kvchat.prompt.compacting import (
 )
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
+from kvchat.text.findings import dropped_text_notice
 
 if TYPE_CHECKING:
     from kvchat.chat.side_requests import SideRequests
@@ -284,12 +286,12 @@ class Compactor:
     def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
         info = self._servers.link(conversation.id).info
         path = conversation.tree.path(answer.id)
-        if sentence := dropped_text(path, hidden_reasoning=info is None or info.host_class == "cloud"):
-            self._ground.events.tell(Noticed(sentence, "error"))
+        if found := dropped_on(path, hidden_reasoning=info is None or info.host_class == "cloud"):
+            self._ground.events.tell(Noticed(dropped_text_notice(found), "error"))
 
 
-def dropped_text(path: Sequence[Node], *, hidden_reasoning: bool) -> str | None:
-    """The sentence for a branch from whose last request the server dropped old text; None when nothing speaks for
+def dropped_on(path: Sequence[Node], *, hidden_reasoning: bool) -> Statement | None:
+    """What was seen of a branch from whose last request the server dropped old text; None when nothing speaks for
     that. `hidden_reasoning`: the server may keep a model's reasoning to itself."""
     *before, now = path
     if now.figures is None:
@@ -298,7 +300,7 @@ def dropped_text(path: Sequence[Node], *, hidden_reasoning: bool) -> str | None:
     same_model = not answers or not now.model or answers[-1].model == now.model
     # Hardly any text has tokens of less than two bytes on average.
     reasoning = None if hidden_reasoning else sum(len(node.message.reasoning.encode()) for node in answers) // 2
-    return cut_notice(previous_figures(before) if same_model else None, now.figures, reasoning)
+    return dropped_text(previous_figures(before) if same_model else None, now.figures, reasoning)
 
 
 def _decode_speed(turns: Sequence[TurnFigures]) -> float | None:

@@ -197,6 +197,12 @@ _WHOLE: dict[str, Callable[[Statement, int], str]] = {
                               f"{_number(s['prefilled'])} of {counted(_whole(s['whole']), 'token')}"),
     Reason.SHIFTED: lambda s, n: ("The window was full: the server dropped old text and kept "
                                   f"{_number(s['kept'])} of {counted(_whole(s['whole']), 'token')}"),
+    Reason.OVERFLOWED: lambda s, n: (
+        f"The server dropped old text of this conversation while it answered: {_number(s['tokens'])} tokens do not fit "
+        f"into its window of {_number(s['window'])}"),
+    Reason.SHRUNK: lambda s, n: (
+        f"The server dropped old text of this conversation: it read {_number(s['prefilled'])} tokens, and the turn "
+        f"before had {_number(s['before'])} already"),
     Reason.THOUGHTS_DROPPED: lambda s, n: (
         f"The chat template forgets thoughts: the last answer ({n:,} tokens) was read again"),
     Reason.FOREIGN_SLOT: _foreign_slot,
@@ -219,6 +225,11 @@ _WHOLE: dict[str, Callable[[Statement, int], str]] = {
 
 def _whole(value: Argument) -> int:
     return value if isinstance(value, int) else 0
+
+
+def dropped_text_notice(evidence: Statement) -> str:
+    """That the server dropped old text without a word, and what helps."""
+    return f"{evidence_sentence(evidence, 0)} Compact it (/compact) or give the server a larger window."
 
 
 def remedy_sentence(remedy: Statement | str | None) -> str:

@@ -64,6 +64,8 @@ class Reason(StrEnum):
     NEVER_REUSES = auto()  # turns
     CUT = auto()  # prefilled, whole: tokens
     SHIFTED = auto()  # kept, whole: tokens
+    OVERFLOWED = auto()  # tokens, window: tokens
+    SHRUNK = auto()  # prefilled, before: tokens
     ACT = auto()  # act, message: an index, None: not known
     MESSAGE_CHANGED = auto()  # message, text: the first characters that differ
     ANSWER_TRIMMED = auto()

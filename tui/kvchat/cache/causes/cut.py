@@ -7,25 +7,24 @@ leave out of it is old reasoning, and that is allowed for.
 from __future__ import annotations
 
 from kvchat.cache.accounting import NOISE, TurnFigures
+from kvchat.cache.causes.cause import Reason, Statement, said
 
 RETOKENISED = 0.25
 """The part of a reply that may be missing because it is written differently when it comes back (white space, end
 markers, other tokens for the same text)."""
 EDGE = 64
 """Tokens that may be missing besides."""
-_REMEDY = "Compact it (/compact) or give the server a larger window."
 
 
-def cut_notice(previous: TurnFigures | None, now: TurnFigures, reasoning: int | None = 0) -> str | None:
-    """The sentence for a prompt from which the server dropped old text; None when nothing speaks for that.
+def dropped_text(previous: TurnFigures | None, now: TurnFigures, reasoning: int | None = 0) -> Statement | None:
+    """What was seen of a prompt from which the server dropped old text; None when nothing speaks for that.
 
     `previous` is the turn before on the same branch, answered by the same model with the same template options; None:
     there is none. `reasoning`: tokens of reasoning on the branch at most, which the template may leave out; None: the
     reply may have held some that the server does not show.
     """
     if now.context_size and now.context_used is not None and now.context_used > now.context_size + NOISE:
-        return (f"The server dropped old text of this conversation while it answered: {now.context_used:,} tokens do "
-                f"not fit into its window of {now.context_size:,}. {_REMEDY}")
+        return said(Reason.OVERFLOWED, tokens=now.context_used, window=now.context_size)
     if previous is None or previous.prompt_tokens is None or now.prompt_tokens is None:
         return None
     before, reply = previous.prompt_tokens, previous.predicted_tokens or 0
@@ -34,5 +33,4 @@ def cut_notice(previous: TurnFigures | None, now: TurnFigures, reasoning: int | 
         least = max(least, before + reply - round(reply * RETOKENISED) - EDGE - reasoning)
     if now.prompt_tokens >= least:
         return None
-    return (f"The server dropped old text of this conversation: it read {now.prompt_tokens:,} tokens, and the turn "
-            f"before had {before + reply:,} already. {_REMEDY}")
+    return said(Reason.SHRUNK, prefilled=now.prompt_tokens, before=before + reply)
