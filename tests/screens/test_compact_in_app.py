@@ -93,7 +93,7 @@ async def test_the_summary_is_watched_as_it_comes_and_esc_stops_it_without_a_cha
         await app.command("/compact")
         await app.opens("ConfirmScreen")
         await app.press("y")
-        await app.until(lambda: "summary: 2 words" in app.text)
+        await app.until(lambda: "summary: 2 words" in app.text and "They counted" in app.transcript_rows)
         rows = app.transcript_rows
         head = next(at for at, row in enumerate(rows) if row.startswith("Summary of 3 older turns"))
         assert rows[head].endswith("Esc stops · nothing changes")
