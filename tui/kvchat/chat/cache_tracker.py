@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import islice
 
 from kvchat.backends.dialect import (
     Backend,
@@ -348,8 +349,9 @@ class CacheTracker:
         """The prefill speed of the server that answered last on a branch, whether it is there or not; None until it was
         measured. It is what the time saved is told by, everywhere."""
         try:
-            answers = (node for node in reversed(path) if node.role is Role.ASSISTANT)
-            sent = next((found for node in answers if (found := self._ground.store.request_of(node.id))), None)
+            answers = (node for node in reversed(path) if node.role is Role.ASSISTANT and node.figures is not None)
+            asked = map(self._ground.store.request_of, (node.id for node in islice(answers, 2)))
+            sent = next(filter(None, asked), None)
         except StoreError:
             return None
         return self._fit(sent.server, sent.model) if sent is not None else None
