@@ -1,10 +1,13 @@
 """The figures: what is new, what was reused, what was avoidable, and that unknown stays unknown."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
 from kvchat.cache.price import price, reread_tokens
+from kvchat.cache.speed import SpeedFit
 
 
 def turn(prompt, cached, new, predicted=10, ms=100.0):
@@ -93,3 +96,12 @@ def test_prices_of_acts():
     assert reread_tokens("fork", turns, 1) == 0
     assert reread_tokens("system", [], 0) == 0
     assert reread_tokens("system", [None], 0) is None
+
+
+def test_nothing_reused_saved_nothing_and_what_is_not_measured_is_not_known():
+    assert totals([turn(prompt=400, cached=0, new=400)]).seconds_saved == 0.0
+    assert totals([turn(prompt=400, cached=300, new=40, ms=None)]).seconds_saved is None
+    two = [turn(prompt=1_000, cached=0, new=1_000, ms=1_000.0), turn(prompt=1_400, cached=1_000, new=400, ms=400.0)]
+    assert totals(two).seconds_saved == 1.0
+    assert totals([two[0], replace(two[1], stopped=True)]).seconds_saved == 0.0
+    assert totals(two, SpeedFit(1 / 500)).seconds_saved == 2.0, "the server's own speed goes first"

@@ -189,22 +189,22 @@ class Totals:
         return min(1.0, self.kept_tokens / old) if old > 0 else None
 
 
-def seconds_saved(turn: TurnFigures, turns: Iterable[TurnFigures], speed: SpeedFit | None) -> float | None:
-    """What prefilling the cached tokens of a turn would have taken. `speed`: of the server that answered; None: as
-    measured in `turns`, the conversation's. A stopped turn saves nothing; None where no speed is known."""
+def seconds_saved(turn: TurnFigures, speed: SpeedFit | float | None) -> float | None:
+    """What prefilling the cached tokens of a turn would have taken; a stopped turn saves nothing. `speed`: fitted, of
+    the server that answered, else tokens/s as `measured_speed` tells; None where neither is known."""
     if turn.stopped or not turn.cached_tokens:
         return 0.0
-    if speed is not None:
-        return speed.seconds(0, turn.cached_tokens)
-    flat = measured_speed(turns)
-    return turn.cached_tokens / flat if flat else None
+    if speed is None:
+        return None
+    return turn.cached_tokens / speed if isinstance(speed, float) else speed.seconds(0, turn.cached_tokens)
 
 
 def totals(turns: Iterable[TurnFigures], speed: SpeedFit | None = None) -> Totals:
-    """The sums over `turns`; `speed` as in `seconds_saved`."""
+    """The sums over `turns`. `speed`: of the server that answered; None: as measured in the turns themselves."""
     turns = list(turns)
     known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
-    saved = [seconds for t in known if (seconds := seconds_saved(t, turns, speed)) is not None]
+    told_by = speed or measured_speed(turns)
+    saved = [seconds for t in known if told_by and (seconds := seconds_saved(t, told_by)) is not None]
     cached = sum(t.cached_tokens or 0 for t in known)
     return Totals(
         turns=len(turns),
@@ -216,7 +216,7 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | None = None) -> Total
         avoidable_tokens=sum(t.avoidable_tokens or 0 for t in known),
         predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
         kept_tokens=sum(min(t.cached_tokens or 0, (t.prompt_tokens or 0) - (t.new_tokens or 0)) for t in known),
-        seconds_saved=sum(saved) if any(saved) else None,
+        seconds_saved=sum(saved) if told_by else None,
     )
 
 

@@ -325,18 +325,20 @@ class CacheTracker:
         return self._fit(link.info.place, link.info.model) if link.info is not None else None
 
     def _fit(self, place: str, model: str) -> SpeedFit | None:
-        if (place, model) not in self._fits:
+        """For any thread: an export asks from its own while new measurements come."""
+        known = self._fits  # that `measured` replaces
+        if (place, model) not in known:
             store = self._ground.store
             try:
                 answers = samples_of(reversed(store.speed_samples(place, model, 40)))
-                self._fits[place, model] = fit([*reversed(store.warmup_samples(place, model)), *answers])
+                known[place, model] = fit([*reversed(store.warmup_samples(place, model)), *answers])
             except StoreError:
                 return None
-        return self._fits[place, model]
+        return known[place, model]
 
     def measured(self) -> None:
         """There are new measurements of a server's speed."""
-        self._fits.clear()
+        self._fits = {}
 
     def prefill_speed(self, id: str) -> float | None:
         """The prefill speed in tokens/s as measured in this conversation, else on this server lately."""

@@ -10,7 +10,6 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
@@ -29,9 +28,6 @@ from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
-
-if TYPE_CHECKING:
-    pass
 
 SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement
+from kvchat.cache.causes.cause import Statement, statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
@@ -167,8 +167,7 @@ def statement_of(value: object) -> Statement | str | None:
         case str():
             return value
         case [str(kind), dict(arguments)]:
-            return Statement(kind, tuple((str(name), given) for name, given in arguments.items()
-                                         if given is None or isinstance(given, str | int)))
+            return statement(kind, arguments)
     return None
 
 

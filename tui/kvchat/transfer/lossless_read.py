@@ -10,7 +10,7 @@ import re
 
 from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement
+from kvchat.cache.causes.cause import Statement, statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained
@@ -163,9 +163,7 @@ def _statement(item: Fields, name: str) -> Statement | str | None:
         return item.text(name)
     if (found := item.optional_inner(name)) is None:
         return None
-    given = found.mapping("arguments")
-    return Statement(found.text("kind"), tuple(
-        (argument, value) for argument, value in given.items() if value is None or isinstance(value, str | int)))
+    return statement(found.text("kind"), found.mapping("arguments"))
 
 
 def _message(item: Fields) -> Message:

@@ -4,7 +4,7 @@ a kind and its arguments; `kvchat.text.findings` has the words.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
@@ -139,6 +139,12 @@ class Statement:
     def __getitem__(self, name: str) -> Argument:
         """An argument; None where it was not given."""
         return next((value for given, value in self.arguments if given == name), None)
+
+
+def statement(kind: str, arguments: Mapping[str, object]) -> Statement:
+    """A statement that was stored or written to a file; what is no argument is left out."""
+    return Statement(kind, tuple((name, value) for name, value in arguments.items()
+                                 if value is None or isinstance(value, str | int)))
 
 
 def plain(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:

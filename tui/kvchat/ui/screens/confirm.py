@@ -6,7 +6,7 @@ The rule: a price that is not known is said to be unknown, and one from few meas
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from textual.content import Content
 from textual.events import Key
@@ -20,9 +20,6 @@ from kvchat.numbers import about, counted
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, content, with_glyphs
-
-if TYPE_CHECKING:
-    pass
 
 R = TypeVar("R")
 Choice = tuple[str, str, R]

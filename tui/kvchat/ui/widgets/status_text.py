@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, seconds_saved
+from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed, seconds_saved
 from kvchat.cache.speed import SpeedFit
 from kvchat.display import one_line
 from kvchat.numbers import duration, short_count
@@ -86,7 +86,7 @@ def _reused(
     if width < SHORT:
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
                       f"{roughly(turn)}{cached:,}+{new:,}")
-    saved = seconds_saved(turn, turns, server)
+    saved = seconds_saved(turn, server or measured_speed(turns))
     again = wasted(turn)
     groups: list[Pieces] = [
         [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "reused"), Piece(" reused", "quiet")],
