@@ -265,7 +265,7 @@ async def test_editing_leaves_the_draft_alone(drive: Drive) -> None:
         await app.type(" and more")
         await app.open(first)
         assert app.draft == ""
-        assert app.chat.editing is None
+        assert app.chat.workspace.editing is None
         await app.open(second)
         assert app.draft == "half a thought"
         await app.select(0)

@@ -311,7 +311,7 @@ async def _copied(app: Driven, do: Do) -> str:
         return "the test's clipboard"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kvchat.ui.chat.messages.copy", copy)
+        patch.setattr("kvchat.ui.controllers.messages.copy", copy)
         await do()
         await app.until(lambda: copies)
     return copies[-1]

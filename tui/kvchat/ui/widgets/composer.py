@@ -190,6 +190,11 @@ class Composer(Completing):
         whole = Draft(text, chips_of(text, blocks), meant.typed or frozenset()).before(Draft(self.text, {}, self.typed))
         self._area.put(whole.text, whole.chips, whole.typed)
 
+    def begin(self, words: str) -> None:
+        """Put words in front, to be finished and sent as the next message."""
+        self.restore(words)
+        self.focus()
+
     def set_history(self, sent: Sequence[str],
                     counted: Callable[[int], frozenset[int]] = lambda at: frozenset()) -> None:
         """The messages sent before in this conversation, newest first. `counted`: which `@` counted in one of them."""

@@ -9,10 +9,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
-from textual.message import Message
 from textual.widgets import Input, Static
 
 from kvchat.numbers import count
+from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.transcript import Transcript
 
 
 class FindBar(Horizontal):
@@ -34,18 +35,12 @@ class FindBar(Horizontal):
         Binding("escape", "close", "Close", show=False),
     ]
 
-    class Queried(Message):
-        def __init__(self, query: str) -> None:
-            super().__init__()
-            self.query = query
-
-    class Stepped(Message):
-        def __init__(self, step: int) -> None:
-            super().__init__()
-            self.step = step
-
-    class Closed(Message):
-        """The bar was closed."""
+    def __init__(self, transcript: Transcript, composer: Composer) -> None:
+        super().__init__()
+        self._transcript = transcript
+        self._composer = composer
+        self._found = 0
+        """Matches of the query."""
 
     def compose(self) -> ComposeResult:
         yield Static(Content("find "), classes="find-label")
@@ -62,26 +57,32 @@ class FindBar(Horizontal):
         if query:
             line.value = query
         elif line.value:
-            self.post_message(self.Queried(line.value))
+            self._find(line.value)
         line.focus()
 
     def action_close(self) -> None:
         self.remove_class("-open")
-        self.post_message(self.Closed())
+        self._transcript.find("")
+        self._composer.focus()
 
     def action_step(self, step: int) -> None:
-        self.post_message(self.Stepped(step))
+        self._show_count(self._transcript.find_next(step))
 
-    def show_count(self, at: int, matches: int) -> None:
-        """The `at`-th (from 1) of `matches`."""
-        words = f"{count(at)}/{count(matches)}" if matches else "nothing found" if self.query_one(Input).value else ""
+    def _find(self, query: str) -> None:
+        self._found = self._transcript.find(query)
+        self._show_count(self._transcript.find_next(0) if self._found else 0)
+
+    def _show_count(self, at: int) -> None:
+        """The `at`-th (from 1) of the matches."""
+        words = (f"{count(at)}/{count(self._found)}" if self._found else
+                 "nothing found" if self.query_one(Input).value else "")
         self.query_one(".find-count", Static).update(Content(words))
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_open:
-            self.post_message(self.Queried(event.value))
+            self._find(event.value)
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:

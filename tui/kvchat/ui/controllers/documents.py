@@ -1,4 +1,4 @@
-"""Documents on the main screen: the list of collections, what this conversation searches, and the sources of a message.
+"""Documents: the list of collections, what this conversation searches, and the sources of a message.
 
 The rule: indexing is told at the edge of the screen and never interrupts; nothing of the documents is loaded before it
 is used.
@@ -9,22 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from textual import on, work
-
 from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.prompt.citing import sources
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
-from kvchat.ui.chat.base import ChatBase
-from kvchat.ui.chat.desks import DocumentsDesk
+from kvchat.ui.controllers.desks import DocumentsDesk
+from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.sources import given, sources_of
-from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
     from kvchat.documents.collection import Report
     from kvchat.documents.library import Library
     from kvchat.prompt.context import ContextBlock
+    from kvchat.ui.widgets.statusline import Header, StatusLine
 
     Sources = Sequence[tuple[int | None, ContextBlock]]
 
@@ -32,143 +31,148 @@ LONG = 3.0
 """Seconds of an indexing from which on its end is told."""
 
 
-class CollectingActs(ChatBase):
-    """What the main screen does about documents."""
+class DocumentController:
+    """Opens what there is of documents, and shows what is searched and indexed."""
 
-    _reported: dict[str, Report] | None = None
-    """The reports that were seen."""
-
-    _known: frozenset[str] | None = None
-    """The collections that exist; None: that has not been looked up yet."""
+    def __init__(self, workspace: Workspace, service: ChatService, header: Header, status: StatusLine) -> None:
+        self.workspace = workspace
+        self._service = service
+        self._documents = service.documents
+        self._retrieval = service.retrieval
+        self._header = header
+        self._status = status
+        self._reported: dict[str, Report] = {}
+        """The reports that were seen."""
+        self._known: frozenset[str] | None = None
+        """The collections that exist; None: that has not been looked up yet."""
 
     # -- the list, and what is searched here
 
-    async def action_documents(self, argument: str = "") -> None:
+    async def run(self, argument: str = "") -> None:
         """The documents; or add a path, or remove a collection; or off, ask, always: what this conversation does with
         collections; or a search for words."""
         word, _, rest = argument.strip().partition(" ")
         match word.lower():
             case "":
-                self.open_documents()
+                self._open()
             case "add":
                 await self._add(rest.strip())
             case "remove":
-                self.remove_documents(rest.strip().removeprefix("@"))
+                self._remove(rest.strip().removeprefix("@"))
             case "off" | "ask" | "always" as mode:
                 await self._search_in(mode, rest.replace("@", " ").replace(",", " ").split())
             case _:
-                self.search_documents(argument.strip())
+                self._search(argument.strip())
 
-    @work(group="dialog")
-    async def open_documents(self, *, add: str | None = None) -> None:
+    @in_worker("dialog")
+    async def _open(self, *, add: str | None = None) -> None:
         from kvchat.ui.screens.documents import DocumentsScreen
 
-        if not self.service.documents.has_library:
-            self.say("There are no documents in an incognito run.")
+        if not self._documents.has_library:
+            self.workspace.say("There are no documents in an incognito run.")
             return
-        id = self.current.id if self.current is not None else ""
-        await self.ask(DocumentsScreen(DocumentsDesk(self.service), id, add=add))
+        id = self.workspace.open_id
+        await self.workspace.ask(DocumentsScreen(DocumentsDesk(self._service), id, add=add))
         self.show_searching()
 
-    @work(group="dialog")
-    async def search_documents(self, query: str) -> None:
+    @in_worker("dialog")
+    async def _search(self, query: str) -> None:
         """Try the index with these words; Esc leads back here."""
         from kvchat.ui.screens.documents_search import DocumentSearchScreen
 
-        if not self.service.documents.has_library:
-            self.say("There are no documents in an incognito run.")
-        elif not self.service.documents.has_collections:
-            self.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
+        if not self._documents.has_library:
+            self.workspace.say("There are no documents in an incognito run.")
+        elif not self._documents.has_collections:
+            self.workspace.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
         else:
-            await self.ask(DocumentSearchScreen(DocumentsDesk(self.service), query=query))
+            await self.workspace.ask(DocumentSearchScreen(DocumentsDesk(self._service), query=query))
 
-    @work(group="dialog")
-    async def remove_documents(self, name: str) -> None:
+    @in_worker("dialog")
+    async def _remove(self, name: str) -> None:
         """Ask whether a collection is to be removed."""
         try:
-            with self.app.key_queue.coming() as dialog:
-                known = await self.service.documents.with_library(_names)
+            with self.workspace.app.key_queue.coming() as dialog:
+                known = await self._documents.with_library(_names)
                 if not name:
-                    self.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
+                    self.workspace.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
                              "There are no documents yet.", "warning")
                     return
-                one, status = await self.service.documents.with_library(
+                one, status = await self._documents.with_library(
                     lambda library: (library.get(name), library.status(name)))
         except ChatError as error:
-            self.say(str(error), "warning")
+            self.workspace.say(str(error), "warning")
             return
         if dialog.is_given_up:
             return
         from kvchat.ui.screens.documents_acts import remove_question
 
-        if await self.ask(remove_question(one, status)) and await self.attempt(
-                self.service.documents.remove(one.name)):
+        if await self.workspace.ask(remove_question(one, status)) and await self.workspace.attempt(
+                self._documents.remove(one.name)):
             self.show_searching()
-            self.say(f"{one_line(one.name, 40)} is removed; its files stay.")
+            self.workspace.say(f"{one_line(one.name, 40)} is removed; its files stay.")
 
     async def _add(self, path: str) -> None:
         """Index a folder or file, at once."""
         from kvchat.ui.screens.documents_add import unquoted
 
         if not path:
-            self.open_documents(add="")
+            self._open(add="")
             return
         try:
-            added = await self.service.documents.add(unquoted(path))
+            added = await self._documents.add(unquoted(path))
         except ChatError as error:
-            self.say(str(error), "warning")
+            self.workspace.say(str(error), "warning")
             return
-        name = one_line(added.name, 40)
-        self.say(f"{name} is being indexed; {self.app.key_of('documents')} shows how far it is. @{name} in a message "
-                 "searches in it.")
+        name, key = one_line(added.name, 40), self.workspace.key_of("documents")
+        self.workspace.say(f"{name} is being indexed; {key} shows how far it is. @{name} in a message searches in it.")
 
     async def _search_in(self, mode: str, names: Sequence[str]) -> None:
         """Have this conversation search in the named collections, else in those it searches already, else in the only
         one there is."""
-        record = self.conversation.record
+        record = self.workspace.conversation.record
         if mode != OFF:
             try:
-                known = await self.service.documents.with_library(_names)
+                known = await self._documents.with_library(_names)
                 self._known = frozenset(known)
-                chosen = await self.service.documents.with_library(
+                chosen = await self._documents.with_library(
                     lambda library: [library.get(name).name for name in names])
             except ChatError as error:
-                self.say(str(error), "warning")
+                self.workspace.say(str(error), "warning")
                 return
             chosen = chosen or [name for name in record.collections if name in known]
             chosen = chosen or (known if len(known) == 1 else [])
             if not chosen:
-                self.say(f"Name a collection: /documents {mode} {one_line(known[0], 40)}." if known else
+                self.workspace.say(f"Name a collection: /documents {mode} {one_line(known[0], 40)}." if known else
                          "There are no documents yet. /documents add FOLDER adds some.", "warning")
                 return
         else:
             chosen = []
-        if await self.attempt(self.service.retrieval.set_searching(self.conversation.id, mode, chosen)):
+        if await self.workspace.attempt(self._retrieval.set_searching(self.workspace.conversation.id, mode, chosen)):
             self.show_searching()
-            self.say(searching_words(mode, chosen))
+            self.workspace.say(searching_words(mode, chosen))
 
     def show_searching(self) -> None:
         """In the header, what this conversation searches by itself, of what exists."""
-        record = self.current.record if self.current is not None else None
+        record = self.workspace.current.record if self.workspace.current is not None else None
         searches = record is not None and record.searching != OFF and bool(record.collections)
         if searches and self._known is None:
             self._look_what_exists()
         names = [one_line(name, 24) for name in record.collections if name in (self._known or ())] if record else []
         if record is None or not searches or not names:
-            self.header.set_documents(())
+            self._header.set_documents(())
             return
         ask = "?" if record.searching == ASK else ""
         what = names[0] if len(names) == 1 else f"{len(names):,}"
-        self.header.set_documents((f"▤ {', '.join(names)}{ask}", f"▤ {what}{ask}", f"▤{ask}"))
+        self._header.set_documents((f"▤ {', '.join(names)}{ask}", f"▤ {what}{ask}", f"▤{ask}"))
 
-    @work(exclusive=True, group="collections")
+    @in_worker("collections", exclusive=True)
     async def _look_what_exists(self) -> None:
         try:
-            self._known = await self.service.documents.with_library(
+            self._known = await self._documents.with_library(
                 lambda library: frozenset(one.name for one in library.collections()))
         except ChatError:
             self._known = frozenset()  # nothing can be searched
-        if self.is_mounted:
+        if self.workspace.screen.is_mounted:
             self.show_searching()
 
     # -- what the service tells
@@ -176,63 +180,59 @@ class CollectingActs(ChatBase):
     def show_indexing(self) -> None:
         """In the status line, how far indexing is."""
         words = ""
-        if self.service.documents.indexing:
+        if self._documents.indexing:
             from kvchat.ui.screens.documents_rows import indexing_words
 
-            words = indexing_words(self.service.documents.indexing)
-        self.status.set_indexing(words)
+            words = indexing_words(self._documents.indexing)
+        self._status.set_indexing(words)
 
-    def documents_changed(self) -> None:
+    def changed(self) -> None:
         """Something was indexed to the end, added or removed: a word about what took long or went wrong."""
         self.show_indexing()
         if self._known is not None:
             self._look_what_exists()
-        seen, self._reported = self._reported or {}, dict(self.service.documents.reports)
+        seen, self._reported = self._reported, dict(self._documents.reports)
         fresh = [report for name, report in self._reported.items() if seen.get(name) is not report]
-        if not any(map(worth_telling, fresh)) or self.app.screen is not self:
+        if not any(map(worth_telling, fresh)) or self.workspace.app.screen is not self.workspace.screen:
             return
         from kvchat.ui.screens.documents_rows import other_kinds, report_words
 
         for report in filter(worth_telling, fresh):
             if report.trouble:
-                self.say(report_words(report), "warning")
+                self.workspace.say(report_words(report), "warning")
             else:
-                key = self.app.key_of("documents")
-                self.say(f"{report_words(report)}; {key} shows {'them' if other_kinds(report.skipped)[1] else 'it'}.")
+                key, what = self.workspace.key_of("documents"), "them" if other_kinds(report.skipped)[1] else "it"
+                self.workspace.say(f"{report_words(report)}; {key} shows {what}.")
 
     # -- sources
 
-    @on(Transcript.SourcesRequested)
-    def _sources_requested(self, event: Transcript.SourcesRequested) -> None:
-        self.show_sources(event.node, event.numbers)
-
-    def action_source(self, number: str = "") -> None:
+    def source(self, number: str = "") -> None:
         """The sources of the selected message, else of the last one; or one source by its number."""
-        node = self.target()
+        node = self.workspace.target()
         if node is None:
-            self.say("There is no message with sources yet.")
+            self.workspace.say("There is no message with sources yet.")
         elif number.strip("[] ").isdecimal():
             self.show_sources(node, (int(number.strip("[] ")),))
         else:
             self.show_sources(node)
 
-    @work(group="dialog")
+    @in_worker("dialog")
     async def show_sources(self, id: str, numbers: Sequence[int] = ()) -> None:
         """One source at once; several in a list."""
-        tree = self.conversation.tree
+        tree = self.workspace.conversation.tree
         if id not in tree:
             return
         found, words = sources_at(tree.path(id), numbers)
         if not found:
-            self.say(words)
+            self.workspace.say(words)
         elif len(found) == 1:
             from kvchat.ui.screens.source import SourceScreen
 
-            await self.ask(SourceScreen(DocumentsDesk(self.service), found[0][1], number=found[0][0]))
+            await self.workspace.ask(SourceScreen(DocumentsDesk(self._service), found[0][1], number=found[0][0]))
         else:
             from kvchat.ui.screens.source_list import SourcesScreen
 
-            await self.ask(SourcesScreen(DocumentsDesk(self.service), found, words=words))
+            await self.workspace.ask(SourcesScreen(DocumentsDesk(self._service), found, words=words))
 
 
 def _names(library: Library) -> list[str]:

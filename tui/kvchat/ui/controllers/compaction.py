@@ -10,14 +10,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from textual import work
-
 from kvchat.chat.errors import ChatError
 from kvchat.numbers import count, counted, duration, percent
 from kvchat.prompt.message import Role, State
-from kvchat.ui.chat.base import ChatBase
-from kvchat.ui.chat.live_row import live_row
-from kvchat.ui.items import items_of
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.items import items_of, live_row
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span
 from kvchat.ui.widgets.statusline import live_of
@@ -25,56 +22,69 @@ from kvchat.ui.widgets.statusline import live_of
 if TYPE_CHECKING:
     from kvchat.chat.compactor import CompactionPrice, RunningCompaction
     from kvchat.chat.live import LiveAnswer
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.server import ServerController
+    from kvchat.ui.widgets.statusline import StatusLine
+    from kvchat.ui.widgets.transcript import Transcript
 
 STOPS = "Esc stops · nothing changes"
 
 
-class CompactingActs(ChatBase):
-    """What the main screen does about a window that fills up."""
+class CompactionController:
+    """Offers to compact the open conversation, and shows a summary while it is written."""
 
-    _offered: str = ""
-    """The conversation in which compacting was offered last in a notice."""
+    def __init__(self, workspace: Workspace, service: ChatService, server: ServerController, transcript: Transcript,
+                 status: StatusLine) -> None:
+        self.workspace = workspace
+        self._compactor = service.compactor
+        self._servers = service.servers
+        self._tracker = service.tracker
+        self._server = server
+        self._transcript = transcript
+        self._status = status
+        self._offered = ""
+        """The conversation in which compacting was offered last in a notice."""
 
-    @work(group="dialog")
-    async def action_compact(self) -> None:
+    @in_worker("dialog")
+    async def compact(self) -> None:
         from kvchat.ui.screens.confirm import ConfirmScreen
 
-        id = self.conversation.id
+        workspace, id = self.workspace, self.workspace.conversation.id
         try:
-            price = self.service.compactor.price(id)
+            price = self._compactor.price(id)
         except ChatError as error:
-            self.say(str(error))
+            workspace.say(str(error))
             return
-        agreed = await self.ask(ConfirmScreen(
-            "Compact this conversation?", price_lines(price, self.app.key_of("undo")),
+        agreed = await workspace.ask(ConfirmScreen(
+            "Compact this conversation?", price_lines(price, workspace.key_of("undo")),
             [("y", "Compact", True), ("n", "Cancel", False)]))
-        if agreed and await self.may_leave_this_machine():
-            self.transcript.follow()
-            if (await self.attempt(self.service.compactor.compact(id))
-                    and self.current is not None and self.current.id == id):
-                self.transcript.follow()
+        if agreed and await self._server.may_leave_this_machine():
+            self._transcript.follow()
+            if await workspace.attempt(self._compactor.compact(id)) and workspace.shows(id):
+                self._transcript.follow()
 
-    def compaction_offer(self) -> str:
+    def offer_words(self) -> str:
         """A few words for the status line while the window of the open conversation is nearly full."""
-        if self.current is None or not self.service.compactor.due(self.current):
+        current = self.workspace.current
+        if current is None or not self._compactor.due(current):
             return ""
-        return f"{percent(self.service.servers.window_share(self.current))} full: /compact"
+        return f"{percent(self._servers.window_share(current))} full: /compact"
 
-    def offer_compaction(self) -> None:
+    def offer(self) -> None:
         """After an answer: say once that compacting would make room."""
-        conversation = self.conversation
-        if not self.service.compactor.due(conversation):
+        conversation = self.workspace.conversation
+        if not self._compactor.due(conversation):
             if self._offered == conversation.id:
                 self._offered = ""
         elif self._offered != conversation.id:
             self._offered = conversation.id
-            full = percent(self.service.servers.window_share(conversation))
-            self.say(f"The window is {full} full. /compact goes on with a summary of the older turns; "
-                     "the branch you leave stays.")
+            full = percent(self._servers.window_share(conversation))
+            self.workspace.say(f"The window is {full} full. /compact goes on with a summary of the older turns; "
+                               "the branch you leave stays.")
 
-    def summary(self) -> RunningCompaction | None:
+    def _summary(self) -> RunningCompaction | None:
         """The compaction of the branch that is looked at, while its summary is written."""
-        running, conversation = self.service.compactor.running, self.current
+        running, conversation = self._compactor.running, self.workspace.current
         if running is None or conversation is None:
             return None
         here = (running.conversation, running.head) == (conversation.id, conversation.record.head)
@@ -82,26 +92,27 @@ class CompactingActs(ChatBase):
 
     def items(self) -> list[TranscriptItem]:
         """The branch that is looked at, and below it the summary that is being written of it."""
-        items = items_of(self.conversation, self.model(), self.now())
-        running = self.summary()
+        items = items_of(self.workspace.conversation, self.workspace.model(), self.workspace.now())
+        running = self._summary()
         return items if running is None else [*items, summary_item(running)]
 
-    def show_compacting(self) -> None:
+    def show(self) -> None:
         """The summary that is being written for the open conversation, if one is."""
-        running, now = self.summary(), time.monotonic()
+        running, now = self._summary(), time.monotonic()
         if running is None:
             return
         live = running.live
-        self.status.set_live(live_of(live, now, "compacting"))
+        self._status.set_live(live_of(live, now, "compacting"))
         if live.text or live.reasoning:
-            self.transcript.stream_text(live.node, live.text, live.reasoning)
+            self._transcript.stream_text(live.node, live.text, live.reasoning)
         if live.first_token_at is not None:
-            self.transcript.set_live(summary_row(live))
+            self._transcript.set_live(summary_row(live))
         else:
             from kvchat.chat.answering import previous_figures
 
-            speed = self.service.tracker.prefill_speed(running.conversation)
-            self.transcript.set_live(live_row(live, now, speed, previous_figures(self.conversation.path())))
+            speed = self._tracker.prefill_speed(running.conversation)
+            self._transcript.set_live(
+                live_row(live, now, speed, previous_figures(self.workspace.conversation.path())))
 
 
 def summary_item(running: RunningCompaction) -> TranscriptItem:
