@@ -108,10 +108,11 @@ class Camera:
         """Type a message when the last answer was read, and wait for its own."""
         chat = self.app.chat
         await chat.service.warm_up.ended()
-        turns = chat.workspace.conversation.record.turns
+        conversation = chat.workspace.conversation
+        turns = conversation.record.turns
         chat.composer.replace_text(text)
         await self.pilot.press("enter")
-        await self.until(lambda: chat.workspace.conversation.record.turns > turns and not chat.service.conversations.streaming())
+        await self.until(lambda: conversation.record.turns > turns and not chat.service.conversations.streaming())
 
 
 def remembered(text: str, kind: Kind, page: str, memories: Memories) -> None:

@@ -20,6 +20,7 @@ from textual.widgets import TextArea
 
 from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
+from kvchat.ui import actions
 from kvchat.ui.widgets.chips import block_of, is_long, label_of, new_label, next_number, plain_paste, spans
 from kvchat.ui.widgets.composer_messages import PathPasted
 from kvchat.ui.widgets.pasted_path import pasted_path
@@ -59,12 +60,8 @@ class ComposerText(TextArea):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"composer--chip"}
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "key('enter')", "Send", show=False, id="composer.enter"),
-        Binding("shift+enter,ctrl+j,alt+enter", "key('other')", "New line", show=False, id="composer.newline"),
-        Binding("ctrl+enter", "key('send')", "Send", show=False, id="composer.send"),
-        Binding("ctrl+c", "key('interrupt')", "Copy, clear or stop", show=False, id="composer.interrupt"),
+        *actions.bindings("composer"),
         Binding("super+c", "copy", "Copy", show=False),
-        Binding("ctrl+d", "key('end')", "Delete right, or quit", show=False, id="composer.end"),
         Binding("tab", "key('tab')", "Complete", show=False),
         Binding("escape", "key('escape')", "Close the list", show=False),
     ]

@@ -10,11 +10,12 @@ import re
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.geometry import Offset
 from textual.selection import Selection
 
 from kvchat.display import clean
+from kvchat.ui import actions
 from kvchat.ui.render.message import Folds
 from kvchat.ui.render.sources import numbers_at
 from kvchat.ui.widgets.transcript_entry import Entry
@@ -24,32 +25,10 @@ from kvchat.ui.widgets.transcript_view import TranscriptView
 _WORD = re.compile(r"[\w./~@:%+=-]+")
 
 
-def _binding(keys: str, action: str, label: str, name: str) -> Binding:
-    return Binding(keys, action, label, show=False, id=f"transcript.{name}")
-
-
 class TranscriptKeys(TranscriptView):
     """A `TranscriptView` in which messages can be selected and acted on."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        _binding("up,k", "select(-1)", "Previous message", "previous"),
-        _binding("down,j", "select(1)", "Next message", "next"),
-        _binding("pageup", "page(-1)", "Page up", "page_up"),
-        _binding("pagedown", "page(1)", "Page down", "page_down"),
-        _binding("home", "first", "First message", "first"),
-        _binding("end", "last", "Last message, and follow", "last"),
-        _binding("e", "edit", "Edit", "edit"),
-        _binding("r", "regenerate", "Regenerate, retry", "regenerate"),
-        _binding("y", "copy", "Copy the message", "copy"),
-        _binding("b", "branches", "Branches", "branches"),
-        _binding("f", "fork", "Fork here", "fork"),
-        _binding("d", "delete", "Delete the turn", "delete"),
-        _binding("o", "source", "Sources", "source"),
-        _binding("left", "sibling(-1)", "Previous version", "sibling_previous"),
-        _binding("right", "sibling(1)", "Next version", "sibling_next"),
-        _binding("enter,space", "fold", "Fold, unfold", "fold"),
-        *(_binding(str(n), f"copy_code({n})", f"Copy code block {n}", f"code_{n}") for n in range(1, 10)),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("transcript")]
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
