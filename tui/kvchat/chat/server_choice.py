@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.backends import kinds
@@ -20,7 +19,7 @@ from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ServerChanged
 from kvchat.chat.ground import Ground
-from kvchat.chat.link import DEFAULT, Link, is_file
+from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.servers import LAST_SERVER, Servers
 from kvchat.chat.warm_up import WarmUp
 
@@ -200,8 +199,3 @@ class ServerChooser:
     def model_folders(self) -> list[str]:
         """Where model files are looked for, in words."""
         return [f"{source}: {folder}" for source, folder in self._servers.link().connector.folders()]
-
-
-def words_for(name: str) -> str:
-    """A server's name as a sentence has it."""
-    return "the default server" if name == DEFAULT else Path(name).name if is_file(name) else name

@@ -24,7 +24,6 @@ from kvchat.chat.fallback import ServerFallback
 from kvchat.chat.ground import QUIT_S, Ground
 from kvchat.chat.link import DEFAULT, Link, Links, is_file, normal
 from kvchat.chat.live import OpenConversation
-from kvchat.config import ServerSettings
 from kvchat.display import one_line
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters, merged
@@ -202,10 +201,6 @@ class Servers(ConversationObserver):
     def snapshot_folder(self) -> Path | None:
         """Where the built-in engine saves slots; None where it does not."""
         return self.links.folder
-
-    def settings_of(self, name: str) -> ServerSettings:
-        """The settings of a server by its name."""
-        return self.links.at(name).connector.server
 
     def usual_places(self) -> str:
         """Where servers are looked for, in words."""

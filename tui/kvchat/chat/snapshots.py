@@ -252,10 +252,6 @@ class Snapshots:
         return await self._judged(False, f"A restored snapshot did not help: {reused:,} of {wanted:,} tokens were "
                                          "reused.")
 
-    async def withdraw(self, sentence: str) -> None:
-        """Use no snapshots any more for this model with this build of the server; kept over restarts."""
-        await self._remember(Verdict(self._verdict.worked, self._verdict.failures, sentence))
-
     async def _judged(self, worked: bool, sentence: str) -> str:
         verdict = self._verdict.after(worked, f"{sentence} {GIVEN_UP}")
         await self._remember(verdict)
