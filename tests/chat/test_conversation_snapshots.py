@@ -13,8 +13,7 @@ from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.backends.slot_files import SlotFile
-from kvchat.chat.snapshot_values import Held, Refused, Restored
-from kvchat.chat.snapshots import GIVEN_UP, Snapshots
+from kvchat.chat.cache.snapshots import GIVEN_UP, Held, Refused, Restored, Snapshots
 
 INFO = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=2, build="b1")
 

@@ -15,11 +15,11 @@ import pytest
 from consulting_kit import asked, consulting, indexed, written
 
 from kvchat.asking import ask
-from kvchat.chat import retrieval as module
+from kvchat.chat.background.worker import Worker
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
+from kvchat.chat.question import retrieval as module
 from kvchat.chat.service import ChatService
-from kvchat.chat.worker import Worker
 from kvchat.documents import consultation as looking
 from kvchat.documents.attaching import attached
 from kvchat.documents.library import Library

@@ -19,7 +19,7 @@ from kvchat.backends.dialect import HostClass
 from kvchat.backends.discovery import discover
 from kvchat.backends.hosts import Place
 from kvchat.backends_command import UsedServer, backends
-from kvchat.chat.servers import LAST_SERVER
+from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.cli import main
 from kvchat.config import Settings
 from kvchat.prompt.conversation import Conversation

@@ -29,7 +29,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.transfer import Source, render
 from kvchat.ui.items import item_of
 from kvchat.ui.render.message import Folds, foot_rows
-from kvchat.ui.widgets.chips import label_of
+from kvchat.ui.widgets.composer.chips import label_of
 
 SHORT = {name: text for name, text in DOCUMENTS.items() if len(text) < 100_000}
 UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\U000e0000-\U000e007f]")

@@ -12,13 +12,13 @@ import pytest
 from app_kit import Drive, Driven
 from textual import events
 
-from kvchat.chat.retrieval import Consulted
+from kvchat.chat.question.retrieval import Consulted
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE
 from kvchat.prompt.message import Role
 from kvchat.ui.controllers.context import changed_words
-from kvchat.ui.widgets.context_line import ContextLine
-from kvchat.ui.widgets.mentions import MentionList
+from kvchat.ui.widgets.composer.context_line import ContextLine
+from kvchat.ui.widgets.composer.mentions import MentionList
 
 pytestmark = pytest.mark.slow
 

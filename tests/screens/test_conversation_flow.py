@@ -586,7 +586,7 @@ async def test_a_server_that_is_gone_is_said_and_found_again(drive: Drive, serve
 
 
 async def test_an_engine_that_dies_is_told_with_its_log_and_the_ways_out(drive: Drive, server: ToyServer) -> None:
-    from kvchat.chat.connection import Connection
+    from kvchat.chat.server.connection import Connection
 
     async with drive() as app:
         await app.begin("one")

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from kvchat.chat.lane import Lane
+from kvchat.chat.server.lane import Lane
 from kvchat.store import seats
 from kvchat.store.seats import Seat, Seats
 

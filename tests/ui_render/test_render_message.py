@@ -13,7 +13,7 @@ from kvchat.ui.render.guard import ControlFilter
 from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span, text_of
-from kvchat.ui.widgets.transcript_pace import FRAME, REST, Pace
+from kvchat.ui.widgets.transcript.widget import FRAME, REST, Pace
 
 
 def _text(spans: list[Span]) -> str:

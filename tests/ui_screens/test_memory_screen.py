@@ -13,8 +13,8 @@ import pytest
 from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you, entry, service
 from screens_kit import HOSTILE, MARKUP, Shown, T, showing
 
+from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.events import JobsChanged, MemoriesChanged
-from kvchat.chat.extraction import QUEUE_PAGE
 from kvchat.display import clean
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.store import StoreError

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from kvchat.backends.models import Model
 from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
-from kvchat.chat.server_choice import ServerChoice
+from kvchat.chat.server.choice import ServerChoice
 from kvchat.display import clean
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.message import State

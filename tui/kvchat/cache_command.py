@@ -14,7 +14,7 @@ from dataclasses import asdict
 from kvchat.cache.accounting import Totals, TurnFigures
 from kvchat.cache.causes.cause import plain
 from kvchat.cache.report import CacheReport, TurnReport
-from kvchat.chat.link import is_file
+from kvchat.chat.server.link import is_file
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
 from kvchat.display import one_line

@@ -329,8 +329,8 @@ def _list(args: argparse.Namespace, places: Paths) -> int:
 def _servers_in_use(args: argparse.Namespace, places: Paths, settings: Settings) -> list[UsedServer]:
     """The servers that conversations are on, and the one that was used last."""
     from kvchat.backends_command import UsedServer
-    from kvchat.chat.consent import has_agreed
-    from kvchat.chat.servers import LAST_SERVER
+    from kvchat.chat.server.consent import has_agreed
+    from kvchat.chat.server.servers import LAST_SERVER
 
     def look(store: Store) -> list[UsedServer]:
         used, last = dict(store.servers_in_use()), store.setting(LAST_SERVER)

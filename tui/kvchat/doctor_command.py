@@ -18,7 +18,7 @@ from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, Trouble
 from kvchat.backends.hosts import parse_base_url
 from kvchat.backends.identify import connect
-from kvchat.chat.connection import server_options
+from kvchat.chat.server.connection import server_options
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.display import one_line
 from kvchat.doctor.examine import examine

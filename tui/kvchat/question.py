@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from kvchat import standard_input
 from kvchat.chat.errors import ChatError
-from kvchat.chat.mentioning import NOTHING, OutsideError
 from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.display import one_line
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.standard_input import InputError

@@ -21,11 +21,11 @@ from textual.widgets import Static
 
 from kvchat.display import one_line
 from kvchat.ui import actions
-from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
-from kvchat.ui.widgets.transcript import Transcript
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.server import ServerController
     from kvchat.ui.widgets.statusline import StatusLine
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
 STOPS = "Esc stops · nothing changes"
 

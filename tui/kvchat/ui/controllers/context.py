@@ -9,21 +9,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.mentioning import Meant
+from kvchat.chat.question.mentions import Meant
 from kvchat.display import one_line
 from kvchat.numbers import counted
 from kvchat.prompt.context import rendered
 from kvchat.text.cache import cost_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.widgets.context_items import FILE, PASSAGE
+from kvchat.ui.widgets.composer.context_items import FILE, PASSAGE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvchat.chat.retrieval import Consulted
+    from kvchat.chat.question.retrieval import Consulted
     from kvchat.chat.service import ChatService
     from kvchat.prompt.context import ContextBlock
-    from kvchat.ui.widgets.composer import Composer
+    from kvchat.ui.widgets.composer.widget import Composer
 
 SLOW_S = 0.3
 """Seconds after which a search that still runs is worth a word."""

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.view import ConversationView
-    from kvchat.ui.widgets.composer import Composer
+    from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.findbar import FindBar
     from kvchat.ui.widgets.sidebar import Sidebar
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class ConversationController:

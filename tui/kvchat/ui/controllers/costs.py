@@ -12,7 +12,7 @@ from kvchat.cache.price import Act, Way
 from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
-    from kvchat.chat.prices import Prices
+    from kvchat.chat.cache.prices import Prices
 
 Decision = Literal["go", "instead", "fork"]
 """Do it, do the cheaper thing, or do it in a fork."""

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from kvchat.cache.report import CacheReport
+    from kvchat.chat.background.extraction import QueueRow
     from kvchat.chat.events import ServiceEvent
-    from kvchat.chat.extraction import QueueRow
     from kvchat.chat.live import OpenConversation
     from kvchat.chat.service import ChatService
     from kvchat.config import Settings

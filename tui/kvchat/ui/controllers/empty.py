@@ -13,8 +13,8 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
-    from kvchat.ui.widgets.composer import Composer
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class EmptyConversation:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.costs import CostQuestions
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
-    from kvchat.ui.widgets.composer import Composer
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class MessageController:

@@ -9,7 +9,7 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions, Decision
-    from kvchat.ui.widgets.composer import Composer
+    from kvchat.ui.widgets.composer.widget import Composer
 
 EFFORTS = ("low", "medium", "high")
 THINKING = {"on": "Thinking on", "off": "Thinking off", "auto": "Thinking as the server has it",

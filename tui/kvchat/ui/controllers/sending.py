@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal
 from textual.content import Content
 
 from kvchat.chat.errors import ChatError, TooLongError
-from kvchat.chat.mentioning import NOTHING, Meant, OutsideError, counted_in
 from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_in
 from kvchat.numbers import count, counted, short_count
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
 from kvchat.text.cache import cost_words
 from kvchat.ui.controllers.context import SLOW_S
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.composer.widget import Composer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from kvchat.chat.compactor import CompactionPrice
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.live import OpenConversation
-    from kvchat.chat.retrieval import Consulted
+    from kvchat.chat.question.retrieval import Consulted
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.server import ServerController
     from kvchat.ui.screens.confirm import Choice
     from kvchat.ui.widgets.statusline import StatusLine
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
 Way = Literal["compact", "edit", "send"]
 """What to do with a message that is too long: make room for it, shorten it, send it all the same."""

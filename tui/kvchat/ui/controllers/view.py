@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kvchat.cache.accounting import NOISE
 from kvchat.chat.answering import previous_figures
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
-from kvchat.chat.mentioning import counted_in
+from kvchat.chat.question.mentions import counted_in
 from kvchat.display import one_line
 from kvchat.numbers import counted, duration
 from kvchat.prompt.message import Role, State
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.controllers.sending import SendingController
     from kvchat.ui.controllers.server import ServerController
-    from kvchat.ui.widgets.composer import Composer
+    from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.sidebar import Sidebar
     from kvchat.ui.widgets.statusline import Header, StatusLine
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
 TICK = 0.25
 """Seconds between looks at a running answer's clock."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kvchat.ui.app import KvchatApp
     from kvchat.ui.chat_screen import ChatScreen
     from kvchat.ui.screens.modal import Modal
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
 Severity = Literal["information", "warning", "error"]
 T = TypeVar("T")

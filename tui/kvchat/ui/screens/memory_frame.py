@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.chat.extraction import QUEUE_PAGE
+from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.display import one_line
 from kvchat.memory.entry import Change, Entry, Status
 from kvchat.numbers import count

@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.chat.server_choice import ServerChoice
+from kvchat.chat.server.choice import ServerChoice
 from kvchat.display import one_line
 from kvchat.numbers import count, size
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept

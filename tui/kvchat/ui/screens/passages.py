@@ -19,8 +19,8 @@ from kvchat.numbers import size
 from kvchat.prompt.context import guarded
 from kvchat.ui.screens.modal import Modal, hint_line
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, removed_words
-from kvchat.ui.widgets.context_items import FILE, MEMORY, PASSAGE, Item
-from kvchat.ui.widgets.context_parts import GLYPHS
+from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, Item
+from kvchat.ui.widgets.composer.context_line import GLYPHS
 
 MOST = 40_000
 """Characters of a text that are shown."""

@@ -12,8 +12,8 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from kvchat.numbers import count
-from kvchat.ui.widgets.composer import Composer
-from kvchat.ui.widgets.transcript import Transcript
+from kvchat.ui.widgets.composer.widget import Composer
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class FindBar(Horizontal):

@@ -23,7 +23,7 @@ from textual.timer import Timer
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.display import one_line
 from kvchat.ui import actions
-from kvchat.ui.widgets.cells import fit
+from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import (
     FRAMES,
     GLYPHS,

@@ -20,9 +20,8 @@ from kvchat.display import one_line
 from kvchat.prompt.message import State
 from kvchat.ui.render.progress import WAITING
 from kvchat.ui.widgets import header_text, status_text
-from kvchat.ui.widgets.cells import fit
 from kvchat.ui.widgets.header_text import HeaderState
-from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, width_of
+from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, fit, width_of
 from kvchat.ui.widgets.status_text import Live
 
 if TYPE_CHECKING:
