@@ -27,8 +27,8 @@ from kvchat.prompt.message import Message, Node, Role, new_id, node, system_mess
 from kvchat.prompt.request import wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.transfer import Source, render
-from kvchat.ui.items import item_of
 from kvchat.ui.render.message import Folds, foot_rows
+from kvchat.ui.view_models import item_of
 from kvchat.ui.widgets.composer.chips import label_of
 
 SHORT = {name: text for name, text in DOCUMENTS.items() if len(text) < 100_000}

@@ -180,7 +180,7 @@ async def _(app: Driven, do: Do) -> None:
 async def _(app: Driven, do: Do) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app.app, "suspend", nullcontext)
-        patch.setattr("kvchat.ui.editor.edited", _edited)
+        patch.setattr("kvchat.ui.terminal.editor.edited", _edited)
         await do()
         await app.until(lambda: app.draft == "written in the editor")
         app.chat.composer.replace_text("")

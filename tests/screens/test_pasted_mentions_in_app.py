@@ -160,7 +160,7 @@ async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Driv
 async def test_what_was_pasted_stays_text_in_the_editor_and_what_is_written_there_counts(
     drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, found: list[str],
 ) -> None:
-    from kvchat.ui import editor
+    from kvchat.ui.terminal import editor
 
     async def edited(text: str, command: str = "") -> str:
         return str(eval(change, {"text": text}))

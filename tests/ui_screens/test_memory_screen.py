@@ -19,12 +19,12 @@ from kvchat.display import clean
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
-from kvchat.ui.editor import EditorError, at_line, opened
 from kvchat.ui.screens.memory import MemoryScreen
 from kvchat.ui.screens.memory_edit import MemoryText, line_of
 from kvchat.ui.screens.memory_frame import Jump
 from kvchat.ui.screens.memory_pages import PATIENCE, PAUSE_SECONDS
 from kvchat.ui.screens.rows import FocusRows
+from kvchat.ui.terminal.editor import EditorError, at_line, opened
 
 SIZES = [(80, 24), (120, 40)]
 METRIC = "Prefers metric units."

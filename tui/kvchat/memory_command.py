@@ -258,7 +258,7 @@ def _from_editor(text: str, command: str) -> str:
     """`text` as the person left it in their editor. Raises MemoryTrouble."""
     import asyncio
 
-    from kvchat.ui.editor import EditorError, edited
+    from kvchat.ui.terminal.editor import EditorError, edited
 
     try:
         changed = asyncio.run(edited(text, command)).strip()

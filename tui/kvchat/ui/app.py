@@ -19,12 +19,13 @@ from kvchat.chat.errors import ChatError
 from kvchat.config import ConfigError, save_setting
 from kvchat.display import one_line
 from kvchat.paths import Paths, own_themes
-from kvchat.ui import actions, keys, paste_guard
+from kvchat.ui import actions, keys
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
-from kvchat.ui.render.guard import ControlFilter
+from kvchat.ui.terminal import paste_guard
+from kvchat.ui.terminal.control_filter import ControlFilter
 from kvchat.ui.themes import load_themes, variable_defaults
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ class KvchatApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
         if driver.__name__ == "LinuxDriver":
-            from kvchat.ui.terminal_driver import TerminalDriver
+            from kvchat.ui.terminal.driver import TerminalDriver
 
             return TerminalDriver
         return driver

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
-from kvchat.store.seats import Seat, Seats
+from kvchat.store.presence.server_presence import Seat, Seats
 
 
 class Lane:

@@ -19,7 +19,7 @@ from kvchat.chat.server.connection import Connector
 from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
 from kvchat.display import one_line
-from kvchat.store.seats import Seats
+from kvchat.store.presence.server_presence import Seats
 
 if TYPE_CHECKING:
     from kvchat.chat.cache.following import Following

@@ -14,9 +14,9 @@ from kvchat.chat.errors import ChatError
 from kvchat.numbers import count, counted, duration, percent
 from kvchat.prompt.message import Role, State
 from kvchat.ui.controllers.workspace import Workspace, in_worker
-from kvchat.ui.items import items_of, live_row
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span
+from kvchat.ui.view_models import items_of, live_row
 from kvchat.ui.widgets.statusline import live_of
 
 if TYPE_CHECKING:

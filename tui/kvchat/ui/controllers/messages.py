@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.message import Node, Role
-from kvchat.ui.clipboard import copy
 from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.terminal.clipboard import copy
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService

@@ -366,7 +366,7 @@ class SendingController:
 
     async def _edit_outside(self) -> str:
         """Let the editor run; what went wrong, in words."""
-        from kvchat.ui.editor import EditorError, edited
+        from kvchat.ui.terminal.editor import EditorError, edited
 
         try:
             self._composer.take_edited(await edited(self._composer.text, self._service.settings.editor))

@@ -17,7 +17,7 @@ from kvchat.numbers import counted, duration
 from kvchat.prompt.message import Role, State
 from kvchat.text.cache import cost_words, to_read
 from kvchat.ui.controllers.workspace import Workspace
-from kvchat.ui.items import item_of, live_row, sidebar_rows
+from kvchat.ui.view_models import item_of, live_row, sidebar_rows
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
 from kvchat.ui.widgets.statusline import live_of
 

@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.store.backup import backups
-from kvchat.store.database import has_content
+from kvchat.store.file.backup import backups
+from kvchat.store.file.database import has_content
 
 if TYPE_CHECKING:  # imported when there is something to save
-    from kvchat.store.salvage import Saved
+    from kvchat.store.file.salvage import Saved
 
 FOLDER = "quarantine"
 COMPANIONS = ("", "-wal", "-shm", "-journal")
@@ -28,7 +28,7 @@ def set_aside(database: Path, reason: str, now: float) -> str:
     place = _new_folder(database.parent / FOLDER, now)
     fresh = place / _FRESH
     try:
-        from kvchat.store.salvage import salvage
+        from kvchat.store.file.salvage import salvage
 
         saved = salvage(database, fresh)
     except BaseException:

@@ -10,11 +10,12 @@ import sqlite3
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from kvchat.store import index, quarantine, schema, wal
-from kvchat.store.backup import back_up
-from kvchat.store.database import Database, connect, has_fts, prepare
+from kvchat.store import index
 from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
-from kvchat.store.locks import FolderInUse, WriteLock
+from kvchat.store.file import quarantine, schema, wal
+from kvchat.store.file.backup import back_up
+from kvchat.store.file.database import Database, connect, has_fts, prepare
+from kvchat.store.presence.locks import FolderInUse, WriteLock
 
 NAME = "kvchat.db"
 _PAGE_SIZE = 4096

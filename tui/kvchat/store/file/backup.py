@@ -13,9 +13,9 @@ import sqlite3
 import time
 from pathlib import Path
 
-from kvchat.store.database import connect
 from kvchat.store.errors import StoreError, told
-from kvchat.store.schema import APPLICATION_ID
+from kvchat.store.file.database import connect
+from kvchat.store.file.schema import APPLICATION_ID
 
 FOLDER = "backups"
 KEEP_DAYS = 7

@@ -15,9 +15,9 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from kvchat.store import owner
 from kvchat.store.errors import StoreUnavailable, told
-from kvchat.store.locks import FolderInUse, WriteLock, has_wal_reset_fix
+from kvchat.store.presence import process_id as owner
+from kvchat.store.presence.locks import FolderInUse, WriteLock, has_wal_reset_fix
 
 BUSY_SECONDS = 5.0
 """How long SQLite waits for another program's lock."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.database import Database
+from kvchat.store.file.database import Database
 
 
 class Library:
