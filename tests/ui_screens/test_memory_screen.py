@@ -15,8 +15,8 @@ from screens_kit import HOSTILE, MARKUP, Shown, T, showing
 
 from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.events import JobsChanged, MemoriesChanged
-from kvchat.display import clean
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
+from kvchat.sanitize import clean
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
 from kvchat.ui.screens.memory import MemoryScreen

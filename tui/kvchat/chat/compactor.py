@@ -29,7 +29,6 @@ from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head
 from kvchat.chat.turns import Turns
-from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
     BYTES_PER_TOKEN,
@@ -44,6 +43,7 @@ from kvchat.prompt.compacting import (
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
 from kvchat.text.findings import dropped_text_notice
+from kvchat.text.format import count, counted, duration
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests

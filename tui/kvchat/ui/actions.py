@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.config.problem import Problem
 from kvchat.config.toml import problem_at
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui import keys as key_names
 from kvchat.ui.action_table import ACTIONS, BY_ID, Action, Context
 

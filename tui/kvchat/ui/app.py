@@ -17,8 +17,8 @@ from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
 from kvchat.config import ConfigError, save_setting
-from kvchat.display import one_line
 from kvchat.paths import Paths, own_themes
+from kvchat.sanitize import one_line
 from kvchat.ui import actions, keys
 from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending

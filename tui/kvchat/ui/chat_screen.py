@@ -19,7 +19,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui import actions
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar

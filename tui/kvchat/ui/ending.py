@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.display import one_line
-from kvchat.numbers import counted
 from kvchat.paths import PathError, Paths, folder
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService

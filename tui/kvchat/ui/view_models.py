@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, new_tokens
-from kvchat.numbers import clock, count, speed
 from kvchat.prompt.citing import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
+from kvchat.text.format import clock, count, speed
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import one_line
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node
+from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import Written

@@ -18,7 +18,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.connection import Connector
 from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.store.presence.server_presence import Seats
 
 if TYPE_CHECKING:

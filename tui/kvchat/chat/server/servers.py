@@ -24,10 +24,10 @@ from kvchat.chat.server.connection import Connection
 from kvchat.chat.server.consent import Consent, not_agreed
 from kvchat.chat.server.fallback import ServerFallback
 from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
-from kvchat.display import one_line
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters, merged
-from kvchat.server_words import place_words
+from kvchat.sanitize import one_line
+from kvchat.text.servers import place_words
 
 LAST_SERVER = "last server"
 """The setting that holds the name of the server chosen last on the screen (see `link.Link.name`)."""

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.numbers import count, counted, duration, percent
 from kvchat.prompt.message import Role, State
+from kvchat.text.format import count, counted, duration, percent
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.rows import Span

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question.mentions import Meant
-from kvchat.display import one_line
-from kvchat.numbers import counted
 from kvchat.prompt.context import rendered
+from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words
+from kvchat.text.format import counted
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.context_items import FILE, PASSAGE
 

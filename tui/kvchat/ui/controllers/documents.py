@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import one_line
 from kvchat.prompt.citing import sources
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
+from kvchat.sanitize import one_line
 from kvchat.ui.controllers.desks import DocumentsDesk
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.sources import given, sources_of

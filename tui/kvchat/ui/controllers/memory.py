@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.controllers.desks import MemoryDesk
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 

@@ -15,10 +15,10 @@ from textual.content import Content
 from kvchat.chat.errors import ChatError, TooLongError
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_in
-from kvchat.numbers import count, counted, short_count
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
 from kvchat.text.cache import cost_words
+from kvchat.text.format import count, counted, short_count
 from kvchat.ui.controllers.context import SLOW_S
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.widget import Composer

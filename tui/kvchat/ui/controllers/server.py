@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.cache.price import Price
-from kvchat.numbers import counted, short_count
-from kvchat.server_words import fallback_words, place_words
 from kvchat.text.cache import cost_words
+from kvchat.text.format import counted, short_count
+from kvchat.text.servers import fallback_words, place_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.progress import offline_row
 from kvchat.ui.render.rows import Span

@@ -12,10 +12,10 @@ from kvchat.cache.accounting import NOISE
 from kvchat.chat.answering import previous_figures
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
-from kvchat.display import one_line
-from kvchat.numbers import counted, duration
 from kvchat.prompt.message import Role, State
+from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, to_read
+from kvchat.text.format import counted, duration
 from kvchat.ui.controllers.workspace import Workspace
 from kvchat.ui.view_models import item_of, live_row, sidebar_rows
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark

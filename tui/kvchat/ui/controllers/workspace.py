@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean
+from kvchat.sanitize import clean
 
 if TYPE_CHECKING:
     from textual.worker import Worker

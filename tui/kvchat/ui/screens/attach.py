@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import clean
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList

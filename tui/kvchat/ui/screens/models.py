@@ -18,8 +18,8 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kvchat.chat.server.choice import ServerChoice
-from kvchat.display import one_line
-from kvchat.numbers import count, size
+from kvchat.sanitize import one_line
+from kvchat.text.format import count, size
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList

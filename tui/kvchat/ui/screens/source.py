@@ -16,8 +16,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean, one_line
 from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import clean, one_line
 from kvchat.ui.render.sources import ending, headings_of, title_of
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.filtering import highlighted

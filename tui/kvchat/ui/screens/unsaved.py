@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.unsaved import file_name
-from kvchat.display import one_line
-from kvchat.numbers import counted
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 from kvchat.transfer import FileExists, Source, TransferError
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.filtering import FilterLine

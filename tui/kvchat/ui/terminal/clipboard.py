@@ -13,7 +13,7 @@ from typing import Any
 
 from textual.app import App
 
-from kvchat.display import clean
+from kvchat.sanitize import clean
 
 SECONDS = 2.0
 

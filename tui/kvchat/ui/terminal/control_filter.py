@@ -1,6 +1,6 @@
 """The last line of defence: whatever widget drew it, no control character reaches the terminal.
 
-The rule: this is second, `kvchat.display.clean` at the edge is first; here a line that is already clean costs
+The rule: this is second, `kvchat.sanitize.clean` at the edge is first; here a line that is already clean costs
 one look per segment and is passed on as it is.
 """
 
@@ -10,7 +10,7 @@ from rich.segment import Segment
 from textual.color import Color
 from textual.filter import LineFilter
 
-from kvchat.display import clean
+from kvchat.sanitize import clean
 
 
 class ControlFilter(LineFilter):

@@ -11,7 +11,7 @@ from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from kvchat.numbers import count
+from kvchat.text.format import count
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.transcript.widget import Transcript
 

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.widgets.pieces import Piece, Pieces, Tone, bar, cut, fit, joined, width_of
 
 HOSTS = {"loopback": "this machine", "lan": "LAN", "tailnet": "tailnet", "cloud": "cloud"}

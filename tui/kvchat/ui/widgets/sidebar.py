@@ -21,7 +21,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from kvchat.cache.warmth import UNKNOWN, Warmth
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui import actions
 from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import (

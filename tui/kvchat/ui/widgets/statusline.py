@@ -16,8 +16,8 @@ from textual.content import Content
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.speed import SpeedFit
-from kvchat.display import one_line
 from kvchat.prompt.message import State
+from kvchat.sanitize import one_line
 from kvchat.ui.render.progress import WAITING
 from kvchat.ui.widgets import header_text, status_text
 from kvchat.ui.widgets.header_text import HeaderState

@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, ContextItems, Item
 from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles

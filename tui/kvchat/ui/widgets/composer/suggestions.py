@@ -13,7 +13,7 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.widgets.pieces import fit
 
 T = TypeVar("T")

@@ -18,8 +18,8 @@ from textual.widgets import Static, TextArea
 
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, Meant
-from kvchat.display import one_line
 from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import one_line
 from kvchat.ui.key_queue import idle
 from kvchat.ui.widgets.composer import messages, slash
 from kvchat.ui.widgets.composer.chips import Draft, blocks_in, chips_of, decoded, expanded

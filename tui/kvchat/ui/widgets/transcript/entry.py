@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
-from kvchat.display import clean
 from kvchat.prompt.message import Role
+from kvchat.sanitize import clean
 from kvchat.ui.render.message import Folds, TranscriptItem, foot_rows, head_rows
 from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.sources import linked

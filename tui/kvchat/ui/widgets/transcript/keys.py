@@ -14,7 +14,7 @@ from textual.binding import BindingType
 from textual.geometry import Offset
 from textual.selection import Selection
 
-from kvchat.display import clean
+from kvchat.sanitize import clean
 from kvchat.ui import actions
 from kvchat.ui.render.message import Folds
 from kvchat.ui.render.sources import numbers_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 
 ENGINE = "the built-in engine"
 

@@ -20,12 +20,14 @@ from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.discovery import Found, discover, is_asked
 from kvchat.backends.hosts import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
 from kvchat.backends.identify import connect
+from kvchat.cli.plain_output import Column, Printer, print_table
+from kvchat.cli.session import Session
 from kvchat.config import ServerSettings, Settings
-from kvchat.display import one_line
 from kvchat.doctor.report import without_user
-from kvchat.numbers import UNKNOWN, count
-from kvchat.server_words import ENGINE
-from kvchat.terminal import Column, Printer, print_table
+from kvchat.sanitize import one_line
+from kvchat.store import Store
+from kvchat.text.format import UNKNOWN, count
+from kvchat.text.servers import ENGINE
 
 COLUMNS = (Column("server"), Column("kind"), Column("model", shrinks=True), Column("context", right=True),
            Column("slots", right=True), Column("loaded", right=True), Column("state"), Column("profile", shrinks=True),
@@ -65,6 +67,32 @@ class Row:
     state: str
     profile: str = ""
     used: UsedServer | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+
+
+def run(session: Session) -> int:
+    """Print the servers. Raises CommandError."""
+    session.print_problems()
+    return asyncio.run(backends(session.settings, session.args, _servers_in_use(session)))
+
+
+def _servers_in_use(session: Session) -> list[UsedServer]:
+    """The servers that conversations are on, and the one that was used last."""
+    from kvchat.chat.server.consent import has_agreed
+    from kvchat.chat.server.servers import LAST_SERVER
+
+    def look(store: Store) -> list[UsedServer]:
+        used, last = dict(store.servers_in_use()), store.setting(LAST_SERVER)
+        if last:
+            used.setdefault(last, 0)
+        addresses = {name: server.base_url for name, server in session.settings.profiles.items()}
+        return [UsedServer(name, number, name == last, has_agreed(store, addresses.get(name, name)))
+                for name, number in used.items()]
+
+    return session.look(look)
 
 
 async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[UsedServer] = ()) -> int:

@@ -1,29 +1,133 @@
-"""`kvchat ask`: one question through the same pipeline as the app, the answer on standard output."""
+"""`kvchat ask`: one question on the command line, its answer streamed to standard output.
+
+The rule: only the words of the command line mention documents; what was piped in goes as an attachment in front. They
+may come from a script that put another's text into them, so a file from outside of the working folder and the
+collections goes only if a person at the terminal says yes; what a script means to send from elsewhere it pipes in.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from threading import Thread
+from typing import TYPE_CHECKING, Literal
 
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
-from kvchat.chat.service import ChatService
-from kvchat.display import one_line
+from kvchat.chat.question.mentions import NOTHING, OutsideError
+from kvchat.cli import choosing_options, standard_input
+from kvchat.cli.plain_output import Printer
+from kvchat.cli.session import CommandError, Session, UsageError
+from kvchat.cli.standard_input import InputError
 from kvchat.prompt.citing import name_of, sources
+from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
-from kvchat.question import prepared
-from kvchat.server_words import fallback_words
-from kvchat.terminal import Printer
+from kvchat.sanitize import one_line
+from kvchat.text.servers import fallback_words
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.service import ChatService
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT|-", help="the question; what is piped in is attached to it; - reads the "
+                                                       "question itself from standard input")
+    choosing_options(parser).add_argument("--new", action="store_true", help="begin a new conversation (the default)")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object with the text and the figures instead")
+    parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
+    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
+    parser.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of tokens; give 1 or more")
+    return number
+
+
+def _temperature(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 10:
+        raise argparse.ArgumentTypeError(f"{text} is not a temperature; give 0 to 10")
+    return number
+
+
+def run(session: Session) -> int:
+    """Ask, print, and return the exit status. The question is read before the service is opened, so that Ctrl+C ends
+    the reading at once. Raises CommandError."""
+    args = session.args
+    if args.text == "-" and args.no_stdin:
+        raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
+    try:
+        question = read_question(args.text, not args.no_stdin)
+    except InputError as error:
+        raise CommandError(str(error)) from None
+    session.print_problems()
+    return session.with_service(lambda service: ask(service, args, question))
+
+
+def read_question(given: str, stdin: bool = True) -> Question:
+    """The question of a command line whose words are `given`; `-`: it comes from standard input itself. `stdin` False:
+    nothing is read from there to go with it. Raises InputError."""
+    if given == "-":
+        text = standard_input.piped_text("Waiting for the question on standard input …").rstrip("\n")
+        question = Question(text, meant=NOTHING)
+    else:
+        question = Question(given)
+    if not question.text.strip():
+        raise InputError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
+    if given == "-" or not stdin or not standard_input.is_piped():
+        return question
+    piped = standard_input.piped_text("Waiting for standard input … (--no-stdin to skip it)")
+    return replace(question, blocks=(ContextBlock(STDIN, "stdin", piped),)) if piped.strip() else question
+
+
+async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
+    """The question when all that it needs is there: the person's word on files from outside. Raises ChatError."""
+    mentions = question.meant is not NOTHING and "@" in question.text
+    if not mentions:
+        return question
+    found = await service.retrieval.consult(conversation.id, question.text, search=False)
+    if not found.outside:
+        return question
+    error = OutsideError(found.outside)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ChatError(f"{error} To send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE")
+    for path in error.paths:
+        print(f"{one_line(path, 1000)} is outside the working folder and the collections.", file=sys.stderr)
+    print(f"Send {'them' if len(error.paths) > 1 else 'it'}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if (await _line()).strip().lower() not in ("y", "yes"):
+        raise ChatError("Nothing was sent.")
+    return replace(question, meant=replace(question.meant, agreed=frozenset(error.paths)))
+
+
+async def _line() -> str:
+    """The next line from the terminal. The thread that waits for it holds up nothing when Ctrl+C ends this."""
+    loop = asyncio.get_running_loop()
+    came, lines = asyncio.Event(), list[bytes]()
+
+    def read() -> None:
+        lines.append(os.read(sys.stdin.fileno(), 1024))
+        with suppress(RuntimeError):  # the loop is closed by now
+            loop.call_soon_threadsafe(came.set)
+
+    Thread(target=read, name="kvchat-consent", daemon=True).start()
+    await came.wait()
+    return lines[0].decode(errors="replace")
+
 
 FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
 GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
@@ -32,8 +136,8 @@ FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; C
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
-async def ask(service: ChatService, args: argparse.Namespace) -> int:
-    """Ask `args.question`, print, and return the exit status. Raises ChatError and StoreError."""
+async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -> int:
+    """Ask, print, and return the exit status. Raises ChatError and StoreError."""
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
     service.servers.consent.asks_before_leaving = not service.servers.is_named
@@ -55,7 +159,7 @@ async def ask(service: ChatService, args: argparse.Namespace) -> int:
             shown = len(live.text)
 
     service.events.subscribe(show)
-    question = await prepared(service, conversation, args.question)
+    question = await prepared(service, conversation, asked)
     try:
         interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
     except GivenUp as given_up:

@@ -16,11 +16,11 @@ from kvchat.cache.causes.cause import plain
 from kvchat.cache.report import CacheReport, TurnReport
 from kvchat.chat.server.link import is_file
 from kvchat.chat.service import ChatService
+from kvchat.cli.plain_output import Column, Printer, print_table
+from kvchat.cli.session import Session
 from kvchat.config import Settings
-from kvchat.display import one_line
-from kvchat.numbers import count, counted, duration, percent, speed
 from kvchat.prompt.conversation import Conversation
-from kvchat.terminal import Column, Printer, print_table
+from kvchat.sanitize import one_line
 from kvchat.text.cache import (
     UNREPORTED,
     accuracy,
@@ -36,10 +36,22 @@ from kvchat.text.cache import (
     wasted,
     why,
 )
+from kvchat.text.format import count, counted, duration, percent, speed
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
     "reused", "new", "avoidable", "first token", "prefill", "decode")), Column("question", shrinks=True))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", nargs="?", help="the conversation; without it the newest one")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(session: Session) -> int:
+    """Print the report of a conversation, by default the newest. Raises CommandError."""
+    session.print_problems()
+    return session.with_service(lambda service: cache(service, session.args))
 
 
 async def cache(service: ChatService, args: argparse.Namespace) -> int:

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from kvchat.display import clean, one_line
 from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import clean, one_line
 
 GAP = "  "
 NARROWEST = 8

@@ -19,13 +19,14 @@ from kvchat.backends.dialect import Backend, BackendError, Trouble
 from kvchat.backends.hosts import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.server.connection import server_options
+from kvchat.cli.plain_output import Printer
+from kvchat.cli.session import Session
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
-from kvchat.display import one_line
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Examination, Report, unexamined
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import GLYPHS, as_json, facts, gain, headline
-from kvchat.terminal import Printer
+from kvchat.sanitize import one_line
 
 LABEL = 15
 
@@ -49,6 +50,18 @@ class Service(Protocol):
 
     @property
     def servers(self) -> Servers: ...
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("url", metavar="URL", nargs="?", help="its address; without it the one kvchat would use")
+    parser.add_argument("--yes", action="store_true", help="do not ask before something is sent to it")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(session: Session) -> int:
+    """Examine a server and print the report. Raises CommandError."""
+    session.print_problems()
+    return session.with_service(lambda service: doctor(service, session.args))
 
 
 async def doctor(service: Service, args: argparse.Namespace) -> int:
