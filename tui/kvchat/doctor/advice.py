@@ -25,7 +25,7 @@ from kvchat.backends.kinds import (
     VLLM,
 )
 from kvchat.cache.causes import remedies
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.text.findings import remedy_sentence
 
 ROOMY = 16384

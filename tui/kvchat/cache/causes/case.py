@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvchat.cache.causes.cause import Cause, Divergence, Finding, Statement
+from kvchat.cache.causes.divergence import Parting
 from kvchat.cache.causes.evidence import Evidence
-from kvchat.cache.causes.parting import Parting
 
 ENGINE = "built-in engine"
 

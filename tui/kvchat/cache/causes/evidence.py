@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.llamacpp.shape import Shape
-from kvchat.cache.llamacpp.twin import Prediction
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.price import Act
 from kvchat.cache.tokens import Tokens
 
@@ -150,12 +150,12 @@ class Evidence:
     """Whether the template has a switch for keeping it (`preserve_reasoning`)."""
 
     prediction: Prediction | None = None
-    """The twin's, made before the request was sent."""
+    """The simulator's, made before the request was sent."""
     uses: tuple[OwnUse, ...] = ()
     """In the order in which they were sent."""
     foreign: Foreign | None = None
     evicted: int | None = None
-    """Tokens of this branch that must have been pushed out for want of room, by the twin or the trie."""
+    """Tokens of this branch that must have been pushed out for want of room, by the simulator or the trie."""
 
     shape: Shape | None = None
     block: int = 1

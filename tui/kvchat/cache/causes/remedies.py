@@ -6,7 +6,7 @@ The rule: nothing where nothing helps, and no flag of another server.
 from __future__ import annotations
 
 from kvchat.cache.causes.cause import Remedy, Statement, said
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
 
 LLAMACPP = "llama.cpp"
 

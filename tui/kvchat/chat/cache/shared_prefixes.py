@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import LLAMACPP_PYTHON
-from kvchat.cache.sharing.trie import PrefixTrie, TrieRules, estimated
+from kvchat.cache.prefix_trie import PrefixTrie, TrieRules, estimated
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.prompt.message import Node

@@ -18,11 +18,11 @@ from kvchat.backends.dialect import ChatTurn, ServerInfo
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import NOBODY, Change, Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
-from kvchat.cache.llamacpp.candidates import TOLERANCE
-from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.hypotheses import TOLERANCE
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.shape import Shape
-from kvchat.cache.llamacpp.twin import Twin
+from kvchat.cache.llamacpp.simulator import Simulator
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.wire import canonical
@@ -119,8 +119,8 @@ class Asked:
     """Tokens of the prompt up to the end of the last answer's text; None: not counted."""
     shape: Shape | None = None
     """Of the guess about the server's cache that explains it."""
-    before: Twin | None = None
-    """The twin as it was when the request was sent."""
+    before: Simulator | None = None
+    """The simulator as it was when the request was sent."""
     pinned: int | None = None
     """The slot that it was sent to."""
 

@@ -149,7 +149,7 @@ class ServerChooser:
         following = link.following
         if following is None:
             return 0
-        owners = {held.owner for held in following.twin.best.slots if held is not None and held.owner}
+        owners = {held.owner for held in following.simulator.best.slots if held is not None and held.owner}
         return sum(self._tracker.warmth(id).heat is Heat.WARM for id in owners)
 
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 

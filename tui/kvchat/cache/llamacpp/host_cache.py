@@ -8,8 +8,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 
 MOST = 128

@@ -1,4 +1,4 @@
-"""The twin of llama.cpp's cache: the same slots and parked states, kept in step with what is sent.
+"""The simulator of llama.cpp's cache: the same slots and parked states, kept in step with what is sent.
 
 It says before a request how many of its tokens the server will reuse. The rule: it follows the server's own
 decisions (slot choice, parking, look-up, rewinding) and knows nothing but token ids, so that a wrong prediction means
@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal
 
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.parking import better, park, ratio, trimmed
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory, overwritten, read, resume, saved
+from kvchat.cache.llamacpp.host_cache import better, park, ratio, trimmed
 from kvchat.cache.llamacpp.prediction import Mismatch, Place, Prediction
-from kvchat.cache.llamacpp.rewind import Checkpoint, Memory, overwritten, read, resume, saved
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 
-__all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Place", "Prediction", "Twin"]
+__all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Place", "Prediction", "Simulator"]
 
 STOPPED_LATE = 64
 """Tokens that a server may have written after the client stopped reading."""
@@ -41,7 +41,7 @@ class _Request:
     tip: str
 
 
-class Twin:
+class Simulator:
     """The slots and parked states of one server."""
 
     def __init__(self, shape: Shape) -> None:
@@ -95,18 +95,18 @@ class Twin:
         self._slots = [known(held) if held is not None else None for held in self._slots]
         self._parked = [known(held) for held in self._parked]
 
-    def copy(self) -> Twin:
+    def copy(self) -> Simulator:
         """The same state in another object, to try something out."""
-        twin = Twin(self.shape)
-        twin._slots, twin._parked, twin._used = list(self._slots), list(self._parked), list(self._used)
-        twin._clock, twin._busy, twin._stopped = self._clock, dict(self._busy), dict(self._stopped)
-        return twin
+        simulator = Simulator(self.shape)
+        simulator._slots, simulator._parked, simulator._used = list(self._slots), list(self._parked), list(self._used)
+        simulator._clock, simulator._busy, simulator._stopped = self._clock, dict(self._busy), dict(self._stopped)
+        return simulator
 
-    def without_parked(self, prompt: Tokens, more_than: int) -> Twin:
+    def without_parked(self, prompt: Tokens, more_than: int) -> Simulator:
         """The same without the parked states that begin with more tokens of `prompt`."""
-        twin = self.copy()
-        twin._parked = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
-        return twin
+        simulator = self.copy()
+        simulator._parked = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
+        return simulator
 
     def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = ()) -> Prediction:
         """What `begin` would return; changes nothing."""
@@ -336,5 +336,5 @@ class Twin:
 
 @lru_cache(maxsize=1)
 def _decoded(prompt: Tokens, sampled: Tokens) -> Tokens:
-    """What a slot holds after an answer: one copy for all twins of a server."""
+    """What a slot holds after an answer: one copy for all simulators of a server."""
     return prompt + sampled.first(len(sampled) - 1)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.sharing.trie import PrefixTrie, TrieRules, estimated, room_for
+from kvchat.cache.prefix_trie import PrefixTrie, TrieRules, estimated, room_for
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat
 

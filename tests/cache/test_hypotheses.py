@@ -11,10 +11,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from kvchat.cache.llamacpp.candidates import Candidates, guesses, shape_from_json, shape_to_json
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.cache.llamacpp.twin import Twin
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
+from kvchat.cache.llamacpp.simulator import Simulator
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 
 REQUESTS = 40
@@ -25,7 +25,7 @@ class Server:
     """A server of a hidden shape, and requests as conversations make them."""
 
     def __init__(self, shape: Shape, seed: int) -> None:
-        self.twin = Twin(shape)
+        self.simulator = Simulator(shape)
         self.random = random.Random(seed)
         self.talks: list[list[int]] = []
 
@@ -46,24 +46,24 @@ class Server:
         talk += self.ids(self.random.choice([20, 80, 300]))
         return talk
 
-    def asked(self, candidates: Candidates) -> bool:
+    def asked(self, candidates: Hypotheses) -> bool:
         """Send one request; whether what it reused was predicted."""
         talk = self.prompt()
         prompt, sampled = Tokens(talk), Tokens(self.ids(20))
         users = [len(talk) - 10]
-        said, real = candidates.begin(prompt, "", 0.0, None, users), self.twin.begin(prompt, "", 0.0, None, users)
+        said, real = candidates.begin(prompt, "", 0.0, None, users), self.simulator.begin(prompt, "", 0.0, None, users)
         candidates.reported(real.cached)
         candidates.end(sampled)
-        self.twin.end(real.slot, sampled)
+        self.simulator.end(real.slot, sampled)
         talk += list(sampled)
-        candidates.observe([len(held.tokens) if held else 0 for held in self.twin.slots])
+        candidates.observe([len(held.tokens) if held else 0 for held in self.simulator.slots])
         return said.cached == real.cached
 
 
 @pytest.mark.parametrize("slots", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(4, marks=pytest.mark.slow)])
 def test_the_shape_of_a_server_is_found(slots: int) -> None:
     for seed, hidden in enumerate(guesses(slots)):
-        server, candidates = Server(hidden, seed), Candidates(guesses(slots))
+        server, candidates = Server(hidden, seed), Hypotheses(guesses(slots))
         for _ in range(REQUESTS):
             server.asked(candidates)
         right = sum(server.asked(candidates) for _ in range(100))
@@ -73,7 +73,7 @@ def test_the_shape_of_a_server_is_found(slots: int) -> None:
 def test_a_server_that_was_started_with_other_options_is_learnt_anew() -> None:
     options = guesses(2)
     dense, hybrid = options[0], next(shape for shape in options if shape.rewind is Rewind.NOWHERE)
-    candidates = Candidates(options)
+    candidates = Hypotheses(options)
     for seed, hidden in enumerate((dense, hybrid, dense)):
         server = Server(hidden, seed)
         candidates.forget()
@@ -86,12 +86,12 @@ def test_what_was_learnt_is_believed_first() -> None:
     learnt = Shape(slots=9, unified=True, rewind=Rewind.WINDOW, window=640)
     found = guesses(2, learnt)
     assert found[0] == replace(learnt, slots=2) and found[1:] == guesses(2)
-    assert Candidates(found).best.shape == found[0]
+    assert Hypotheses(found).best.shape == found[0]
     assert guesses(2, guesses(2)[3])[0] == guesses(2)[3] and len(guesses(2, guesses(2)[3])) == len(guesses(2))
 
 
 def test_a_request_that_never_began_leaves_everything_as_it_was() -> None:
-    candidates, prompt = Candidates(guesses(2)), Tokens(range(1, 500))
+    candidates, prompt = Hypotheses(guesses(2)), Tokens(range(1, 500))
     candidates.begin(prompt, "a", 0.0)
     candidates.end(Tokens((7,)))
     candidates.begin(Tokens(range(600, 900)), "b", 1.0, 0)
@@ -105,12 +105,12 @@ def test_a_request_that_never_began_leaves_everything_as_it_was() -> None:
 
 def test_slots_that_one_guess_explains_surprise_nobody() -> None:
     """With one cache for all, the other slots are emptied: whoever did not expect it is less believed."""
-    candidates = Candidates([Shape(slots=2), Shape(slots=2, unified=True)])
+    candidates = Hypotheses([Shape(slots=2), Shape(slots=2, unified=True)])
     first, second = Tokens(range(1, 200)), Tokens(range(300, 600))
     for prompt in (first, second):
         candidates.begin(prompt, "", 0.0)
         candidates.end(Tokens((7,)))
-    counts = [len(held.tokens) if held else 0 for held in candidates._guesses[1].twin.slots]
+    counts = [len(held.tokens) if held else 0 for held in candidates._guesses[1].simulator.slots]
     assert candidates.observe(counts) == [] and candidates.best.shape.unified
     assert candidates.observe([70, 80]), "nobody expected that"
 
@@ -135,10 +135,10 @@ KEPT = asdict(Shape())
 def test_a_text_that_is_no_shape_gives_none_or_a_shape_that_works(text: str) -> None:
     shape = shape_from_json(text)
     if shape is not None:
-        twin = Twin(shape)
-        twin.end(twin.begin(Tokens(range(1, 3000)), "", 0.0).slot, Tokens((7,)))
-        twin.restored(0, Held(Tokens((1, 2))))
-        assert twin.predict(Tokens(range(1, 3000))).cached >= 0
+        simulator = Simulator(shape)
+        simulator.end(simulator.begin(Tokens(range(1, 3000)), "", 0.0).slot, Tokens((7,)))
+        simulator.restored(0, Held(Tokens((1, 2))))
+        assert simulator.predict(Tokens(range(1, 3000))).cached >= 0
 
 
 @pytest.mark.parametrize("text", ["", "null", "{}", "[1]", json.dumps({**KEPT, "slots": "four"}),
@@ -148,7 +148,7 @@ def test_what_is_not_a_shape_is_not_taken(text: str) -> None:
 
 
 def test_guesses_that_are_far_behind_are_not_played_on() -> None:
-    server, candidates = Server(guesses(2)[0], 3), Candidates(guesses(2))
+    server, candidates = Server(guesses(2)[0], 3), Hypotheses(guesses(2))
     every = len(candidates._guesses)
     for _ in range(REQUESTS):
         server.asked(candidates)
@@ -157,7 +157,7 @@ def test_guesses_that_are_far_behind_are_not_played_on() -> None:
 
 if __name__ == "__main__":  # what a turn of 100,000 tokens costs
     for slots in (1, 4):
-        candidates, talk = Candidates(guesses(slots)), random.Random(1).choices(range(30_000), k=100_000)
+        candidates, talk = Hypotheses(guesses(slots)), random.Random(1).choices(range(30_000), k=100_000)
         sizes: list[float] = []
         for number in range(30):
             prompt = Tokens(talk if number % 2 else talk[:50_000] + talk[:50_000])

@@ -1,4 +1,4 @@
-"""What a server's cache may be like, where it does not say: one twin per guess, and the one that has been right.
+"""What a server's cache may be like, where it does not say: one simulator per guess, and the one that has been right.
 
 The rule: every guess is played along from the first request; the one that predicted best is believed, the first one
 where nothing tells them apart. What was learnt is a `Shape` that can be kept for the server, its build and model.
@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.rewind import Memory
-from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.cache.llamacpp.twin import Mismatch, Prediction, Twin
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.checkpoints import Memory
+from kvchat.cache.llamacpp.simulator import Mismatch, Prediction, Simulator
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 
 MEMORY = 0.9
@@ -31,7 +31,7 @@ class Played:
     """A request as one guess has played it."""
 
     shape: Shape
-    before: Twin
+    before: Simulator
     """The simulator as it was when the request was sent."""
     prediction: Prediction
 
@@ -40,24 +40,24 @@ class Played:
 class _Guess:
     """One guess, played."""
 
-    twin: Twin
+    simulator: Simulator
     wrong: float = 0.0
     """How often it was wrong of late."""
     mistakes: int = 0
     """How often it was wrong since the server was started."""
     said: Prediction | None = None
     """Of the last `begin`."""
-    before: Twin | None = None
-    """The twin before the last `begin`."""
+    before: Simulator | None = None
+    """The simulator before the last `begin`."""
 
 
-class Candidates:
-    """Twins of one server, one per guess about its cache. Everything but `best` goes to all of them."""
+class Hypotheses:
+    """Simulators of one server, one per guess about its cache. Everything but `best` goes to all of them."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
         self._runs = False
         """Whether the last `begin` is not ended yet."""
-        self._all = [_Guess(Twin(shape)) for shape in shapes]
+        self._all = [_Guess(Simulator(shape)) for shape in shapes]
         self._guesses = list(self._all)
         self._dropped: list[_Guess] = []
 
@@ -66,9 +66,9 @@ class Candidates:
         return min(self._guesses, key=lambda guess: guess.wrong)
 
     @property
-    def best(self) -> Twin:
-        """The twin that has been right most."""
-        return self._best.twin
+    def best(self) -> Simulator:
+        """The simulator that has been right most."""
+        return self._best.simulator
 
     @property
     def settled(self) -> bool:
@@ -91,12 +91,12 @@ class Candidates:
         """The guess that was wrong least since the server was started. Of equals it is the one that claims least: a
         model that goes back anywhere, no host cache."""
         return min(self._guesses, key=lambda guess: (
-            guess.mistakes, not _is_dense(guess), guess.twin.shape.ram_bytes != 0))
+            guess.mistakes, not _is_dense(guess), guess.simulator.shape.ram_bytes != 0))
 
     @property
     def proved_shape(self) -> Shape:
         """What the server's cache is like by all that it has reported."""
-        return self._proved.twin.shape
+        return self._proved.simulator.shape
 
     @property
     def proved(self) -> Played | None:
@@ -104,7 +104,7 @@ class Candidates:
         guess = self._proved
         if guess.said is None or guess.before is None:
             return None
-        return Played(guess.twin.shape, guess.before, guess.said)
+        return Played(guess.simulator.shape, guess.before, guess.said)
 
     @property
     def running(self) -> int | None:
@@ -114,7 +114,7 @@ class Candidates:
     @property
     def all_said(self) -> dict[Shape | None, Prediction]:
         """What each guess said of the last `begin`."""
-        return {guess.twin.shape: guess.said for guess in self._guesses if guess.said is not None}
+        return {guess.simulator.shape: guess.said for guess in self._guesses if guess.said is not None}
 
     @property
     def is_dense(self) -> bool | None:
@@ -129,8 +129,8 @@ class Candidates:
               users: Sequence[int] = (), tip: str = "") -> Prediction:
         self._runs = True
         for guess in self._guesses:
-            guess.before = guess.twin.copy()
-            guess.said = guess.twin.begin(prompt, owner, at, slot, users, tip)
+            guess.before = guess.simulator.copy()
+            guess.said = guess.simulator.begin(prompt, owner, at, slot, users, tip)
         found = self.said
         assert found is not None
         return found
@@ -154,54 +154,54 @@ class Candidates:
         self._runs = False
         for guess in self._guesses:
             if guess.said is not None:
-                guess.twin.end(guess.said.slot, sampled, stopped=stopped, tip=tip)
+                guess.simulator.end(guess.said.slot, sampled, stopped=stopped, tip=tip)
 
     def cut(self, processed: int) -> None:
         """The last `begin` was cancelled when `processed` tokens were in."""
         self._runs = False
         for guess in self._guesses:
             if guess.said is not None:
-                guess.twin.cut(guess.said.slot, processed)
+                guess.simulator.cut(guess.said.slot, processed)
 
     def never_began(self) -> None:
         """The last `begin` was cancelled before the server took it up."""
         self._runs = False
         for guess in self._guesses:
-            guess.twin, guess.before = guess.before or guess.twin, None
+            guess.simulator, guess.before = guess.before or guess.simulator, None
 
     @property
     def memories(self) -> dict[str, list[Memory]]:
         """By the kind of model: how far back it can go in what the best guess's slots and host cache hold, in order."""
         best, found = self.best, dict[str, list[Memory]]()
         for guess in self._guesses:
-            twin, shape = guess.twin, guess.twin.shape
+            simulator, shape = guess.simulator, guess.simulator.shape
             same = (shape.unified, shape.ram_bytes) == (best.shape.unified, best.shape.ram_bytes)
-            if not _is_dense(guess) and same and [len(held.tokens) for held in twin.held] == [
+            if not _is_dense(guess) and same and [len(held.tokens) for held in simulator.held] == [
                     len(held.tokens) for held in best.held]:
-                found[shape.kind] = [held.memory for held in twin.held]
+                found[shape.kind] = [held.memory for held in simulator.held]
         return found
 
     def recall(self, slots: Sequence[Held | None], parked: Sequence[Held], least_recent: Sequence[int],
                memories: Mapping[str, Sequence[Memory]]) -> None:
-        """As `Twin.recall`. `memories`: as they were."""
+        """As `Simulator.recall`. `memories`: as they were."""
         for guess in self._guesses:
-            known = iter(memories.get(guess.twin.shape.kind, ()))
+            known = iter(memories.get(guess.simulator.shape.kind, ()))
 
             def remembered(held: Held, known: Iterator[Memory] = known) -> Held:
                 return replace(held, memory=next(known, Memory()))
 
-            guess.twin.recall([remembered(held) if held is not None else None for held in slots],
+            guess.simulator.recall([remembered(held) if held is not None else None for held in slots],
                               [remembered(held) for held in parked], least_recent)
 
     def identify(self, known: Callable[[Held], Held]) -> None:
-        """As `Twin.identify`."""
+        """As `Simulator.identify`."""
         for guess in self._guesses:
-            guess.twin.identify(known)
+            guess.simulator.identify(known)
 
     @property
     def shapes(self) -> list[Shape]:
         """Of all guesses, in the order in which they were given."""
-        return [guess.twin.shape for guess in self._all]
+        return [guess.simulator.shape for guess in self._all]
 
     @property
     def records(self) -> list[tuple[float, int]]:
@@ -217,23 +217,23 @@ class Candidates:
         self._drop()
 
     def adopt(self, slot: int, held: Held) -> None:
-        """As `Twin.adopt`."""
+        """As `Simulator.adopt`."""
         for guess in self._guesses:
-            guess.twin.adopt(slot, held)
+            guess.simulator.adopt(slot, held)
 
     def restored(self, slot: int, held: Held) -> None:
         for guess in self._guesses:
-            guess.twin.restored(slot, held)
+            guess.simulator.restored(slot, held)
 
     def cleared(self, slot: int) -> None:
         for guess in self._guesses:
-            guess.twin.cleared(slot)
+            guess.simulator.cleared(slot)
 
     def forget(self) -> None:
         """The server was started anew, perhaps with other options: nothing is held, and all guesses are played again,
         those that were dropped behind the others."""
         for guess in (*self._guesses, *self._dropped):
-            guess.twin.forget()
+            guess.simulator.forget()
             guess.said = guess.before = None
             guess.mistakes = 0
         for guess in self._dropped:
@@ -241,9 +241,9 @@ class Candidates:
         self._guesses, self._dropped = [*self._guesses, *self._dropped], []
 
     def observe(self, counts: Sequence[int | None], used: Collection[int] = ()) -> list[Mismatch]:
-        """As `Twin.observe`; a guess that the slots contradict loses credit. Returns what surprised the best one;
+        """As `Simulator.observe`; a guess that the slots contradict loses credit. Returns what surprised the best one;
         nothing where another guess explains the slots."""
-        best, surprises = self._best, [(guess, guess.twin.observe(counts, used)) for guess in self._guesses]
+        best, surprises = self._best, [(guess, guess.simulator.observe(counts, used)) for guess in self._guesses]
         for guess, found in surprises:
             guess.wrong += bool(found)
         explained = any(not found for _, found in surprises)
@@ -251,7 +251,7 @@ class Candidates:
 
 
 def _is_dense(guess: _Guess) -> bool:
-    return guess.twin.shape.rewind is Rewind.ANYWHERE
+    return guess.simulator.shape.rewind is Rewind.ANYWHERE
 
 
 def guesses(slots: int | None, learnt: Shape | None = None) -> list[Shape]:

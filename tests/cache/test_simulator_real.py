@@ -1,6 +1,6 @@
-"""The twin against real servers: short random walks with fixed seeds. `walk.py` as a script does long ones.
+"""The simulator against real servers: short random walks with fixed seeds. `walk.py` as a script does long ones.
 
-A miss prints the request, what the twin said, what the server did, and what the twin thought the server held.
+A miss prints the request, what the simulator said, what the server did, and what the simulator thought the server held.
 """
 
 from __future__ import annotations
@@ -37,20 +37,21 @@ def check(walk: Walk, requests: int) -> None:
 
 
 @pytest.mark.parametrize("setting", [name for name in SETTINGS if not name.endswith(("checkpoints", "batches"))])
-def test_a_dense_model_reuses_what_the_twin_says(models: dict[str, Path], setting: str) -> None:
+def test_a_dense_model_reuses_what_the_simulator_says(models: dict[str, Path], setting: str) -> None:
     with walking(models["dense"], "dense", SETTINGS[setting], 21) as walk:
         check(walk, REQUESTS)
 
 
 @pytest.mark.parametrize("kind", ["sliding", "hybrid"])
 @pytest.mark.parametrize("setting", ["2 slots, large batches", "4 slots unified", "2 slots, few checkpoints"])
-def test_a_model_with_checkpoints_reuses_what_the_twin_says(models: dict[str, Path], kind: str, setting: str) -> None:
+def test_a_model_with_checkpoints_reuses_what_the_simulator_says(
+        models: dict[str, Path], kind: str, setting: str) -> None:
     with walking(models[kind], kind, SETTINGS[setting], 22) as walk:
         check(walk, REQUESTS * 2 // 3)
 
 
 @pytest.mark.parametrize("kind", ["dense", "hybrid"])
-def test_chat_requests_reuse_what_the_twin_says(models: dict[str, Path], kind: str) -> None:
+def test_chat_requests_reuse_what_the_simulator_says(models: dict[str, Path], kind: str) -> None:
     with walking(models[kind], kind, SETTINGS["2 slots"], 23, chat=True) as walk:
         check(walk, REQUESTS * 2 // 3)
 
@@ -61,12 +62,12 @@ def test_a_pin_beyond_the_last_slot_brings_a_parked_conversation_back(models: di
         system = walk.ids(400)
         long, short = system + walk.ids(2000), system + walk.ids(100)
         for ids in (long, short):
-            found = walk.twin.begin(Tokens(ids), "", 0.0)
+            found = walk.simulator.begin(Tokens(ids), "", 0.0)
             _, _, sampled = walk.server.complete(ids, 1, None)
-            walk.twin.end(found.slot, Tokens(sampled))
+            walk.simulator.end(found.slot, Tokens(sampled))
         last = found.slot
         back = Tokens([*long, 5])
-        assert walk.twin.predict(back).cached == 400, seen(walk.twin, back)
-        assert walk.twin.predict(back, slot=last + 4).cached == 2400, seen(walk.twin, back)
+        assert walk.simulator.predict(back).cached == 400, seen(walk.simulator, back)
+        assert walk.simulator.predict(back, slot=last + 4).cached == 2400, seen(walk.simulator, back)
         cached, used, _ = walk.server.complete([*long, 5], 1, last + 4)
         assert (cached, used) == (2400, last)

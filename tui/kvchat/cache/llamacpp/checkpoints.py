@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 
 TAIL = 4
 """The last batch of a prompt, in tokens; there is a checkpoint before it."""

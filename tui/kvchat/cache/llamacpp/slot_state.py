@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from kvchat.cache.llamacpp.rewind import Checkpoint, Memory
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory
 from kvchat.cache.tokens import Tokens
 
 
