@@ -42,7 +42,7 @@ def search(texts: Sequence[str]) -> SearchScreen:
     async def found(query: str, limit: int = 50, ranked: bool = False) -> list[SearchHit]:
         return [SearchHit(str(i), "n", t, t, f"{t}\x02{t}\x03{t}", 1) for i, t in enumerate(texts)]
 
-    return SearchScreen(found, query="x", now=NOW)
+    return SearchScreen(SimpleNamespace(search=found), query="x", now=NOW)
 
 
 def picker(texts: Sequence[str]) -> ModelPicker:
@@ -79,7 +79,7 @@ def inspector(texts: Sequence[str]) -> InspectorScreen:
         messages=tuple(MessageCells("s", text, text, 12, 12, 0, 0) for text in texts),
         states=tuple(HeldState(text, text, 10) for text in texts), rules=texts[0], warnings=texts,
         here=Ledger(misses=dict.fromkeys(texts, (1, 10))))
-    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), Source(report, server))
+    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), *Source(report, server).parts)
 
 
 class Library:

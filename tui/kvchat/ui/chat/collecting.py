@@ -17,13 +17,11 @@ from kvchat.prompt.citing import sources
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
 from kvchat.ui.chat.base import ChatBase
-from kvchat.ui.chat.desks import DocumentsDesk
 from kvchat.ui.render.sources import given, sources_of
 from kvchat.ui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from kvchat.documents.collection import Report
-    from kvchat.documents.library import Library
     from kvchat.prompt.context import ContextBlock
 
     Sources = Sequence[tuple[int | None, ContextBlock]]
@@ -61,45 +59,50 @@ class CollectingActs(ChatBase):
 
     @work(group="dialog")
     async def open_documents(self, *, add: str | None = None) -> None:
-        from kvchat.ui.screens.documents import DocumentsScreen
+        from kvchat.ui.screens.documents.source import DocumentsSource
+        from kvchat.ui.screens.manager import ManagerScreen
 
         if not self.service.documents.has_library:
             self.say("There are no documents in an incognito run.")
             return
         id = self.current.id if self.current is not None else ""
-        await self.ask(DocumentsScreen(DocumentsDesk(self.service), id, add=add))
+        service = self.service
+        await self.ask(ManagerScreen(DocumentsSource(
+            service.documents, service.retrieval, service.conversations, service.clock, id, add=add,
+            editor=service.settings.editor), service.events))
         self.show_searching()
 
     @work(group="dialog")
     async def search_documents(self, query: str) -> None:
         """Try the index with these words; Esc leads back here."""
-        from kvchat.ui.screens.documents_search import DocumentSearchScreen
+        from kvchat.ui.screens.documents.search import DocumentSearchScreen
 
         if not self.service.documents.has_library:
             self.say("There are no documents in an incognito run.")
         elif not self.service.documents.has_collections:
             self.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
         else:
-            await self.ask(DocumentSearchScreen(DocumentsDesk(self.service), query=query))
+            await self.ask(DocumentSearchScreen(self.service.documents, query=query,
+                                                editor=self.service.settings.editor))
 
     @work(group="dialog")
     async def remove_documents(self, name: str) -> None:
         """Ask whether a collection is to be removed."""
         try:
             with self.app.key_queue.coming() as dialog:
-                known = await self.service.documents.with_library(_names)
+                known = [one.name for one in await self.service.documents.collections()]
                 if not name:
                     self.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
                              "There are no documents yet.", "warning")
                     return
-                one, status = await self.service.documents.with_library(
-                    lambda library: (library.get(name), library.status(name)))
+                one = await self.service.documents.named(name)
+                status = (await self.service.documents.statuses([one.name])).get(one.name)
         except ChatError as error:
             self.say(str(error), "warning")
             return
         if dialog.is_given_up:
             return
-        from kvchat.ui.screens.documents_acts import remove_question
+        from kvchat.ui.screens.documents.source import remove_question
 
         if await self.ask(remove_question(one, status)) and await self.attempt(
                 self.service.documents.remove(one.name)):
@@ -108,7 +111,7 @@ class CollectingActs(ChatBase):
 
     async def _add(self, path: str) -> None:
         """Index a folder or file, at once."""
-        from kvchat.ui.screens.documents_add import unquoted
+        from kvchat.ui.screens.documents.add import unquoted
 
         if not path:
             self.open_documents(add="")
@@ -128,10 +131,9 @@ class CollectingActs(ChatBase):
         record = self.conversation.record
         if mode != OFF:
             try:
-                known = await self.service.documents.with_library(_names)
+                known = [one.name for one in await self.service.documents.collections()]
                 self._known = frozenset(known)
-                chosen = await self.service.documents.with_library(
-                    lambda library: [library.get(name).name for name in names])
+                chosen = [(await self.service.documents.named(name)).name for name in names]
             except ChatError as error:
                 self.say(str(error), "warning")
                 return
@@ -164,8 +166,7 @@ class CollectingActs(ChatBase):
     @work(exclusive=True, group="collections")
     async def _look_what_exists(self) -> None:
         try:
-            self._known = await self.service.documents.with_library(
-                lambda library: frozenset(one.name for one in library.collections()))
+            self._known = frozenset(one.name for one in await self.service.documents.collections())
         except ChatError:
             self._known = frozenset()  # nothing can be searched
         if self.is_mounted:
@@ -177,7 +178,7 @@ class CollectingActs(ChatBase):
         """In the status line, how far indexing is."""
         words = ""
         if self.service.documents.indexing:
-            from kvchat.ui.screens.documents_rows import indexing_words
+            from kvchat.ui.screens.documents.rows import indexing_words
 
             words = indexing_words(self.service.documents.indexing)
         self.status.set_indexing(words)
@@ -191,7 +192,7 @@ class CollectingActs(ChatBase):
         fresh = [report for name, report in self._reported.items() if seen.get(name) is not report]
         if not any(map(worth_telling, fresh)) or self.app.screen is not self:
             return
-        from kvchat.ui.screens.documents_rows import other_kinds, report_words
+        from kvchat.ui.screens.documents.rows import other_kinds, report_words
 
         for report in filter(worth_telling, fresh):
             if report.trouble:
@@ -226,17 +227,15 @@ class CollectingActs(ChatBase):
         if not found:
             self.say(words)
         elif len(found) == 1:
-            from kvchat.ui.screens.source import SourceScreen
+            from kvchat.ui.screens.sources import SourceScreen
 
-            await self.ask(SourceScreen(DocumentsDesk(self.service), found[0][1], number=found[0][0]))
+            await self.ask(SourceScreen(self.service.documents, found[0][1], number=found[0][0],
+                                        editor=self.service.settings.editor))
         else:
-            from kvchat.ui.screens.source_list import SourcesScreen
+            from kvchat.ui.screens.sources import SourcesScreen
 
-            await self.ask(SourcesScreen(DocumentsDesk(self.service), found, words=words))
-
-
-def _names(library: Library) -> list[str]:
-    return [one.name for one in library.collections()]
+            await self.ask(SourcesScreen(self.service.documents, found, words=words,
+                                         editor=self.service.settings.editor))
 
 
 def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sources, str]:

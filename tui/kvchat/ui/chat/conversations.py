@@ -56,7 +56,7 @@ class ConversationActs(ChatBase):
     async def action_search(self, query: str = "") -> None:
         from kvchat.ui.screens.search import SearchScreen
 
-        found = await self.ask(SearchScreen(self.service.conversations.search, query=query, now=self.now()))
+        found = await self.ask(SearchScreen(self.service.conversations, query=query, now=self.now()))
         if found is not None:
             await self.open_conversation(found.conversation, found.node)
 

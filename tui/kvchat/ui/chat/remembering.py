@@ -5,8 +5,6 @@ The rule: what was noted is told at the edge of the screen and waits there until
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from textual import work
@@ -14,12 +12,9 @@ from textual import work
 from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.ui.chat.base import ChatBase
-from kvchat.ui.chat.desks import MemoryDesk
 
 if TYPE_CHECKING:
     from kvchat.chat.events import MemoriesNoted
-    from kvchat.memory.entry import Entry
-    from kvchat.ui.screens.memory_source import Book
 
 
 class RememberingActs(ChatBase):
@@ -44,33 +39,32 @@ class RememberingActs(ChatBase):
                 self.open_memory(query=argument)
 
     async def _switch(self, on: bool) -> None:
-        from kvchat.ui.screens.memory_source import why_off
+        from kvchat.ui.screens.memory.source import WHY_OFF
 
         id = self.conversation.id
         if await self.attempt(self.service.extraction.set_memory(id, on)):
-            self.say(why_off(MemoryDesk(self.service), id) or "Memory is on in this conversation.")
+            self.say(WHY_OFF[self.service.memory.why_off(id)])
 
     @work(group="dialog")
     async def open_memory(self, *, query: str = "", add: bool = False) -> None:
         """The memory screen; then the message that the person wants to see, if any."""
-        from kvchat.ui.screens.memory import MemoryScreen
+        from kvchat.ui.screens.manager import ManagerScreen
+        from kvchat.ui.screens.memory.source import MemorySource
 
         fresh, self._noted, self._proposed = (*self._noted, *self._proposed), (), ()
         self.status.set_memory("")
-        chosen = await self.ask(MemoryScreen(
-            MemoryDesk(self.service), self.conversation.id, query=query, fresh=fresh, add=add,
-            editor=self.service.settings.editor))
+        service = self.service
+        chosen = await self.ask(ManagerScreen(MemorySource(
+            service.memory, service.extraction, service.jobs, service.conversations, service.clock,
+            self.conversation.id, query=query, fresh=fresh, add=add, editor=service.settings.editor), service.events))
         await self._count_proposals()
         if chosen is not None:
             await self.open_conversation(chosen.conversation, chosen.node)
 
     async def _count_proposals(self) -> None:
         """What still waits for the person's yes stays at the edge of the screen."""
-        from kvchat.memory.entry import Status
-
         try:
-            waiting = await self.service.memory.with_memories(
-                lambda book: [one.id for one in book.entries(Status.PROPOSED)])
+            waiting = await self.service.memory.proposals()
         except ChatError:
             return
         self._proposed = tuple(waiting)
@@ -88,21 +82,14 @@ class RememberingActs(ChatBase):
         if not words.strip():
             self.open_memory()
             return
-
-        def forget(book: Book) -> tuple[int, Entry | None]:
-            book.sync()
-            found = meant(book.entries(), words)
-            if len(found) == 1:
-                return 1, book.delete(found[0].id).before
-            return len(found) or len(book.search(words)), None
-
         try:
-            many, gone = await self.service.memory.with_memories(forget)
+            many, gone = await self.service.memory.forget(words)
         except ChatError as error:
             self.say(str(error), "warning")
             return
         if gone is not None:
-            self.say(f"Forgotten: “{one_line(gone.text, 80)}” {self.app.key_of('memory')}, u brings it back.")
+            keys = f"{self.app.key_of('memory')}, {self.app.key_of('memory.undo')}"
+            self.say(f"Forgotten: “{one_line(gone.text, 80)}” {keys} brings it back.")
         elif many:
             self.open_memory(query=words)
         else:
@@ -113,19 +100,13 @@ class RememberingActs(ChatBase):
     def memory_begins(self) -> None:
         """Memory runs for the first time."""
         key = self.app.key_of("memory") or "/memory"
-        self.say(f"Memory notes facts after answers · {key}, then o turns it off")
+        self.say(f"Memory notes facts after answers · {key}, then {self.app.key_of('memory.switch')} turns it off")
 
     def memories_noted(self, event: MemoriesNoted) -> None:
         """Something was noted: a quiet word, until it is looked at."""
         self._noted = tuple(dict.fromkeys((*self._noted, *event.noted)))
         self._proposed = tuple(dict.fromkeys((*self._proposed, *event.proposed)))
         self.status.set_memory(noted_words(len(self._noted), len(self._proposed)), self.app.key_of("memory"))
-
-
-def meant(entries: Iterable[Entry], words: str) -> list[Entry]:
-    """The memories in whose text every word stands as a whole word, in any case."""
-    wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
-    return [entry for entry in entries if all(word.search(entry.text) for word in wanted)]
 
 
 def noted_words(noted: int, proposed: int) -> str:

@@ -27,7 +27,6 @@ from kvchat.ui import actions
 from kvchat.ui.chat.collecting import CollectingActs
 from kvchat.ui.chat.compacting import CompactingActs
 from kvchat.ui.chat.conversations import ConversationActs
-from kvchat.ui.chat.desks import CacheDesk
 from kvchat.ui.chat.elsewhere import Elsewhere
 from kvchat.ui.chat.findbar import FindBar
 from kvchat.ui.chat.live_row import live_row
@@ -432,7 +431,9 @@ class ChatScreen(ConversationActs, CompactingActs, CollectingActs, WritingActs):
         from kvchat.ui.screens.inspector import InspectorScreen
 
         self.status.acknowledge()
-        self.app.push_screen(InspectorScreen(self.conversation, CacheDesk(self.service)))
+        service = self.service
+        self.app.push_screen(InspectorScreen(self.conversation, service.cache_reports, service.servers, service.events,
+                                             service.clock))
 
     def action_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen

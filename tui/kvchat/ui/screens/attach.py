@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
@@ -17,6 +17,7 @@ from textual.widgets import Input, Static
 from kvchat.chat.errors import ChatError
 from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
@@ -36,13 +37,14 @@ class AttachScreen(ListModal[ContextBlock]):
     DEFAULT_CSS = """
     AttachScreen > #frame { height: 60%; max-height: 24; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", "Complete", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("attach")]
 
     def __init__(self, complete: Callable[[str], Awaitable[Sequence[Mention]]],
                  attach: Callable[[str], Awaitable[ContextBlock]]) -> None:
         super().__init__(classes="-small")
         self.heading = "Attach a file"
-        self.hints = (("tab", "complete"), ("↑↓", "choose"), ("enter", "attach"), ("esc", "cancel"))
+        self.hints = (("attach.complete", "complete"), ("rows.up rows.down", "choose"), ("rows.choose", "attach"),
+                      ("dialog.close", "cancel"))
         self._complete = complete
         self._take = attach
         self._found: Sequence[Mention] = ()

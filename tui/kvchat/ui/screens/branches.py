@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import ClassVar, Literal
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -18,6 +18,7 @@ from kvchat.numbers import count, counted, moment
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 from kvchat.text.cache import reread_number
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, content, joined, shown
@@ -36,14 +37,14 @@ class BranchTreeScreen(ListModal[Branching]):
     """All branches, the current one heavy. Result: ("go", node id) or ("fork", node id)."""
 
     DEFAULT_CSS = "BranchTreeScreen RowList { margin-top: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "fork", "Fork", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("branches")]
 
     def __init__(self, tree: Tree, head: str | None, *, title: str = "", at: str | None = None,
                  now: datetime | None = None, warmth: Callable[[str], Warmth] | None = None) -> None:
         """`warmth` tells what the server holds of the branch that ends in a message."""
         super().__init__(classes="-list -wide")
         self.heading = f"Branches · {one_line(title, 60)}" if title else "Branches"
-        self.hints = (("enter", "go there"), ("f", "fork"), ("esc", "close"))
+        self.hints = (("rows.choose", "go there"), ("branches.fork", "fork"), ("dialog.close", "close"))
         self._rows = tree_rows(tree, head)
         self._tips = frozenset(leaf.id for leaf in tree.leaves())
         self._warmth = warmth

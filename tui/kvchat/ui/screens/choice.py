@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.tones import content
 
 
@@ -30,10 +31,7 @@ class ChoiceLine(Widget, can_focus=True):
     """
     COMPONENT_CLASSES: ClassVar[set[str]] = {"choice--other", "choice--chosen", "choice--focused"}
     ALLOW_SELECT = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "step(-1)", "Previous", show=False),
-        Binding("right,space", "step(1)", "Next", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("choice")]
     chosen: reactive[int] = reactive(0)
 
     class Changed(Message):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
@@ -21,6 +21,7 @@ from kvchat.display import one_line
 from kvchat.numbers import counted
 from kvchat.prompt.conversation import Conversation
 from kvchat.transfer import FORMATS, suggested_name
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.choice import ChoiceLine
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Modal
@@ -52,17 +53,14 @@ class ExportScreen(Modal[ExportRequest]):
     ExportScreen .note { margin: 0 0 1 13; }
     ExportScreen FilterLine { margin-top: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next", show=False),
-        Binding("up", "app.focus_previous", "Previous", show=False),
-        Binding("enter,ctrl+s", "export", "Export", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("fields")]
 
     def __init__(self, conversation: Conversation | None, *, conversations: int = 1, branches: int = 1,
                  folder: Path | None = None) -> None:
         super().__init__()
         self.heading = "Export"
-        self.hints = (("←→", "choose"), ("↑↓", "next field"), ("enter", "export"), ("esc", "cancel"))
+        self.hints = (("choice.previous choice.next", "choose"), ("fields.previous fields.next", "next field"),
+                      ("fields.apply", "export"), ("dialog.close", "cancel"))
         self._conversation = conversation
         self._conversations = conversations
         self._branches = branches
@@ -154,9 +152,9 @@ class ExportScreen(Modal[ExportRequest]):
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        self.action_export()
+        self.action_apply()
 
-    def action_export(self) -> None:
+    def action_apply(self) -> None:
         path = self._path()
         if path is None or _trouble(path):
             self.query_one(Input).focus()

@@ -58,7 +58,7 @@ class HelpScreen(ListModal[None]):
     def __init__(self, rows: Mapping[str, Sequence[HelpRow]], *, query: str = "") -> None:
         super().__init__(classes="-list -wide")
         self.heading = "Help"
-        self.hints = (("↑↓", "move"), ("type", "to filter"), ("esc", "close"))
+        self.hints = (("rows.up rows.down", "move"), ("type", "to filter"), ("dialog.close", "close"))
         self._query = query
         self._lines = [*_actions(rows), *_legend()]
         self._texts = [line.text for line in self._lines]

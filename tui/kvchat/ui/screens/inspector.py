@@ -5,12 +5,11 @@ The rule: it only shows; what it shows is a `CacheReport`, asked for again when 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
-from typing import ClassVar, Literal, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
@@ -22,12 +21,20 @@ from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, 
 from kvchat.chat.live import OpenConversation
 from kvchat.display import clean, one_line
 from kvchat.numbers import UNKNOWN
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens import inspector_messages as messages
 from kvchat.ui.screens import inspector_turns as turns
-from kvchat.ui.screens.inspector_facts import ServerFacts, facts
+from kvchat.ui.screens.inspector_facts import facts
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, content
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kvchat.chat.cache_reports import CacheReports
+    from kvchat.chat.events import EventBus
+    from kvchat.chat.servers import Servers
 
 View = Literal["turns", "messages", "server"]
 VIEWS: dict[View, str] = {"turns": "Turns", "messages": "Messages", "server": "Sums and server"}
@@ -35,16 +42,6 @@ TALL = 36
 """Rows of the terminal from which on the sums and the server stand below the turns."""
 PATIENCE = 0.4
 """Seconds between two looks while the cache changes."""
-
-
-class CacheSource(Protocol):
-    """What the inspector asks: `ChatService`."""
-
-    @property
-    def server(self) -> ServerFacts | None: ...
-    def cache_report(self, id: str) -> Awaitable[CacheReport]: ...
-    def subscribe(self, listener: Callable[[ServiceEvent], None]) -> Callable[[], None]: ...
-    def now(self) -> datetime: ...
 
 
 class InspectorScreen(ListModal[None]):
@@ -64,17 +61,15 @@ class InspectorScreen(ListModal[None]):
         &.-server #rows, &.-server #head, &.-server #detail { display: none; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab,right,m", "view(1)", "Next view", show=False),
-        Binding("shift+tab,left", "view(-1)", "Previous view", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("inspector")]
 
-    def __init__(self, conversation: OpenConversation, source: CacheSource) -> None:
+    def __init__(self, conversation: OpenConversation, reports: CacheReports, servers: Servers, events: EventBus,
+                 now: Callable[[], datetime]) -> None:
         super().__init__(classes="-list -wide")
         self.heading = f"Cache · {one_line(conversation.record.title, 60)}"
-        self.hints = (("↑↓", "move"), ("tab", "next view"), ("esc", "close"))
+        self.hints = (("rows.up rows.down", "move"), ("inspector.next_view", "next view"), ("dialog.close", "close"))
         self._conversation = conversation
-        self._source = source
+        self._reports, self._servers, self._events, self._now = reports, servers, events, now
         self._report: CacheReport | None = None
         self._trouble = ""
         self._view: View = "turns"
@@ -100,7 +95,7 @@ class InspectorScreen(ListModal[None]):
         return self.query_one("#facts" if self._view == "server" else "#rows", RowList)
 
     def on_mount(self) -> None:
-        self._stop_listening = self._source.subscribe(self._heard)
+        self._stop_listening = self._events.subscribe(self._heard)
         self.set_class(self.size.height >= TALL, "-tall")
         self._load()
 
@@ -122,7 +117,7 @@ class InspectorScreen(ListModal[None]):
     async def _load(self) -> None:
         self._soon = None
         try:
-            report = await self._source.cache_report(self._conversation.id)
+            report = await self._reports.report(self._conversation.id)
         except ChatError as error:
             self._trouble = clean(str(error))
         else:
@@ -158,7 +153,7 @@ class InspectorScreen(ListModal[None]):
             waiting = content((self._trouble, BAD)) if self._trouble else content(("looking …", MUTED))
             self.query_one("#headline", Static).update(content("  ") + waiting)
             return
-        now = self._source.now().timestamp()
+        now = self._now().timestamp()
         self._put("headline", messages.headline(report, width, now), width)
         names = content().join([
             content(("   " if at else ""), (name, ACCENT if view == self._view else MUTED))
@@ -167,7 +162,7 @@ class InspectorScreen(ListModal[None]):
         self._put("head", [turns.turns_head(width) if self._view == "turns" else messages.messages_head(width)], width)
         path = self._conversation.path()
         digest = path[0].digest.hex()[:12] if path else UNKNOWN
-        self._facts = facts(report, self._source.server, digest, width, now)
+        self._facts = facts(report, self._servers, digest, width, now)
         self.query_one("#facts", RowList).show(len(self._facts))
         self._tell()
 

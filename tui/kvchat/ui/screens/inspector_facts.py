@@ -6,7 +6,7 @@ The rule: figures are the server's or measured by kvchat; what neither knows is 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -19,32 +19,14 @@ from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.tones import AVOIDABLE, MUTED, REUSED, STRONG, content, shown
 from kvchat.ui.widgets.header_text import HOSTS, model_name
 
+if TYPE_CHECKING:
+    from kvchat.chat.servers import Servers
+
 LABEL = 13
 TOTAL_HEADS = ("reuse", "hit ratio", "reused", "avoidable", "saved")
 TOTAL_CELLS = (8, 11, 11, 11, 13)
 TITLE = 28
 """Cells for the title of a conversation that a slot holds."""
-
-
-class ServerFacts(Protocol):
-    """What the inspector shows of a server: `ChatService.server`."""
-
-    @property
-    def kind(self) -> str: ...
-    @property
-    def base_url(self) -> str: ...
-    @property
-    def host_class(self) -> str: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def context_size(self) -> int | None: ...
-    @property
-    def slots(self) -> int | None: ...
-    @property
-    def build(self) -> str: ...
-    @property
-    def embedded(self) -> bool: ...
 
 
 def totals_line(totals: Totals, width: int) -> Content:
@@ -62,7 +44,7 @@ def totals_line(totals: Totals, width: int) -> Content:
     return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
 
 
-def facts(report: CacheReport, server: ServerFacts | None, digest: str, width: int, now: float) -> list[Content]:
+def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: float) -> list[Content]:
     """All of it in lines of `width` cells, the most important first. `digest` names the system prompt."""
     lines: list[Content] = []
     for warning in report.warnings:
@@ -72,7 +54,7 @@ def facts(report: CacheReport, server: ServerFacts | None, digest: str, width: i
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
     lines += _told("rules", report.rules or "what this server does with its cache is not known", width)
-    for name, words in _about(server):
+    for name, words in _about(servers):
         lines += _told(name, words, width)
     lines += _told("session", report.conversation, width)
     return [*lines, *_told("prefix", f"{digest} · equal digest, equal system prompt", width)]
@@ -111,7 +93,8 @@ def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Con
         yield content((f"{one_line(state.where, LABEL - 2):<{LABEL}}", MUTED)) + glyph + content(words)
 
 
-def _about(server: ServerFacts | None) -> list[tuple[str, str]]:
+def _about(servers: Servers) -> list[tuple[str, str]]:
+    server = servers.info
     if server is None:
         return [("server", "not connected")]
     kind = "built-in engine" if server.embedded else one_line(server.kind, 40)

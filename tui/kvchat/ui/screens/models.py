@@ -99,7 +99,7 @@ class ModelPicker(ListModal[ModelChoice]):
         """`current`: the model that answers here now. `look`: asks this machine's usual ports."""
         super().__init__(classes="-list")
         self.heading = "Model and server"
-        self.hints = (("enter", "use"), ("esc", "close"))
+        self.hints = (("rows.choose", "use"), ("dialog.close", "close"))
         self._find, self._look = files, look
         self._looking = files is not None
         self._asking = look is not None

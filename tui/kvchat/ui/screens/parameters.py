@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
@@ -23,6 +23,7 @@ from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
 from kvchat.display import one_line
 from kvchat.prompt.request import Parameters, reserved
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import BAD, MUTED, content
 
@@ -188,16 +189,12 @@ class ParametersScreen(Modal[Parameters]):
         }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next", show=False),
-        Binding("up", "app.focus_previous", "Previous", show=False),
-        Binding("enter,ctrl+s", "apply", "Apply", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("fields")]
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
         self.heading = "Sampling parameters"
-        self.hints = (("↑↓", "field"), ("enter", "apply"), ("esc", "cancel"))
+        self.hints = (("fields.previous fields.next", "field"), ("fields.apply", "apply"), ("dialog.close", "cancel"))
         self._parameters = parameters
         self._shown = {row.name: one_line(row.written(getattr(parameters, row.name))) for row in ROWS}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
@@ -17,7 +17,8 @@ from textual.widgets import Static
 from kvchat.display import clean, one_line
 from kvchat.numbers import size
 from kvchat.prompt.context import guarded
-from kvchat.ui.screens.modal import Modal, hint_line
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.modal import Hint, Modal
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, removed_words
 from kvchat.ui.widgets.context_items import FILE, MEMORY, PASSAGE, Item
 from kvchat.ui.widgets.context_parts import GLYPHS
@@ -37,13 +38,7 @@ class ContextScreen(Modal[frozenset[str]]):
         & VerticalScroll:focus { background-tint: transparent; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space,delete,backspace", "leave_out", "Leave out", show=False),
-        Binding("left", "step(-1)", "Previous", show=False),
-        Binding("right", "step(1)", "Next", show=False),
-        Binding("y", "agree", "Send it", show=False),
-        Binding("enter", "close", "Close", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("context")]
 
     def __init__(self, items: Sequence[Item], at: int, out: Iterable[str], price: Callable[[Item], str],
                  agree: Callable[[str], None]) -> None:
@@ -79,13 +74,17 @@ class ContextScreen(Modal[frozenset[str]]):
         place = f"   {self._at + 1} of {many}" if many > 1 else ""
         frame, out = self.query_one("#frame"), item.id in self._out
         frame.border_title = content(_WORDS[item.kind], (place, MUTED))
-        change = (("space", "take along" if out else "leave out"),) if not item.is_fixed else (
-            (("y", "send it"),) if out else ())
-        frame.border_subtitle = hint_line((
-            *change, *((("←→", "next"),) if many > 1 else ()), ("↑↓", "scroll"), ("esc", "close")))
+        hints: list[Hint] = [("↑↓", "scroll"), ("dialog.close", "close")]
+        if many > 1:
+            hints.insert(0, ("context.previous context.next", "next"))
+        if not item.is_fixed:
+            hints.insert(0, ("context.leave_out", "take along" if out else "leave out"))
+        elif out:
+            hints.insert(0, ("context.agree", "send it"))
+        self.show_hints(hints)
         state: Part = "goes with the message"
         if item.outside and out:
-            state = ("outside the working folder and the collections: needs your y", BAD)
+            state = (f"outside the working folder and the collections: needs your {self.key('context.agree')}", BAD)
         elif item.kind == FILE:
             state = "goes with the message as long as it is mentioned"
         elif out:

@@ -11,13 +11,14 @@ from datetime import datetime
 from typing import ClassVar, Literal
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
 from kvchat.numbers import counted, moment
 from kvchat.prompt.conversation import Conversation
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
@@ -30,10 +31,7 @@ Picked = tuple[Literal["open", "delete"], str] | tuple[Literal["new"], None]
 class ConversationPicker(ListModal[Picked]):
     """All conversations, newest first. Result: ("open", id), ("delete", id), ("new", None)."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+n", "new", "New conversation", show=False),
-        Binding("delete", "delete", "Delete", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("list_dialog")]
 
     def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
                  mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "",
@@ -41,7 +39,8 @@ class ConversationPicker(ListModal[Picked]):
         """`mark` tells the mark of the conversation with this id."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
-        self.hints = (("enter", "open"), ("^N", "new"), ("del", "delete"), ("esc", "close"))
+        self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.delete", "delete"),
+                      ("dialog.close", "close"))
         self._conversations = conversations
         self._texts = [conversation.title.casefold() for conversation in conversations]
         self._current = current
@@ -67,7 +66,8 @@ class ConversationPicker(ListModal[Picked]):
         self._query = query
         self._kept = kept(self._texts, query)
         rows = self.rows
-        rows.empty = "No title matches. ^N begins a new conversation." if query.strip() else "No conversations yet."
+        new = self.key("list_dialog.new")
+        rows.empty = f"No title matches. {new} begins a new conversation." if query.strip() else "No conversations yet."
         cursor = 0
         if not query.strip():
             cursor = next((row for row, index in enumerate(self._kept)

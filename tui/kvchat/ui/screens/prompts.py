@@ -6,11 +6,11 @@ applied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widget import Widget
@@ -22,18 +22,14 @@ from kvchat.display import clean, one_line
 from kvchat.numbers import about, counted
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, STRONG, content, shown
 
-
-class Library(Protocol):
-    """Where saved prompts live: `Options`."""
-
-    def prompts(self) -> Sequence[SavedPrompt]: ...
-    async def save_prompt(self, prompt: SavedPrompt) -> None: ...
-    async def delete_prompt(self, name: str) -> None: ...
+if TYPE_CHECKING:
+    from kvchat.chat.options import Options
 
 
 def change_price(price: Price) -> str:
@@ -49,17 +45,21 @@ def change_price(price: Price) -> str:
 class PromptList(RowList, can_focus=True):
     """The saved prompts, with keys of their own when they have the focus."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "Up", show=False),
-        Binding("down", "step(1)", "Down", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("rows")]
     DEFAULT_CSS = """
     PromptList { & > .row-list--cursor { background: transparent; text-style: none; } }
     PromptList:focus > .row-list--cursor { background: $foreground 10%; text-style: bold; }
     """
 
-    def action_step(self, step: int) -> None:
+    def action_move(self, step: int) -> None:
         self.move(step)
+
+    def action_page(self, direction: int) -> None:
+        self.page(direction)
+
+    def action_choose(self) -> None:
+        if self.cursor is not None:
+            self.post_message(self.Chosen(self, self.cursor))
 
 
 class SystemPromptScreen(Modal[str]):
@@ -81,16 +81,13 @@ class SystemPromptScreen(Modal[str]):
         &:ansi #library { border-left: solid ansi_bright_black; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+s", "apply", "Apply", show=False, priority=True),
-        Binding("enter", "load", "Load", show=False),
-        Binding("delete", "delete", "Delete", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
 
-    def __init__(self, instructions: str, price: Price, library: Library) -> None:
+    def __init__(self, instructions: str, price: Price, library: Options) -> None:
         super().__init__()
         self.heading = "System prompt"
-        self.hints = (("^S", "apply"), ("tab", "library"), ("enter", "load"), ("del", "delete"), ("esc", "cancel"))
+        self.hints = (("prompt.apply", "apply"), ("tab", "library"), ("rows.choose", "load"),
+                      ("prompt.delete", "delete"), ("dialog.close", "cancel"))
         self._before = clean(instructions)
         self._price = price
         self._library = library

@@ -22,7 +22,7 @@ class RenameScreen(Modal[str]):
     def __init__(self, title: str) -> None:
         super().__init__(classes="-small")
         self.heading = "Rename conversation"
-        self.hints = (("enter", "rename"), ("esc", "cancel"))
+        self.hints = (("enter", "rename"), ("dialog.close", "cancel"))
         self._title = one_line(title, TITLE_LIMIT)
 
     def body(self) -> Iterable[Widget]:
@@ -43,6 +43,7 @@ class RenameScreen(Modal[str]):
     def _entered(self, event: Input.Submitted) -> None:
         title = " ".join(event.value.split())
         if not title:
-            self.query_one(Static).update(content(("Write a title, or press Esc to keep the old one.", BAD)))
+            close = self.key("dialog.close")
+            self.query_one(Static).update(content((f"Write a title, or press {close} to keep the old one.", BAD)))
         else:
             self.finish(title if title != self._title else None)

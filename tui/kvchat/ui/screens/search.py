@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
@@ -21,21 +21,19 @@ from kvchat.display import one_line
 from kvchat.numbers import counted, moment
 from kvchat.prompt.conversation import SearchHit
 from kvchat.prompt.message import Role
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.filtering import FilterLine
-from kvchat.ui.screens.modal import ListModal, hint_line
+from kvchat.ui.screens.modal import Hint, ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import MATCH, MUTED, STRONG, USER, Part, content, joined, shown
+
+if TYPE_CHECKING:
+    from kvchat.chat.conversations import Conversations
 
 PAUSE_SECONDS = 0.12
 LIMIT = 200
 
 ROLES: dict[str, str] = {Role.USER: "you", Role.ASSISTANT: "answer", Role.SYSTEM: "system"}
-
-
-class Search(Protocol):
-    """How the screen searches: `Conversations.search`."""
-
-    async def __call__(self, query: str, limit: int = 50, ranked: bool = False) -> Sequence[SearchHit]: ...
 
 
 class Found(NamedTuple):
@@ -68,13 +66,13 @@ def _flat(text: str) -> str:
 class SearchScreen(ListModal[Found]):
     """Messages that match, under the titles of their conversations. Result: Found."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+r", "rank", "Order", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("search_dialog")]
 
-    def __init__(self, search: Search, *, query: str = "", now: datetime | None = None) -> None:
+    def __init__(self, conversations: Conversations, *, query: str = "", now: datetime | None = None) -> None:
         super().__init__(classes="-list -wide")
         self.heading = "Search all conversations"
         self.hints = self._keys(False)
-        self._search = search
+        self._conversations = conversations
         self._query = query
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
         self._ranked = False
@@ -85,8 +83,9 @@ class SearchScreen(ListModal[Found]):
         self._timer: Timer | None = None
 
     @staticmethod
-    def _keys(ranked: bool) -> tuple[tuple[str, str], ...]:
-        return (("enter", "open"), ("^R", "newest first" if ranked else "best first"), ("esc", "close"))
+    def _keys(ranked: bool) -> Sequence[Hint]:
+        return (("rows.choose", "open"), ("search_dialog.rank", "newest first" if ranked else "best first"),
+                ("dialog.close", "close"))
 
     def body(self) -> Iterable[Widget]:
         yield FilterLine("words to look for", self._query)
@@ -115,7 +114,7 @@ class SearchScreen(ListModal[Found]):
             self._show([], "", "Type a word: every message of every conversation is searched.")
             return
         try:
-            hits = await self._search(query, limit=LIMIT, ranked=self._ranked)
+            hits = await self._conversations.search(query, limit=LIMIT, ranked=self._ranked)
         except Exception as error:
             self._show([], query, f"The search did not work: {one_line(str(error), 200) or type(error).__name__}.")
             return
@@ -158,7 +157,6 @@ class SearchScreen(ListModal[Found]):
 
     def action_rank(self) -> None:
         self._ranked = not self._ranked
-        frame = self.query_one("#frame")
-        frame.border_subtitle = hint_line(self._keys(self._ranked))
+        self.show_hints(self._keys(self._ranked))
         if self._query.strip():
             self._run(self._query)

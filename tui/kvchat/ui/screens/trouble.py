@@ -44,7 +44,7 @@ class EngineTroubleScreen(ListModal[Remedy]):
     def __init__(self, sentence: str, log: str = "") -> None:
         super().__init__()
         self.heading = "The engine stopped"
-        self.hints = (("enter", "choose"), ("tab", "the log"), ("esc", "close"))
+        self.hints = (("rows.choose", "choose"), ("tab", "the log"), ("dialog.close", "close"))
         self._sentence = clean(sentence).strip()
         self._log = "\n".join(clean(log).strip("\n").splitlines()[-LOG_LINES:])
 

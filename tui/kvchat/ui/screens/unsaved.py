@@ -75,7 +75,7 @@ class WriteElsewhereScreen(Modal[Path]):
     def __init__(self, suggested: str, write: Callable[[Path], Awaitable[Path]]) -> None:
         super().__init__()
         self.heading = "Write unsaved messages"
-        self.hints = (("enter", "write and quit"), ("esc", "stay"))
+        self.hints = (("enter", "write and quit"), ("dialog.close", "stay"))
         self._suggested = suggested
         self._write = write
 
