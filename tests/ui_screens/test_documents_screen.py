@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import memory_kit
 import pytest
 from documents_kit import HERE, SETUP, SKIPPED, Library, Service, passage, sample, service, status
 from screens_kit import HOSTILE, MARKUP, Shown, showing
@@ -15,6 +16,7 @@ from textual.widgets import Input
 
 from kvchat.display import clean
 from kvchat.documents.collection import Progress, Report, Skipped
+from kvchat.ui.actions import DIALOG_ACTIONS
 from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquoted
 from kvchat.ui.screens.documents.rows import Searching
 from kvchat.ui.screens.documents.search import PAUSE_SECONDS, snippet
@@ -549,3 +551,9 @@ async def test_a_key_that_was_changed_does_it_and_stands_in_every_hint_and_sente
     async with showing(Service().screen(), keys=keys) as shown:
         await settled(shown)
         assert "F7 adds a folder, or a single file." in shown.prose
+
+
+def test_the_sources_do_what_the_table_of_actions_says() -> None:
+    for context, screen in (("memory", memory_kit.service().screen()), ("documents", service().screen())):
+        named = {action.id.partition(".")[2] for action in DIALOG_ACTIONS if action.context == context}
+        assert named == set(screen.source.acts) - {"search"}

@@ -14,8 +14,7 @@ from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed, WarmthChanged
-from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen
-from kvchat.ui.screens.inspector_turns import cells_of
+from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen, cells_of
 
 SERVER = SimpleNamespace(kind="llama.cpp", base_url="http://127.0.0.1:8080", host_class="loopback",
                          model="/models/SmolLM2-135M.gguf", context_size=8192, slots=4, build="b7130", embedded=False)

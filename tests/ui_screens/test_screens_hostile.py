@@ -22,16 +22,11 @@ from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.ui.screens.branches import BranchTreeScreen
 from kvchat.ui.screens.confirm import ConfirmScreen
+from kvchat.ui.screens.conversations import ConversationPicker, RenameScreen, SearchScreen
 from kvchat.ui.screens.export import ExportScreen
 from kvchat.ui.screens.inspector import InspectorScreen
-from kvchat.ui.screens.models import ModelPicker
-from kvchat.ui.screens.parameters import ParametersScreen
-from kvchat.ui.screens.picker import ConversationPicker
-from kvchat.ui.screens.prompts import SystemPromptScreen
-from kvchat.ui.screens.rename import RenameScreen
-from kvchat.ui.screens.search import SearchScreen
-from kvchat.ui.screens.trouble import EngineTroubleScreen
-from kvchat.ui.screens.welcome import WelcomePanel
+from kvchat.ui.screens.options import ParametersScreen, SystemPromptScreen
+from kvchat.ui.screens.servers import EngineTroubleScreen, ModelPicker, WelcomePanel
 
 
 def models(texts: Sequence[str]) -> list[Any]:

@@ -10,7 +10,7 @@ import pytest
 from screens_kit import NOW, Shown, T, showing
 
 from kvchat.prompt.conversation import SearchHit
-from kvchat.ui.screens.search import PAUSE_SECONDS, Found, SearchScreen, snippet
+from kvchat.ui.screens.conversations import PAUSE_SECONDS, Found, SearchScreen, snippet
 
 HITS = [
     SearchHit("c1", "n1", "lighthouse log", "user", "How often did the \x02lamp\x03 turn?", T),

@@ -271,19 +271,15 @@ def test_ids_can_be_written_as_toml_keys() -> None:
 def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
     """Every action of a dialog is bound by some dialog or one of its parts, which has what it does."""
     from kvchat.ui.screens import (
-        attach,
         branches,
-        choice,
+        context,
+        conversations,
         doctor,
         export,
         inspector,
         manager,
         modal,
-        parameters,
-        passages,
-        picker,
-        prompts,
-        search,
+        options,
         sources,
     )
     from kvchat.ui.screens.documents import add
@@ -291,26 +287,17 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
     from kvchat.ui.screens.memory import editor
 
     places = {
-        "dialog": modal.Modal, "rows": modal.ListModal, "choice": choice.ChoiceLine, "manager": manager.ManagerScreen,
+        "dialog": modal.Modal, "rows": modal.ListModal, "choice": export.ChoiceLine, "manager": manager.ManagerScreen,
         "entry": editor.EntryEditor, "add": add.AddDocumentsScreen, "passages": passage_search.DocumentSearchScreen,
-        "source": sources.SourceScreen, "attach": attach.AttachScreen, "context": passages.ContextScreen,
+        "source": sources.SourceScreen, "attach": context.AttachScreen, "context": context.ContextScreen,
         "branches": branches.BranchTreeScreen, "inspector": inspector.InspectorScreen, "report": doctor.DoctorScreen,
-        "list_dialog": picker.ConversationPicker, "search_dialog": search.SearchScreen,
-        "prompt": prompts.SystemPromptScreen, "fields": parameters.ParametersScreen,
+        "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
+        "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen,
     }
     assert export.ExportScreen.action_apply
     for action in DIALOG_ACTIONS:
         if action.context in ("memory", "documents"):
-            continue  # a source has them, as the next test says
+            continue  # a source of the manager has them
         place, name = places[action.context], action.action.partition("(")[0]
         assert name.startswith("app.") or hasattr(place, f"action_{name}"), action.id
         assert action.id in {binding.id for binding in place.BINDINGS if isinstance(binding, Binding)}, action.id
-
-
-def test_the_sources_of_the_manager_do_what_the_table_says() -> None:
-    from documents_kit import Service as Documents
-    from memory_kit import service
-
-    for context, screen in (("memory", service().screen()), ("documents", Documents().screen())):
-        named = {action.id.partition(".")[2] for action in DIALOG_ACTIONS if action.context == context}
-        assert named == set(screen.source.acts) - {"search"}

@@ -39,7 +39,7 @@ class ConversationActs(ChatBase):
 
     @work(group="dialog")
     async def action_list(self) -> None:
-        from kvchat.ui.screens.picker import ConversationPicker
+        from kvchat.ui.screens.conversations import ConversationPicker
 
         picked = await self.ask(ConversationPicker(
             self.service.conversations.all(), current=self.current.id if self.current else None, mark=self.mark,
@@ -54,7 +54,7 @@ class ConversationActs(ChatBase):
 
     @work(group="dialog")
     async def action_search(self, query: str = "") -> None:
-        from kvchat.ui.screens.search import SearchScreen
+        from kvchat.ui.screens.conversations import SearchScreen
 
         found = await self.ask(SearchScreen(self.service.conversations, query=query, now=self.now()))
         if found is not None:
@@ -62,7 +62,7 @@ class ConversationActs(ChatBase):
 
     @work(group="dialog")
     async def action_rename(self, title: str = "", id: str = "") -> None:
-        from kvchat.ui.screens.rename import RenameScreen
+        from kvchat.ui.screens.conversations import RenameScreen
 
         id = id or self.conversation.id
         if not title:

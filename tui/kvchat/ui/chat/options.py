@@ -17,7 +17,7 @@ class OptionActs(MessageActs):
 
     @work(group="dialog")
     async def action_parameters(self) -> None:
-        from kvchat.ui.screens.parameters import ParametersScreen
+        from kvchat.ui.screens.options import ParametersScreen
 
         conversation = self.conversation
         chosen = await self.ask(ParametersScreen(conversation.record.parameters))
@@ -26,7 +26,7 @@ class OptionActs(MessageActs):
 
     @work(group="dialog")
     async def action_system(self, text: str = "") -> None:
-        from kvchat.ui.screens.prompts import SystemPromptScreen
+        from kvchat.ui.screens.options import SystemPromptScreen
 
         conversation = self.conversation
         price = self.service.prices.estimate(conversation.id, "system")
@@ -47,7 +47,7 @@ class OptionActs(MessageActs):
 
     @work(group="dialog")
     async def action_model(self, name: str = "") -> None:
-        from kvchat.ui.screens.models import ModelPicker
+        from kvchat.ui.screens.servers import ModelPicker
 
         if name:
             await self._use("model", name)

@@ -20,7 +20,7 @@ from kvchat.ui.widgets.header_text import HeaderState
 if TYPE_CHECKING:
     from kvchat.chat.events import FallbackChosen
     from kvchat.chat.live import LiveAnswer
-    from kvchat.ui.screens.welcome import WelcomePanel
+    from kvchat.ui.screens.servers import WelcomePanel
 
 HOSTS: dict[str, str] = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
          "cloud": "a server on the internet"}
@@ -144,7 +144,7 @@ class ServerActs(OptionActs):
 
     @work(exclusive=True, group="welcome")
     async def _mount_welcome(self) -> None:
-        from kvchat.ui.screens.welcome import WelcomePanel
+        from kvchat.ui.screens.servers import WelcomePanel
 
         models = await self.service.chooser.model_files()
         if self.service.servers.connection.phase == "none":
@@ -164,7 +164,7 @@ class ServerActs(OptionActs):
 
     @work(group="dialog")
     async def _engine_trouble(self, sentence: str, log: str) -> None:
-        from kvchat.ui.screens.trouble import EngineTroubleScreen
+        from kvchat.ui.screens.servers import EngineTroubleScreen
 
         match await self.ask(EngineTroubleScreen(sentence, log)):
             case "restart":
