@@ -21,9 +21,8 @@ from kvchat.display import clean, one_line
 from kvchat.numbers import size
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.ui.actions import bindings
-from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, joined, removed_words, shown
 from kvchat.ui.widgets.context_items import FILE, MEMORY, PASSAGE, Item
 from kvchat.ui.widgets.context_parts import GLYPHS

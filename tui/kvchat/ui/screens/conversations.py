@@ -23,9 +23,8 @@ from kvchat.numbers import counted, moment
 from kvchat.prompt.conversation import Conversation, SearchHit
 from kvchat.prompt.message import Role
 from kvchat.ui.actions import bindings
-from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MATCH, MUTED, STRONG, USER, Part, content, joined, shown
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 

@@ -29,8 +29,8 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.transfer import FORMATS, FileExists, Source, TransferError, suggested_name
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
-from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Modal
+from kvchat.ui.screens.rows import FilterLine
 from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, content
 
 if TYPE_CHECKING:

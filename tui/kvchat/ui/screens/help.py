@@ -11,9 +11,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.ui.actions import HelpRow
-from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, GLYPHS, MARK_TONES, MUTED, STRONG, content
 from kvchat.ui.widgets import sidebar_rows
 

@@ -26,9 +26,8 @@ from textual.widgets import Input, Static
 from kvchat.chat.errors import ChatError
 from kvchat.display import one_line
 from kvchat.ui.actions import bindings
-from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Hint, ListModal
-from kvchat.ui.screens.rows import FocusRows, RowList
+from kvchat.ui.screens.rows import FilterLine, FocusRows, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, content
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.prompt.request import Parameters, reserved
 from kvchat.ui.actions import bindings
-from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Modal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, STRONG, content, shown
 
 if TYPE_CHECKING:

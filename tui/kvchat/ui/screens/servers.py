@@ -28,9 +28,8 @@ from textual.widgets import Input, Static
 from kvchat.chat.server_choice import ServerChoice
 from kvchat.display import clean, one_line
 from kvchat.numbers import count, size
-from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
 from kvchat.ui.widgets.header_text import HOSTS, model_name
 from kvchat.ui.widgets.transcript import Transcript

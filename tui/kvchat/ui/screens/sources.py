@@ -34,9 +34,8 @@ from kvchat.ui.clipboard import copy
 from kvchat.ui.editor import EditorError, opened
 from kvchat.ui.render.sources import ending, headings_of, title_of
 from kvchat.ui.render.wrap import breaks
-from kvchat.ui.screens.filtering import highlighted
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import RowList, highlighted
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, removed_words
 
 if TYPE_CHECKING:

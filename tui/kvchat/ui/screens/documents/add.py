@@ -27,9 +27,8 @@ from kvchat.display import one_line
 from kvchat.documents.collection import Collection, is_name
 from kvchat.documents.naming import named, unused
 from kvchat.ui.actions import bindings
-from kvchat.ui.screens.filtering import FilterInput
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterInput, RowList
 from kvchat.ui.screens.tones import BAD, MUTED, content, shown
 
 MOST = 500

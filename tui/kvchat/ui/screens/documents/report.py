@@ -17,9 +17,8 @@ from kvchat.documents.collection import Collection, Report, Skipped, Status
 from kvchat.numbers import counted, size
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.documents.rows import changes_words, other_kinds
-from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import BAD, MUTED, content, home_path, joined
 
 

@@ -21,9 +21,8 @@ from kvchat.documents.collection import Collection, Passage
 from kvchat.numbers import counted
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.sources import ending
-from kvchat.ui.screens.filtering import FilterLine, highlighted
 from kvchat.ui.screens.modal import Hint, ListModal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted
 from kvchat.ui.screens.sources import SourceScreen
 from kvchat.ui.screens.tones import MUTED, content, joined
 
