@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from screens_kit import NOW, T, conversation
 
-from kvchat.chat.document_service import DocumentService
+from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, EventBus, IndexingProgressed, ServiceEvent
 from kvchat.chat.live import OpenConversation

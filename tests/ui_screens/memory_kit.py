@@ -10,9 +10,9 @@ from typing import Any
 
 from screens_kit import NOW, T, conversation
 
+from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import EventBus, ServiceEvent
-from kvchat.chat.memory_service import MemoryService
 from kvchat.config import Settings, changed
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.prompt.conversation import Conversation

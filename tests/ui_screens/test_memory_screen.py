@@ -14,17 +14,17 @@ from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you,
 from screens_kit import HOSTILE, MARKUP, Shown, T, showing
 from textual.widgets import TextArea
 
+from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged, MemoriesChanged
-from kvchat.chat.extraction import QUEUE_PAGE
-from kvchat.display import clean
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
+from kvchat.sanitize import clean
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
-from kvchat.ui.editor import EditorError, at_line, opened
 from kvchat.ui.screens.manager import PATIENCE, PAUSE_SECONDS, Jump, ManagerScreen
 from kvchat.ui.screens.memory.editor import line_of
 from kvchat.ui.screens.rows import FocusRows
+from kvchat.ui.terminal.editor import EditorError, at_line, opened
 
 SIZES = [(80, 24), (120, 40)]
 METRIC = "Prefers metric units."

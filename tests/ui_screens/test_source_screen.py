@@ -13,13 +13,13 @@ import pytest
 from documents_kit import SETUP, Library, Service, block, in_folder, service, status
 from screens_kit import HOSTILE, MARKUP, Shown, showing
 
-from kvchat.display import clean
 from kvchat.documents.attaching import attached
 from kvchat.documents.collection import ref_of
 from kvchat.documents.stamps import Stamp
 from kvchat.documents.standing import file_lines, place_in, standing
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.sanitize import clean
 from kvchat.ui.screens.sources import SourceScreen, SourcesScreen, TextRows, at_line
 
 FILE_TEXT = f"# Setup\n\n{SETUP}\n\nThe end.\n"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.config.problem import Problem
 from kvchat.config.toml import problem_at
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui import keys as key_names
 from kvchat.ui.action_table import ACTIONS, BY_ID, DIALOG_ACTIONS, Action
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from textual.binding import Binding
 
 __all__ = [
-    "ACTIONS", "BY_ID", "DIALOG_ACTIONS", "Action", "HelpRow", "bindings", "by_slash", "first_key", "help_rows",
-    "keymap", "palette", "slash_commands", "work_together",
+    "ACTIONS", "BY_ID", "DIALOG_ACTIONS", "Action", "HelpRow", "binding", "bindings", "by_slash", "first_key",
+    "help_rows", "keymap", "palette", "slash_commands", "work_together",
 ]
 
 _FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
@@ -55,6 +55,13 @@ def bindings(context: str, *, priority: bool = False) -> list[Binding]:
             found.append(Binding(action.keys, action.action, action.footer or action.label, show=bool(action.footer),
                                  tooltip=action.help, id=action.id, priority=priority))
     return found
+
+
+def binding(id: str, action: str) -> Binding:
+    """The keys of an action of another context, where `action` is done for it."""
+    from textual.binding import Binding
+
+    return Binding(BY_ID[id].keys, action, BY_ID[id].label, show=False, id=id)
 
 
 def first_key(id: str, overrides: Mapping[str, str]) -> str:

@@ -17,17 +17,17 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean, one_line
-from kvchat.numbers import size
 from kvchat.prompt.context import ContextBlock, guarded
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import size
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, joined, removed_words, shown
-from kvchat.ui.widgets.context_items import FILE, MEMORY, PASSAGE, Item
-from kvchat.ui.widgets.context_parts import GLYPHS
-from kvchat.ui.widgets.mentions import is_folder, on_disk
-from kvchat.ui.widgets.pasted_path import pasted_path
+from kvchat.ui.widgets.composer.chips import pasted_path
+from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, Item
+from kvchat.ui.widgets.composer.context_line import GLYPHS
+from kvchat.ui.widgets.composer.mentions import is_folder, on_disk
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import Mention

@@ -18,10 +18,10 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.display import one_line
-from kvchat.numbers import counted, moment
 from kvchat.prompt.conversation import Conversation, SearchHit
 from kvchat.prompt.message import Role
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted, moment
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept

@@ -22,8 +22,7 @@ from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, Tu
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.chat.live import OpenConversation
-from kvchat.display import clean, one_line
-from kvchat.numbers import UNKNOWN, count, counted, duration, percent
+from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import (
     UNREPORTED,
     accuracy,
@@ -41,6 +40,7 @@ from kvchat.text.cache import (
     wasted,
     why,
 )
+from kvchat.text.format import UNKNOWN, count, counted, duration, percent
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
@@ -59,17 +59,17 @@ from kvchat.ui.screens.tones import (
     joined,
     shown,
 )
-from kvchat.ui.widgets.cells import sparkline
 from kvchat.ui.widgets.header_text import HOSTS, model_name
+from kvchat.ui.widgets.pieces import sparkline
 from kvchat.ui.widgets.sidebar_rows import GLYPHS as MARK_GLYPHS
 from kvchat.ui.widgets.sidebar_rows import MARKS
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from kvchat.chat.cache_reports import CacheReports
+    from kvchat.chat.cache.reports import CacheReports
     from kvchat.chat.events import EventBus
-    from kvchat.chat.servers import Servers
+    from kvchat.chat.server.servers import Servers
 
 QUESTION = 22
 """Cells for the first words of a question, where there is room."""

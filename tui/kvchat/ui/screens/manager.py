@@ -24,7 +24,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, ListModal
 from kvchat.ui.screens.rows import FilterLine, FocusRows, RowList

@@ -24,11 +24,11 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Price
 from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
-from kvchat.display import clean, one_line
-from kvchat.numbers import about, counted
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.prompt.request import Parameters, reserved
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import about, counted
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList

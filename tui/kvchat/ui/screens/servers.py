@@ -25,14 +25,14 @@ from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.chat.server_choice import ServerChoice
-from kvchat.display import clean, one_line
-from kvchat.numbers import count, size
+from kvchat.chat.server.choice import ServerChoice
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import count, size
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
 from kvchat.ui.widgets.header_text import HOSTS, model_name
-from kvchat.ui.widgets.transcript import Transcript
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 ModelChoice = (tuple[Literal["model"], str] | tuple[Literal["file"], Path] | tuple[Literal["url"], str]
                | tuple[Literal["server"], str, str])

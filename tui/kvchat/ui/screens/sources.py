@@ -26,20 +26,20 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean, one_line
 from kvchat.documents.standing import NOT_TEXT, Standing, file_lines, place_in
 from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import clean, one_line
 from kvchat.ui.actions import bindings
-from kvchat.ui.clipboard import copy
-from kvchat.ui.editor import EditorError, opened
 from kvchat.ui.render.sources import ending, headings_of, title_of
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList, highlighted
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, removed_words
+from kvchat.ui.terminal.clipboard import copy
+from kvchat.ui.terminal.editor import EditorError, opened
 
 if TYPE_CHECKING:
-    from kvchat.chat.document_service import DocumentService
+    from kvchat.chat.background.document_service import DocumentService
 
 _PLUS_LINE = frozenset({"less", "more", "most", "pg", "view", "vim", "vi", "nvim"})
 

@@ -23,9 +23,9 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection, is_name
 from kvchat.documents.naming import named, unused
+from kvchat.sanitize import one_line
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterInput, RowList

@@ -16,9 +16,9 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.display import clean, one_line
 from kvchat.documents.collection import Collection, Passage
-from kvchat.numbers import counted
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import counted
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.modal import Hint, ListModal
@@ -27,7 +27,7 @@ from kvchat.ui.screens.sources import SourceScreen
 from kvchat.ui.screens.tones import MUTED, content, joined
 
 if TYPE_CHECKING:
-    from kvchat.chat.document_service import DocumentService
+    from kvchat.chat.background.document_service import DocumentService
 
 PAUSE_SECONDS = 0.15
 MOST = 50

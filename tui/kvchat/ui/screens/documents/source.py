@@ -23,24 +23,24 @@ from textual.content import Content
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed, ServiceEvent
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Status
-from kvchat.numbers import counted
 from kvchat.prompt.conversation import OFF
-from kvchat.ui.clipboard import copy
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.screens.documents import rows as words
 from kvchat.ui.screens.documents.rows import Searching, Telling
 from kvchat.ui.screens.manager import Due, Page, Source
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.tones import home_path
+from kvchat.ui.terminal.clipboard import copy
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kvchat.chat.background.document_service import DocumentService
     from kvchat.chat.conversations import Conversations
-    from kvchat.chat.document_service import DocumentService
-    from kvchat.chat.retrieval import Retrieval
+    from kvchat.chat.question.retrieval import Retrieval
 
 AT_ONCE = 25
 """Collections that are counted in one go."""

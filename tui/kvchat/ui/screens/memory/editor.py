@@ -14,8 +14,8 @@ from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.widgets import Static, TextArea
 
-from kvchat.display import clean
 from kvchat.memory.entry import Entry, Kind
+from kvchat.sanitize import clean
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.memory.rows import KIND_MARKS
 from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, content

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.content import Content
 from textual.widget import Widget
 
+from kvchat.chat.background.extraction import QUEUE_PAGE, QueueRow
+from kvchat.chat.background.memory_service import MemoryOverview, WhyOff
 from kvchat.chat.events import JobsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
-from kvchat.chat.extraction import QUEUE_PAGE, QueueRow
-from kvchat.chat.memory_service import MemoryOverview, WhyOff
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.memory.history import TOUCHED
-from kvchat.numbers import count, counted, moment
-from kvchat.ui.editor import opened
+from kvchat.text.format import count, counted, moment
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.manager import Due, Jump, Page, Source
 from kvchat.ui.screens.memory import rows as words
@@ -29,14 +28,15 @@ from kvchat.ui.screens.memory.rows import Telling, quoted
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.sources import handed_over
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined
+from kvchat.ui.terminal.editor import opened
 
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from kvchat.chat.background.extraction import Extraction
+    from kvchat.chat.background.jobs import Jobs
+    from kvchat.chat.background.memory_service import MemoryService
     from kvchat.chat.conversations import Conversations
-    from kvchat.chat.extraction import Extraction
-    from kvchat.chat.jobs import Jobs
-    from kvchat.chat.memory_service import MemoryService
 
 EXTRACTION = "extraction"
 """The kind of the jobs that go through a conversation."""

@@ -1,0 +1,321 @@
+"""Memory as the person meets it: what is remembered, put in front of a question, and changed by them.
+
+The rule: memories go into the question's context, never into the system message; none leaves this machine unless the
+person allowed that; without a memory a question goes out all the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from kvchat.backends.dialect import HostClass
+from kvchat.chat.background.worker import Worker
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import MemoriesChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.message import Node, new_id
+from kvchat.store import StoreError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvchat.memory.book import Memories
+    from kvchat.memory.entry import Change, Entry, Kind
+    from kvchat.memory.recalling.recall import Recalled
+
+RECALL_S, FIRST_RECALL_S = 0.5, 3.0
+"""A question waits no longer than this for its memories; the first of a run, for which they are read, no longer than
+that."""
+QUIT_S = 1.0
+HISTORY = 500
+"""Changes of an overview."""
+HITS = 50
+"""What a search asks the index for."""
+
+WhyOff = Literal["", "incognito", "settings", "conversation", "internet"]
+"""Why a conversation has no memory: the run is incognito, it is off in the settings or in the conversation, or what is
+said goes to the internet. Empty: it has one."""
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOverview:
+    """All that is remembered, as it was at one moment. Newest first."""
+
+    folder: Path
+    proposals: Sequence[Entry] = ()
+    entries: Sequence[Entry] = ()
+    changes: Sequence[Change] = ()
+    problems: Sequence[str] = ()
+    """What is wrong with the files, in sentences."""
+    found: Sequence[str] = ()
+    """The ids that the index found for what is searched, best first."""
+
+
+class MemoryService:
+    """What is remembered, for the other parts of the service and for the screen."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers,
+                 open_memories: Callable[[], Memories | None] | None,
+                 vector_of: Callable[[str], Awaitable[list[float] | None]]) -> None:
+        """`open_memories` opens them when they are first needed; None: there is no memory. `vector_of`: the vector of a
+        question, None where there is no source of vectors."""
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._vector_of = vector_of
+        self.session = new_id()[:12]
+        """This run, as the history of the memory names it."""
+        self._open_memories = open_memories
+        self._memories: Memories | None = None
+        self._looking = False
+        self._remembering = Worker("kvchat-memory")
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether there is a memory at all: an incognito run has none."""
+        return self._open_memories is not None
+
+    async def with_memories(self, work: Callable[[Memories], T]) -> T:
+        """What `work` gives back, done beside the loop, in the order of the calls. Raises ChatError."""
+        if self._open_memories is None:
+            raise ChatError("There is no memory in an incognito run.")
+
+        def do() -> T:
+            from kvchat.memory.errors import MemoryTrouble
+
+            try:
+                return work(self._opened_memories())
+            except (MemoryTrouble, StoreError) as error:
+                raise ChatError(str(error)) from None
+
+        return await self._remembering.do(do)
+
+    def _opened_memories(self) -> Memories:
+        if self._memories is None:
+            assert self._open_memories is not None
+            self._memories = self._open_memories()
+        if self._memories is None:
+            raise ChatError("There is no memory in an incognito run.")
+        return self._memories
+
+    def look_soon(self) -> None:
+        """Look at the files beside everything else, where they were read before."""
+        if self._memories is not None and not self._looking:
+            self._looking = True
+            self._ground.in_background(self.look())
+
+    async def look(self) -> None:
+        """Take over what was changed in the files by hand; tell if anything was."""
+        try:
+            if await self.with_memories(_synced):
+                self._ground.events.tell(MemoriesChanged())
+        except ChatError as error:
+            log.info("the memory could not be read: %s", error)
+        finally:
+            self._looking = False
+
+    # -- for which conversations
+
+    def is_on(self, id: str) -> bool:
+        """Whether a conversation is gone through for memories and gets them."""
+        return not self.why_off(id)
+
+    def why_off(self, id: str) -> WhyOff:
+        """Why a conversation is not gone through for memories and gets none."""
+        settings, record = self._ground.settings.memory, self._conversations.record(id)
+        if not self.has_memory:
+            return "incognito"
+        if not settings.enabled:
+            return "settings"
+        if record is None or not record.memory:
+            return "conversation"
+        return "internet" if not settings.on_cloud and self._may_go_to_cloud(id) else ""
+
+    def _may_go_to_cloud(self, id: str) -> bool:
+        """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
+        link = self._servers.link(id)
+        if link.info is not None:
+            return self._servers.consent.destination(link.info, id).host_class is HostClass.CLOUD
+        return self._servers.is_on_the_internet(link)
+
+    # -- in front of a question
+
+    async def recall(self, id: str, text: str, after: Sequence[Node] | None = None) -> tuple[Recalled, ...]:
+        """What is remembered that belongs to this question, and at a branch's first turn the profile. Empty when there
+        is nothing, or it cannot be had. `after`: the branch it goes on from; None: the one in use."""
+        settings, conversation = self._ground.settings.memory, self._conversations.loaded.get(id)
+        if conversation is None or not settings.recall or not self.is_on(id):
+            return ()
+        path = conversation.path() if after is None else after
+        vector: list[float] | None = None
+
+        def find(memories: Memories) -> tuple[Recalled, ...]:
+            from kvchat.memory.recalling.recall import recalled
+
+            memories.sync()
+            return recalled(memories, text, path, tokens=settings.recall_tokens,
+                            profile_tokens=settings.profile_tokens, vector=vector)
+
+        try:
+            async with asyncio.timeout(FIRST_RECALL_S if self._memories is None else RECALL_S):
+                vector = await self._vector_of(text)
+                return await self.with_memories(find)
+        except (ChatError, TimeoutError) as error:
+            log.info("nothing was recalled: %s", error or "it took too long")
+            return ()
+
+    async def profile(self, conversation: OpenConversation) -> Recalled | None:
+        """What stands first in a conversation's next question, whatever that will be; None: nothing does."""
+        path, tokens = conversation.path(), self._ground.settings.memory.profile_tokens
+        if len(path) > 1 or not self._ground.settings.memory.recall or not self.is_on(conversation.id):
+            return None
+
+        def find(memories: Memories) -> Recalled | None:
+            from kvchat.memory.recalling.recall import profile_of
+
+            return profile_of(memories, path, tokens)
+
+        try:
+            return await self.with_memories(find)
+        except ChatError:
+            return None
+
+    # -- by the person
+
+    async def remember(self, text: str, id: str = "") -> None:
+        """Note what the person asks for. Raises ChatError."""
+        await self.with_memories(lambda m: m.add(text, conversation=id))
+        self._ground.events.tell(MemoriesChanged())
+
+    async def overview(self, query: str = "") -> MemoryOverview:
+        """All that is remembered, after the files were looked at. Raises ChatError."""
+        from kvchat.memory.entry import Status
+
+        def look(memories: Memories) -> MemoryOverview:
+            memories.sync()
+            return MemoryOverview(memories.folder, memories.entries(Status.PROPOSED), memories.entries(),
+                                  memories.log(HISTORY), tuple(memories.problems), _found(memories, query))
+
+        return await self.with_memories(look)
+
+    async def search(self, query: str) -> list[str]:
+        """The ids of what the index finds, best first. Raises ChatError."""
+        return await self.with_memories(lambda memories: _found(memories, query))
+
+    async def add(self, text: str, kind: Kind) -> tuple[Entry, bool]:
+        """Remember a text; with it, whether it is new. Raises ChatError."""
+        def add(memories: Memories) -> tuple[Entry, bool]:
+            known = {old.id for old in memories.entries()}
+            entry = memories.add(text, kind)
+            return entry, entry.id not in known
+
+        return await self.with_memories(add)
+
+    async def edit(self, entry: Entry, text: str) -> Entry:
+        """Give a memory another text; a proposal is taken by it. Raises ChatError."""
+        from kvchat.memory.entry import Status
+
+        def edit(memories: Memories) -> Entry:
+            changed = memories.edit(entry.id, text)
+            return memories.accept(entry.id) if entry.status is Status.PROPOSED else changed
+
+        return await self.with_memories(edit)
+
+    async def delete(self, id: str) -> None:
+        """Delete a memory, or discard a proposal. Raises ChatError."""
+        await self.with_memories(lambda memories: memories.delete(id))
+
+    async def accept(self, id: str) -> Entry:
+        """Take a proposal. Raises ChatError."""
+        return await self.with_memories(lambda memories: memories.accept(id))
+
+    async def put_into_profile(self, entry: Entry) -> Entry:
+        """Have every new conversation begin with a memory; a proposal is taken by it. Raises ChatError."""
+        from kvchat.memory.entry import PROFILE, Status
+
+        def move(memories: Memories) -> Entry:
+            taken = memories.accept(entry.id) if entry.status is Status.PROPOSED else entry
+            return taken if taken.page == PROFILE else memories.move(taken.id, PROFILE)
+
+        return await self.with_memories(move)
+
+    async def undo(self, seq: int) -> None:
+        """Take the change with this number back. Raises ChatError."""
+        await self.with_memories(lambda memories: memories.undo(seq))
+
+    async def own_changes(self, conversation: str = "") -> tuple[list[Change], list[Change]]:
+        """What kvchat did by itself in the session in which it did something last, and what it did about a
+        conversation; as far as it is in force and the person has not made it their own since. Newest first. Raises
+        ChatError."""
+        return await self.with_memories(lambda memories: _own_changes(memories, conversation))
+
+    async def take_back(self, *, session: str = "", conversation: str = "") -> tuple[int, int]:
+        """Take back what kvchat did by itself in a session, or about a conversation: how many changes, and how many
+        stay as the person has changed them since. Raises ChatError."""
+        return await self.with_memories(lambda memories: (
+            memories.undo_all(session=session, conversation=conversation), len(memories.left)))
+
+    async def proposals(self) -> list[str]:
+        """The ids of what waits for the person's yes. Raises ChatError."""
+        from kvchat.memory.entry import Status
+
+        return await self.with_memories(lambda memories: [one.id for one in memories.entries(Status.PROPOSED)])
+
+    async def forget(self, words: str) -> tuple[int, Entry | None]:
+        """Delete the one memory in whose text every word stands as a whole word, in any case: how many have the words,
+        and what was deleted. Raises ChatError."""
+        wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
+
+        def forget(memories: Memories) -> tuple[int, Entry | None]:
+            memories.sync()
+            meant = [entry for entry in memories.entries() if all(word.search(entry.text) for word in wanted)]
+            if len(meant) == 1:
+                return 1, memories.delete(meant[0].id).before
+            return len(meant) or len(memories.search(words)), None
+
+        return await self.with_memories(forget)
+
+    async def aclose(self) -> None:
+        if self._memories is not None:
+            with suppress(TimeoutError):  # another kvchat may hang with the lock
+                async with asyncio.timeout(QUIT_S):
+                    await self._remembering.do(self._memories.close)
+        self._remembering.end()
+
+
+def _synced(memories: Memories) -> bool:
+    """Whether the memories, or what is wrong with their files, have changed."""
+    before = memories.problems
+    return memories.sync() or memories.problems != before
+
+
+def _found(memories: Memories, query: str) -> list[str]:
+    return [entry.id for entry, _ in memories.search(query, k=HITS)] if query.strip() else []
+
+
+def _own_changes(memories: Memories, conversation: str) -> tuple[list[Change], list[Change]]:
+    from kvchat.memory.entry import Status
+    from kvchat.memory.history import ALL, BY_ITSELF, TOUCHED
+
+    there = (Status.LIVE, Status.PROPOSED)
+    everything = memories.log(ALL)
+    session = next((change.session for change in everything if change.act in BY_ITSELF), "")
+    known = {entry.id for status in there for entry in memories.entries(status)}
+    touched = {change.after.id for change in everything if change.act in TOUCHED and not change.undone}
+    own = [change for change in everything
+           if change.act in BY_ITSELF and not change.undone and change.after.id not in touched
+           and (change.after.status in there) is (change.after.id in known)]
+    return ([change for change in own if change.session == session],
+            [change for change in own if conversation and change.after.conversation == conversation])
