@@ -15,7 +15,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.documents.completing import on_disk
 from kvchat.documents.mentions import Kind, Mention
 from kvchat.prompt.context import FILE, ContextBlock
-from kvchat.ui.screens.attach import AttachScreen
+from kvchat.ui.screens.context import AttachScreen
 
 
 @pytest.fixture

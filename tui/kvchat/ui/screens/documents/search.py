@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
@@ -19,14 +19,15 @@ from textual.widgets import Input
 from kvchat.documents.collection import Collection, Passage
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import counted
+from kvchat.ui.actions import bindings
 from kvchat.ui.render.sources import ending
-from kvchat.ui.screens.documents_source import DocumentsService, Library
-from kvchat.ui.screens.documents_typing import TypingModal
-from kvchat.ui.screens.filtering import FilterLine, highlighted
-from kvchat.ui.screens.modal import hint_line
-from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.source import SourceScreen
+from kvchat.ui.screens.modal import Hint, ListModal
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted
+from kvchat.ui.screens.sources import SourceScreen
 from kvchat.ui.screens.tones import MUTED, content, joined
+
+if TYPE_CHECKING:
+    from kvchat.chat.background.document_service import DocumentService
 
 PAUSE_SECONDS = 0.15
 MOST = 50
@@ -43,16 +44,18 @@ class PassageRows(RowList):
             self.scroll_to(y=self.cursor + 2 - height, animate=False, immediate=True)
 
 
-class DocumentSearchScreen(TypingModal[None]):
+class DocumentSearchScreen(ListModal[None]):
     """What the index finds. A passage that is chosen is shown above the list."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "scope", "Where", show=False, priority=True)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("passages")]
 
-    def __init__(self, service: DocumentsService, collection: Collection | None = None, *, query: str = "") -> None:
-        """`collection`: the one that Tab narrows the search to."""
+    def __init__(self, documents: DocumentService, collection: Collection | None = None, *, query: str = "",
+                 editor: str = "") -> None:
+        """`collection`: the one that the search can be narrowed to; `editor`: the command of the person's editor."""
         super().__init__(classes="-list -wide")
         self.heading = "Search the documents"
-        self.service = service
+        self.documents = documents
+        self._editor = editor
         self._collection = collection
         self._narrow = False
         self._query = query
@@ -61,16 +64,17 @@ class DocumentSearchScreen(TypingModal[None]):
         self._timer: Timer | None = None
         self.hints = self._keys()
 
-    def _keys(self) -> tuple[tuple[str, str], ...]:
+    def _keys(self) -> Sequence[Hint]:
         name = one_line(self._collection.name, 30) if self._collection is not None else ""
-        where = (("tab", "everywhere" if self._narrow else f"only in {name}"),) if name else ()
-        return (("enter", "show"), *where, ("esc", "close"))
+        where = (("passages.scope", "everywhere" if self._narrow else f"only in {name}"),) if name else ()
+        return (("rows.choose", "show"), *where, ("dialog.close", "close"))
 
     def body(self) -> Iterable[Widget]:
         yield FilterLine("words to look for", self._query)
         yield PassageRows(self._draw)
 
     def on_mount(self) -> None:
+        self.query_one(Input).focus()
         self._show((), "", _HELLO)
         if self._query:
             self._run(self._query)
@@ -91,13 +95,8 @@ class DocumentSearchScreen(TypingModal[None]):
         if not query.strip():
             self._show((), "", _HELLO)
             return
-        scopes = [self._collection.scope] if self._narrow and self._collection is not None else []
-
-        def work(library: Library) -> Sequence[Passage]:
-            return library.search(query, MOST, scopes)
-
         try:
-            found = await self.service.with_documents(work)
+            found = await self.documents.search(query, MOST, self._collection if self._narrow else None)
         except Exception as error:
             self._show((), query, f"The search did not work: {one_line(str(error), 200) or type(error).__name__}")
             return
@@ -122,13 +121,14 @@ class DocumentSearchScreen(TypingModal[None]):
         return joined(title, content((headings, MUTED)), width)
 
     def choose(self, index: int) -> None:
-        self.app.push_screen(SourceScreen(self.service, self._found[index // 2].block, query=self._shown_query))
+        self.app.push_screen(SourceScreen(
+            self.documents, self._found[index // 2].block, query=self._shown_query, editor=self._editor))
 
     def action_scope(self) -> None:
         """Everywhere, or only in the collection that the cursor stood on."""
         if self._collection is not None:
             self._narrow = not self._narrow
-            self.query_one("#frame").border_subtitle = hint_line(self._keys())
+            self.show_hints(self._keys())
             self._run(self._query)
 
 

@@ -6,7 +6,7 @@ The rule: names and paths are data: they are cleaned here, shown as they are, an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,13 +14,11 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from kvchat.documents.collection import Collection, Progress, Report, Skipped, Status
-from kvchat.prompt.conversation import ALWAYS, ASK
+from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.sanitize import one_line
 from kvchat.text.format import UNKNOWN, age, count, counted, duration, moment, percent, size
 from kvchat.ui.render.sources import ending
-from kvchat.ui.screens.documents_source import Searching
-from kvchat.ui.screens.source_file import home_path
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, joined, shown
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
 
 WIDE = 84
 """Cells of a row from which on the folder stands in it too."""
@@ -33,17 +31,34 @@ _MARKS = {ASK: ("ask", ACCENT), ALWAYS: ("always", ACCENT)}
 _OTHERS = re.compile(r"holds ([\d,]+) files? of other kinds: (.*)", re.DOTALL)
 _BEGINNINGS = ("It", "Its", "The", "There", "No")
 
-EMPTY = (
-    "No documents yet.",
-    "",
-    "Point kvchat at folders of notes, code, web pages and PDFs. It finds the passages that belong to a question, "
-    "sends them along with it, and the answer says which of them it relies on.",
-    "",
-    "The files stay where they are and are never changed; only an index of them is kept on this disk, and what of it "
-    "goes to a model is shown before you send.",
-    "",
-    "a adds a folder, or a single file.",
-)
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """What a conversation searches by itself."""
+
+    mode: str = OFF
+    collections: tuple[str, ...] = ()
+
+    def of(self, name: str) -> str:
+        """The mode of one collection."""
+        return self.mode if name in self.collections else OFF
+
+    def cycled(self, name: str) -> Searching:
+        """With the next mode for a collection: off, ask, always, off. There is one mode for all that are searched, so
+        that one which joins others gets theirs."""
+        others = self.without(name).collections
+        match self.of(name):
+            case "off":
+                return Searching(self.mode if others and self.mode != OFF else ASK, (*others, name))
+            case "ask":
+                return Searching(ALWAYS, self.collections)
+            case _:
+                return self.without(name)
+
+    def without(self, name: str) -> Searching:
+        """With a collection switched off."""
+        others = tuple(one for one in self.collections if one != name)
+        return Searching(self.mode if others else OFF, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +66,8 @@ class Telling:
     """What the rows are told with."""
 
     now: datetime
+    key: Callable[[str], str]
+    """The key of an action, as a sentence names it."""
     statuses: Mapping[str, Status] = field(default_factory=dict)
     indexing: Mapping[str, Progress] = field(default_factory=dict)
     reports: Mapping[str, Report] = field(default_factory=dict)
@@ -58,6 +75,21 @@ class Telling:
     has_conversation: bool = True
     longest: int = 20
     """Cells of the longest name."""
+
+
+def welcome(key: Callable[[str], str]) -> Sequence[str]:
+    """What stands there when there are no collections."""
+    return (
+        "No documents yet.",
+        "",
+        "Point kvchat at folders of notes, code, web pages and PDFs. It finds the passages that belong to a question, "
+        "sends them along with it, and the answer says which of them it relies on.",
+        "",
+        "The files stay where they are and are never changed; only an index of them is kept on this disk, and what of "
+        "it goes to a model is shown before you send.",
+        "",
+        f"{key('manager.add')} adds a folder, or a single file.",
+    )
 
 
 def _cells(longest: int, width: int) -> tuple[int, int]:
@@ -150,7 +182,8 @@ def about(one: Collection, telling: Telling, width: int) -> list[Content]:
         lines.append(content(shown(f"{counted(status.files, 'file')}, {counted(status.chunks, 'chunk')}, "
                                    f"{size(status.bytes)}; {when}", width)))
         if status.skipped:
-            lines.append(content((shown(f"{skipped_words(status.skipped)}; Enter shows more", width), MUTED)))
+            more = f"{skipped_words(status.skipped)}; {telling.key('rows.choose')} shows more"
+            lines.append(content((shown(more, width), MUTED)))
     if telling.has_conversation and len(lines) < 4:
         lines.append(content((shown(here_words(one.name, telling.searching), width), MUTED)))
     return lines

@@ -6,57 +6,23 @@ neither read nor opened.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING
 
-from kvchat.documents.collection import Collection, Place, place_of
+from kvchat.documents.collection import Place, place_of
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.sanitize import clean, one_line
 
 if TYPE_CHECKING:
-    from kvchat.config import Settings
+    from kvchat.documents.library import Library
 
-T = TypeVar("T")
 LARGEST = 64_000_000
 """Bytes of a file that is compared with what was sent."""
 NOT_TEXT = frozenset({".pdf", ".docx"})
 """Files that an editor cannot show."""
 AS_READ = "this is the text as it was read."
 CHANGED = f"The file has changed since; {AS_READ}"
-
-
-class Chunked(Protocol):
-    """A chunk of a document."""
-
-    @property
-    def text(self) -> str: ...
-
-
-class ChunkIndex(Protocol):
-    """The search index: `Index`."""
-
-    def get(self, doc: str, keys: Sequence[str] | None = None) -> Sequence[Chunked]: ...
-    def docs(self, scope: str = "") -> Mapping[str, str]: ...
-
-
-class Files(Protocol):
-    """The documents, as far as a source asks them: `Library`."""
-
-    @property
-    def index(self) -> ChunkIndex: ...
-    def collections(self) -> Sequence[Collection]: ...
-    def file_of(self, ref: str) -> Path | None: ...
-
-
-class SourceService(Protocol):
-    """The service, as far as a source asks it: `ChatService`."""
-
-    @property
-    def settings(self) -> Settings: ...
-    def with_documents(self, work: Callable[[Files], T]) -> Awaitable[T]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,15 +38,15 @@ class Standing:
     """Whether the text stands in the file word for word, from `line` on."""
 
 
-def standing(files: Files, block: ContextBlock) -> Standing:
+def standing(library: Library, block: ContextBlock) -> Standing:
     """What there is to know of the file of a passage or an attached file. Reads the file."""
     place = place_in(block)
     if not block.ref or not place.path:
         return Standing(words=f"Which file it is from is not known; {AS_READ}")
-    path = files.file_of(block.ref)
+    path = library.file_of(block.ref)
     if path is None:
-        return Standing(words=_why_not(files, place))
-    return _compared(files, path, place, block)
+        return Standing(words=_why_not(library, place))
+    return _compared(library, path, place, block)
 
 
 def place_in(block: ContextBlock) -> Place:
@@ -89,11 +55,11 @@ def place_in(block: ContextBlock) -> Place:
     return Place(place.collection, place.path) if block.kind == FILE else place
 
 
-def _why_not(files: Files, place: Place) -> str:
+def _why_not(library: Library, place: Place) -> str:
     """Why a file cannot be opened."""
     if not place.collection:
         return f"The file is gone; {AS_READ}"
-    known = next((one for one in files.collections() if one.name.casefold() == place.collection.casefold()), None)
+    known = next((one for one in library.collections() if one.name.casefold() == place.collection.casefold()), None)
     name = one_line(place.collection, 60)
     if known is None:
         return f"There is no collection {name} any more; {AS_READ}"
@@ -108,7 +74,7 @@ def _why_not(files: Files, place: Place) -> str:
     return f"The file is gone; {AS_READ}"
 
 
-def _compared(files: Files, path: Path, place: Place, block: ContextBlock) -> Standing:
+def _compared(library: Library, path: Path, place: Place, block: ContextBlock) -> Standing:
     text = "" if path.suffix.lower() in NOT_TEXT else _text_of(path)
     if text is None:
         return Standing(path, place.line, f"The file cannot be read now; {AS_READ}")
@@ -124,7 +90,7 @@ def _compared(files: Files, path: Path, place: Place, block: ContextBlock) -> St
             moved = bool(place.where) and not (place.line <= line <= _last_line(place))
             words = f"It stands at line {line:,} by now." if moved else ""
             return Standing(path, line, words if place.where or sought == whole else CHANGED, exact=True)
-    same = _is_as_attached(block) if block.kind == FILE else _is_as_indexed(files, path, place, block)
+    same = _is_as_attached(block) if block.kind == FILE else _is_as_indexed(library, path, place, block)
     return Standing(path, place.line, "" if same else CHANGED)
 
 
@@ -167,12 +133,12 @@ def _text_of(path: Path) -> str | None:
         return None
 
 
-def _is_as_indexed(files: Files, path: Path, place: Place, block: ContextBlock) -> bool:
+def _is_as_indexed(library: Library, path: Path, place: Place, block: ContextBlock) -> bool:
     """Whether the index has this very text of the file as it is: for formats whose text is not the file's own lines."""
     from kvchat.documents.stamps import stamp_of
 
     doc = block.ref.rpartition("#")[0]
-    stamp = stamp_of(files.index.docs(doc).get(doc)) if place.collection else None
+    stamp = stamp_of(library.index.docs(doc).get(doc)) if place.collection else None
     if stamp is None:
         return False
     try:
@@ -181,7 +147,7 @@ def _is_as_indexed(files: Files, path: Path, place: Place, block: ContextBlock) 
         return False
     if (stamp.size, stamp.mtime_ns) != (status.st_size, status.st_mtime_ns):
         return False
-    chunks = files.index.get(doc, [place.where])
+    chunks = library.index.get(doc, [place.where])
     return any(_plain(chunk.text) == _plain(block.text) for chunk in chunks)
 
 
@@ -197,9 +163,3 @@ def file_lines(standing: Standing, place: Place) -> str:
         return clean(str(standing.path))
     last = first + max(0, _last_line(place) - place.line)
     return clean(f"{standing.path}:{first}-{last}" if last > first else f"{standing.path}:{first}")
-
-
-def home_path(path: Path | str) -> str:
-    """A path as it is shown: below the home folder with ~."""
-    text, home = str(path), str(Path.home())
-    return one_line(f"~{text[len(home):]}" if text.startswith(home + os.sep) else text)

@@ -1,6 +1,7 @@
-"""The sampling parameters of a conversation.
+"""What a conversation is asked with: the sampling parameters, and the system prompt with the library of saved ones.
 
-The rule: an empty field leaves the server's default alone; nothing here ever touches the prefix.
+The rule: an empty field leaves the server's default alone, and parameters never touch the prefix. The price of another
+system prompt stands beside the text, and nothing is changed before it is applied.
 """
 
 from __future__ import annotations
@@ -10,22 +11,31 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widget import Widget
-from textual.widgets import Input, Label, Static
+from textual.widgets import Input, Label, Static, TextArea
 
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.price import Price
 from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
+from kvchat.prompt.conversation import SavedPrompt
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.prompt.request import Parameters, reserved
-from kvchat.sanitize import one_line
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import about, counted
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
-from kvchat.ui.screens.tones import BAD, MUTED, content
+from kvchat.ui.screens.rows import FilterLine, RowList
+from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, STRONG, content, shown
 
+if TYPE_CHECKING:
+    from kvchat.chat.options import Options
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -188,16 +198,12 @@ class ParametersScreen(Modal[Parameters]):
         }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next", show=False),
-        Binding("up", "app.focus_previous", "Previous", show=False),
-        Binding("enter,ctrl+s", "apply", "Apply", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("fields")]
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__()
         self.heading = "Sampling parameters"
-        self.hints = (("↑↓", "field"), ("enter", "apply"), ("esc", "cancel"))
+        self.hints = (("fields.previous fields.next", "field"), ("fields.apply", "apply"), ("dialog.close", "cancel"))
         self._parameters = parameters
         self._shown = {row.name: one_line(row.written(getattr(parameters, row.name))) for row in ROWS}
 
@@ -252,3 +258,138 @@ class ParametersScreen(Modal[Parameters]):
                 return
         changed = replace(self._parameters, **values)
         self.finish(changed if changed != self._parameters else None)
+
+
+def change_price(price: Price) -> str:
+    """What changing the system prompt costs, in a line."""
+    if price.tokens is None:
+        return "░ re-reads the whole conversation, how much is unknown; the old branch stays"
+    if price.tokens <= NOISE:
+        return "free: nothing has been read yet"
+    time = about(price.seconds)
+    return f"░ re-reads {counted(price.tokens, 'token')}{', ' + time if time else ''}; the old branch stays"
+
+
+class PromptList(RowList, can_focus=True):
+    """The saved prompts, with keys of their own when they have the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("rows")]
+    DEFAULT_CSS = """
+    PromptList { & > .row-list--cursor { background: transparent; text-style: none; } }
+    PromptList:focus > .row-list--cursor { background: $foreground 10%; text-style: bold; }
+    """
+
+    def action_move(self, step: int) -> None:
+        self.move(step)
+
+    def action_page(self, direction: int) -> None:
+        self.page(direction)
+
+    def action_choose(self) -> None:
+        if self.cursor is not None:
+            self.post_message(self.Chosen(self, self.cursor))
+
+
+class SystemPromptScreen(Modal[str]):
+    """Edits the instructions. Result: the new text, None when nothing was changed."""
+
+    DEFAULT_CSS = """
+    SystemPromptScreen > #frame { height: 88%; max-height: 34; max-width: 112; }
+    SystemPromptScreen {
+        & #both { height: 1fr; }
+        & TextArea {
+            border: none; padding: 0; background: transparent; width: 1fr;
+            & .text-area--cursor-line { background: transparent; }
+            &:focus { border: none; }
+        }
+        & #library { width: 30; margin-left: 2; padding-left: 1; border-left: solid $foreground 20%; }
+        & #library .head { height: 1; }
+        & FilterLine { border: none; height: 1; }
+        & #price { margin-top: 1; }
+        &:ansi #library { border-left: solid ansi_bright_black; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
+
+    def __init__(self, instructions: str, price: Price, library: Options) -> None:
+        super().__init__()
+        self.heading = "System prompt"
+        self.hints = (("prompt.apply", "apply"), ("tab", "library"), ("rows.choose", "load"),
+                      ("prompt.delete", "delete"), ("dialog.close", "cancel"))
+        self._before = clean(instructions)
+        self._price = price
+        self._library = library
+        self._prompts: list[SavedPrompt] = []
+
+    def body(self) -> Iterable[Widget]:
+        with Horizontal(id="both"):
+            yield TextArea(self._before, compact=True, placeholder=f"Empty: “{DEFAULT_INSTRUCTIONS}”")
+            with Vertical(id="library"):
+                yield Label(content(("Library", STRONG)), classes="head")
+                yield PromptList(self._draw, empty="nothing saved yet")
+                yield FilterLine("save as …")
+        yield Static(classes="words", id="price")
+
+    def on_mount(self) -> None:
+        self._list()
+        self._say_price()
+        text = self.query_one(TextArea)
+        text.focus()
+        text.move_cursor(text.document.end)
+
+    def _list(self) -> None:
+        self._prompts = sorted(self._library.prompts(), key=lambda prompt: prompt.name.casefold())
+        rows = self.query_one(PromptList)
+        rows.show(len(self._prompts), cursor=rows.cursor or 0)
+
+    def _draw(self, index: int, width: int) -> Content:
+        return content(shown(self._prompts[index].name, width))
+
+    @on(TextArea.Changed)
+    def _say_price(self) -> None:
+        line = self.query_one("#price", Static)
+        if self._text() == self._before.strip():
+            line.update(content(("Unchanged: nothing is read again.", MUTED)))
+        else:
+            price = change_price(self._price)
+            line.update(content((price[0], AVOIDABLE), price[1:]) if price.startswith("░") else content(price))
+
+    def _text(self) -> str:
+        return self.query_one(TextArea).text.strip()
+
+    # The library.
+
+    @on(RowList.Chosen)
+    def _clicked(self) -> None:
+        self.action_load()
+
+    def action_load(self) -> None:
+        """Put the saved prompt under the cursor into the text; undo brings the text back."""
+        rows = self.query_one(PromptList)
+        if rows.cursor is not None:
+            text = self.query_one(TextArea)
+            text.replace(clean(self._prompts[rows.cursor].text), (0, 0), text.document.end)
+            text.focus()
+
+    async def action_delete(self) -> None:
+        rows = self.query_one(PromptList)
+        if rows.has_focus and rows.cursor is not None:
+            await self._library.delete_prompt(self._prompts[rows.cursor].name)
+            self._list()
+
+    @on(Input.Submitted)
+    async def _save(self, event: Input.Submitted) -> None:
+        name = one_line(event.value, 60)
+        line = self.query_one("#price", Static)
+        if not name or not self._text():
+            line.update(content((
+                "Write the name to save it under." if not name else "There is no text to save.", BAD)))
+            return
+        await self._library.save_prompt(SavedPrompt(name, self._text()))
+        event.input.value = ""
+        self._list()
+        line.update(content(f"Saved as “{name}”."))
+
+    def action_apply(self) -> None:
+        text = self._text()
+        self.finish(text if text != self._before.strip() else None)

@@ -16,15 +16,13 @@ from kvchat.documents.collection import Collection, Report, Skipped, Status
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, size
 from kvchat.ui.render.sources import ending
-from kvchat.ui.screens.documents_rows import changes_words, other_kinds
-from kvchat.ui.screens.documents_typing import TypingModal
-from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
-from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.source_file import home_path
-from kvchat.ui.screens.tones import BAD, MUTED, content, joined
+from kvchat.ui.screens.documents.rows import changes_words, other_kinds
+from kvchat.ui.screens.modal import ListModal
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.tones import BAD, MUTED, content, home_path, joined
 
 
-class ReportScreen(TypingModal[None]):
+class ReportScreen(ListModal[None]):
     """The files that were skipped, narrowed by what is typed."""
 
     DEFAULT_CSS = "ReportScreen #about { margin-bottom: 1; }"
@@ -32,7 +30,7 @@ class ReportScreen(TypingModal[None]):
     def __init__(self, collection: Collection, status: Status | None, report: Report | None) -> None:
         super().__init__(classes="-list -wide")
         self.heading = f"{collection.name}: report"
-        self.hints = (("↑↓", "move"), ("esc", "close"))
+        self.hints = (("rows.up rows.down", "move"), ("dialog.close", "close"))
         self._collection = collection
         self._status = status
         self._report = report

@@ -16,7 +16,7 @@ from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widget import Widget
@@ -26,9 +26,9 @@ from kvchat.chat.errors import ChatError
 from kvchat.documents.collection import Collection, is_name
 from kvchat.documents.naming import named, unused
 from kvchat.sanitize import one_line
-from kvchat.ui.screens.documents_typing import TypingModal
-from kvchat.ui.screens.filtering import FilterInput
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.modal import ListModal
+from kvchat.ui.screens.rows import FilterInput, RowList
 from kvchat.ui.screens.tones import BAD, MUTED, content, shown
 
 MOST = 500
@@ -39,7 +39,7 @@ EMPTY: Mapping[str, str] = MappingProxyType({})
 _HELLO = "Its files are read and indexed here, and never changed. @name in a message searches in it."
 
 Add = Callable[[str, str], Awaitable[Collection]]
-"""Adds a path under a name: `ChatService.add_documents`. Raises ChatError."""
+"""Adds a path under a name: `DocumentService.add`. Raises ChatError."""
 
 
 def unquoted(text: str) -> str:
@@ -103,7 +103,7 @@ class Field(Horizontal):
         yield FilterInput(self._value, placeholder=self._placeholder)
 
 
-class AddDocumentsScreen(TypingModal[Collection]):
+class AddDocumentsScreen(ListModal[Collection]):
     """Result: what was added."""
 
     DEFAULT_CSS = """
@@ -112,16 +112,14 @@ class AddDocumentsScreen(TypingModal[Collection]):
         & #note { height: auto; max-height: 3; margin-top: 1; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "complete", "Complete", show=False, priority=True),
-        Binding("shift+tab", "other_field", "Name", show=False, priority=True),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("add")]
 
     def __init__(self, add: Add, known: Mapping[str, str] = EMPTY, *, path: str = "") -> None:
         """`known`: the names of the collections there are, by their roots; `path`: what is written at first."""
         super().__init__(classes="-list -small")
         self.heading = "Add a folder or a file"
-        self.hints = (("tab", "complete"), ("enter", "add"), ("shift+tab", "name"), ("esc", "cancel"))
+        self.hints = (("add.complete", "complete"), ("rows.choose", "add"), ("add.other_field", "name"),
+                      ("dialog.close", "cancel"))
         self._add = add
         self._known = known
         self._begin = path
@@ -139,6 +137,7 @@ class AddDocumentsScreen(TypingModal[Collection]):
         yield Static(classes="words", id="note")
 
     def on_mount(self) -> None:
+        self.path.focus()
         self.rows.empty = "No folder begins like this."
         self.rows.show(0)
         self.tell(_HELLO)

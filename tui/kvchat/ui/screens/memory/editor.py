@@ -1,43 +1,30 @@
 """Changing the words of a memory: on the spot, below the list, or in the person's own editor at its line.
 
-The rule: a text that was only looked at is not changed, and nothing is stored before Enter.
+The rule: a text that was only looked at is not changed, and nothing is stored before it is saved.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import ClassVar
 
-from textual import events
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Static, TextArea
 
 from kvchat.memory.entry import Entry, Kind
 from kvchat.sanitize import clean
-from kvchat.ui.screens.memory_rows import KIND_MARKS
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.memory.rows import KIND_MARKS
 from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, content
 
-NEW_LINE = frozenset({"shift+enter", "ctrl+j", "alt+enter"})
 LARGEST = 1 << 22
 """Bytes of a page that are looked through for a line."""
 
-
-class MemoryText(TextArea):
-    """The text; Enter stores it."""
-
-    class Entered(Message):
-        """The person pressed Enter."""
-
-    def _on_key(self, event: events.Key) -> None:  # type: ignore[override]
-        if event.key == "enter":
-            event.stop()
-            event.prevent_default()
-            self.post_message(self.Entered())
-        elif event.key in NEW_LINE:
-            event.stop()
-            event.prevent_default()
-            self.insert("\n")
+Save = Callable[[Entry | None, str, Kind], Awaitable[None]]
+"""Stores the text of a memory, or a new one (None) of this kind; an empty text: nothing was changed."""
 
 
 class EntryEditor(Vertical):
@@ -48,31 +35,24 @@ class EntryEditor(Vertical):
         display: none; height: 5; margin-top: 1; border-top: solid $accent; padding: 0 1 0 2;
         &.-open { display: block; }
         & > .words { height: 1; }
-        & > MemoryText {
+        & > TextArea {
             height: 3; border: none; padding: 0; background: transparent; scrollbar-size-vertical: 1;
             & .text-area--cursor-line { background: transparent; }
             &:focus { border: none; }
         }
     }
     """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("entry", priority=True)]
 
-    class Saved(Message):
-        """The text is to be stored: of `entry`, or as a new one of this kind."""
-
-        def __init__(self, entry: Entry | None, text: str, kind: Kind) -> None:
-            super().__init__()
-            self.entry = entry
-            self.text = text
-            self.kind = kind
-
-    def __init__(self) -> None:
+    def __init__(self, save: Save) -> None:
         super().__init__(id="editor")
+        self._store = save
         self._entry: Entry | None = None
         self._kind = Kind.FACT
 
     def compose(self) -> ComposeResult:
         yield Static(classes="words")
-        yield MemoryText(compact=True, soft_wrap=True, placeholder="A sentence that is true for longer than today")
+        yield TextArea(compact=True, soft_wrap=True, placeholder="A sentence that is true for longer than today")
 
     @property
     def is_open(self) -> bool:
@@ -85,12 +65,12 @@ class EntryEditor(Vertical):
 
     @property
     def is_empty(self) -> bool:
-        return not self.query_one(MemoryText).text.strip()
+        return not self.query_one(TextArea).text.strip()
 
     def open(self, entry: Entry | None) -> None:
         """Edit `entry`, or begin a new one."""
         self._entry, self._kind = entry, entry.kind if entry else Kind.FACT
-        field = self.query_one(MemoryText)
+        field = self.query_one(TextArea)
         field.text = clean(entry.text) if entry else ""
         field.move_cursor(field.document.end)
         self.add_class("-open")
@@ -112,12 +92,15 @@ class EntryEditor(Vertical):
         self.query_one(".words", Static).update(content((what, STRONG), (KIND_MARKS[self._kind], ACCENT),
                                                         (f" {self._kind}", MUTED)))
 
-    def on_memory_text_entered(self) -> None:
+    async def action_save(self) -> None:
         """Store what was written; a text that is as it was is left alone."""
-        text = self.query_one(MemoryText).text.strip()
-        if not text or (self._entry is not None and text == clean(self._entry.text).strip()):
+        text = self.query_one(TextArea).text.strip()
+        if self._entry is not None and text == clean(self._entry.text).strip():
             text = ""
-        self.post_message(self.Saved(self._entry, text, self._kind))
+        await self._store(self._entry, text, self._kind)
+
+    def action_new_line(self) -> None:
+        self.query_one(TextArea).insert("\n")
 
 
 def line_of(folder: Path, entry: Entry) -> tuple[Path, int]:
