@@ -67,7 +67,7 @@ async def test_a_connection_finds_the_dialect_among_all_there_are(
     async with stand_in(key="secret") as server:
         backend = await connect(server.url, api_key="secret")
         assert type(backend) is dialect
-        assert backend.info.kind == dialect.kind
+        assert backend.info.kind == dialect.kind.name
 
 
 async def test_other_servers_are_not_taken_for_any_of_them() -> None:

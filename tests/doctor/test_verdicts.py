@@ -10,7 +10,7 @@ import pytest
 from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, probe
 
 from kvchat.backends.dialect import BackendError, HostClass, TemplateFacts, Trouble
-from kvchat.backends.kinds import KINDS, Figures
+from kvchat.backends.kinds import DIALECTS, Figures
 from kvchat.doctor.report import Examination, PinProbe, Severity, SnapshotProbe, Step, Topic, unexamined
 from kvchat.doctor.verdicts import report, verdicts
 from kvchat.doctor.words import as_json, facts, gain, headline
@@ -272,7 +272,7 @@ def test_problems_come_first() -> None:
     assert headline(report(an_examination(turns=probe(LOST)))) == "1 problem."
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+@pytest.mark.parametrize("kind", DIALECTS)
 def test_no_kind_is_given_the_flags_of_llama_server(kind: str) -> None:
     if kind in ("llama.cpp", "llama-swap"):
         return

@@ -615,7 +615,7 @@ def closed_port() -> Iterator[int]:
 @pytest.fixture
 def nothing_found(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
     """A machine without a server and without a model file."""
-    monkeypatch.setattr("kvchat.backends.kinds.PORTS", (closed_port,))
+    monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (closed_port,))
     monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
 
 

@@ -21,7 +21,7 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.decoder import Decoder, NotAnAnswerError, Payload, StreamDone
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Posted, ServerInfo, Trouble, Waiting
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import OPENAI
+from kvchat.backends.kinds import OPENAI, ServerKind
 from kvchat.backends.options import PLAIN, SESSION_HEADERS, ServerOptions
 from kvchat.backends.payload import PayloadError, parsed
 from kvchat.backends.recognise import Response, Responses
@@ -85,7 +85,7 @@ class HttpBackend:
     it differs: the path, the shape of a request or of an answer.
     """
 
-    kind: ClassVar[str] = OPENAI.name
+    kind: ClassVar[ServerKind] = ServerKind(OPENAI, "OpenAI-compatible", (8001,))
     probes: ClassVar[tuple[str, ...]] = ()
     """The paths to GET that `recognises` looks at."""
     health_path: ClassVar[str] = MODELS_PATH
@@ -104,7 +104,7 @@ class HttpBackend:
         self._endpoint = endpoint
         self._clock = clock or Clock()
         self._options = options
-        self._info = ServerInfo(self.kind, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
+        self._info = ServerInfo(self.kind.name, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
         self._refused_fields: set[str] = set()
         """Fields that this server has refused by name: they are not sent again."""
 
@@ -132,7 +132,7 @@ class HttpBackend:
             described = await self.described()
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
-        self._info = replace(described, kind=self.kind, host_class=self._endpoint.place.host_class,
+        self._info = replace(described, kind=self.kind.name, host_class=self._endpoint.place.host_class,
                              takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud)
         return self._info
 

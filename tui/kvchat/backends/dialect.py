@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
-from kvchat.backends.kinds import JAN, OLLAMA, Figures
+from kvchat.backends.kinds import Figures, kind_of
 from kvchat.backends.models import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
@@ -119,7 +119,7 @@ class ServerInfo:
 
     def known(self, model: str) -> Model | None:
         """The model of this name in the listing. Ollama lets the tag `latest` be left out."""
-        names = {model, f"{model}:latest"} if self.kind == OLLAMA.name else {model}
+        names = {model, f"{model}{kind_of(self.kind).tag}"}
         return next((known for known in self.listing if known.id in names), None) if model else None
 
     def window(self, model: str) -> int | None:
@@ -132,7 +132,7 @@ class ServerInfo:
         use. A model that Jan does not list may be one of those that it fetches from elsewhere."""
         model = model or self.model
         named = self.known(model)
-        if named is None and self.kind == JAN.name and self.listing and model:
+        if named is None and self.listing and model and kind_of(self.kind).passes_on:
             return ELSEWHERE
         return named.remote if named is not None else ""
 

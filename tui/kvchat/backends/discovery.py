@@ -28,14 +28,16 @@ ASKING = 0.85
 """The share of the time in which questions are asked; the rest is for what a busy machine makes late."""
 
 
-async def discover(ports: Iterable[int] = kinds.PORTS, *, also: Sequence[str] = (),
+async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = (),
                    within: float = 0.3) -> list[Found]:
-    """Every server that answers on `ports` of this machine, or at the base URLs `also`, after at most `within` seconds.
+    """Every server that answers on `ports` of this machine (None: the usual ones), or at the base URLs `also`, after
+    at most `within` seconds.
 
     All are asked at once; what is known of a server at the end of the time is told. Base URLs that do not lead to
     this machine in so many words (another address, another name, https) are not asked.
     """
-    visits = [Visit(url, addresses, within) for url, addresses in _places(ports, also)]
+    asked = kinds.ports() if ports is None else ports
+    visits = [Visit(url, addresses, within) for url, addresses in _places(asked, also)]
     looks = [asyncio.create_task(visit.look()) for visit in visits]
     try:
         if looks:

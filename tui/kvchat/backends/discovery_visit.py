@@ -16,15 +16,16 @@ from typing import Literal
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import MODELS_PATH, HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble
-from kvchat.backends.dialects import registry
 from kvchat.backends.discovery_probe import Heard, Line, NotHttpError
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.hosts import LOOPBACK, BaseUrl, Place
 from kvchat.backends.models import Model, models_in
 from kvchat.backends.payload import PayloadError
-from kvchat.backends.recognise import Response
+from kvchat.backends.recognise import Response, Responses
 from kvchat.backends.transport import Head
 
+DIALECTS = tuple(kinds.in_order())
+"""Every dialect: a server that is found may be of any kind."""
 OTHER_FAMILY = 0.3
 """The share of the time after which an IPv4 port that neither accepts nor refuses counts as closed."""
 PATIENCE = 0.1
@@ -73,9 +74,13 @@ class Found:
 
 def questions(port: int) -> list[str]:
     """Every path that some dialect looks at, those of the kinds that are usual at `port` first."""
-    usual = [dialect for dialect in registry.DIALECTS
-             if dialect.kind in kinds.BY_NAME and port in kinds.BY_NAME[dialect.kind].ports]
-    return list(dict.fromkeys(chain.from_iterable(dialect.probes for dialect in (*usual, *registry.DIALECTS))))
+    usual = [dialect for dialect in DIALECTS if port in dialect.kind.ports]
+    return list(dict.fromkeys(chain.from_iterable(dialect.probes for dialect in (*usual, *DIALECTS))))
+
+
+def recognised(responses: Responses) -> type[HttpBackend] | None:
+    """The dialect of the server that gave these answers; None where nothing is known by them."""
+    return next((dialect for dialect in DIALECTS if dialect.recognises(responses)), None)
 
 
 class Visit:
@@ -149,10 +154,10 @@ class Visit:
 
     def _is_certain(self) -> bool:
         """Whether no answer that is still to come could change what this is taken for."""
-        dialect = registry.recognised(self._answers)
+        dialect = recognised(self._answers)
         if dialect is None:
             return False
-        before = takewhile(lambda earlier: earlier is not dialect, registry.DIALECTS)
+        before = takewhile(lambda earlier: earlier is not dialect, DIALECTS)
         return all(path in self._answers for path in chain.from_iterable(earlier.probes for earlier in before))
 
     async def _ask(self, path: str, line: Line) -> None:
@@ -178,7 +183,7 @@ class Visit:
 
     async def _describe(self) -> None:
         """Let the dialect say what the server has, as far as that is known."""
-        dialect = registry.recognised(self._answers)
+        dialect = recognised(self._answers)
         if dialect is None or dialect.describing_disturbs:
             return
         backend: _Told = type("Told", (_Told, dialect), {})(Endpoint(self._url, Place(HostClass.LOOPBACK, ())))
@@ -206,8 +211,8 @@ class Visit:
             with suppress(TimeoutError):
                 async with asyncio.timeout(TELLING_S):
                     await self._describe()
-        dialect = registry.recognised(self._answers)
-        kind = dialect.kind if dialect else ""
+        dialect = recognised(self._answers)
+        kind = dialect.kind.name if dialect else ""
         info = self._info or self._listed(kind)
         return Found(str(self._url), kind, self._phase(kind), info.model, info.listing, info.context_size, info.slots,
                      self._heard - self._began)

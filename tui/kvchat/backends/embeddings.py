@@ -20,7 +20,7 @@ from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.endpoint import Endpoint, open_endpoint
 from kvchat.backends.hosts import BaseUrl, Resolver, locate, lookup, parse_base_url
-from kvchat.backends.kinds import LMSTUDIO, OLLAMA
+from kvchat.backends.kinds import kind_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, parsed
 from kvchat.backends.sse import MIB
 from kvchat.backends.tasks import Clock
@@ -41,8 +41,6 @@ BODY_LIMIT = 32 * MIB
 HERE = "here"
 """All addresses of this machine."""
 
-_SEPARATE = frozenset({OLLAMA.name, LMSTUDIO.name})
-"""The kinds of servers that load an embedding model beside the chat's."""
 _TOO_LONG = re.compile(r"too (?:large|long)|maximum|exceed|context", re.IGNORECASE)
 _PREFIXES = (
     (re.compile(r"nomic-embed", re.IGNORECASE), "search_query: ", "search_document: "),
@@ -168,10 +166,10 @@ class Embeddings:
     def _is_apart(self, chat: ChatServer) -> bool:
         """Whether vectors from that server would leave the chat's model alone."""
         model = self._model.removesuffix(":latest")
-        return chat.kind in _SEPARATE and model not in ("", chat.model.removesuffix(":latest"))
+        return kind_of(chat.kind).embeds_beside and model not in ("", chat.model.removesuffix(":latest"))
 
     def _same_server(self, chat: ChatServer) -> str:
-        if chat.kind in _SEPARATE:
+        if kind_of(chat.kind).embeds_beside:
             return (f"The server at {self._base_url} needs an embedding model of its own beside the chat's. Name it "
                     "(embeddings.model in the settings).")
         return (f"Vectors are not asked for at {self._base_url}: a conversation uses that server, and they would empty "

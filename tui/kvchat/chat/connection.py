@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kvchat import logs
+from kvchat.backends import kinds
 from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
 from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.shape import Shape
@@ -33,8 +34,6 @@ if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after 
     from kvchat.backends.engine.process import Engine, EngineExit
     from kvchat.backends.options import ServerOptions
 
-PREFERRED = ("llama.cpp", "llama-swap")
-"""Kinds that are taken before others that answer too: their caches can be followed."""
 UNUSABLE = {"needs a key": "needs a key (api_key_env in the settings)", "answers": "does not say what it is"}
 """What is said of servers that were found and cannot be talked to."""
 AGAIN_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -254,9 +253,7 @@ class Connector:
         if self._finds:
             if (found := await self._discovered()) is not None:
                 return found
-            from kvchat.backends.kinds import usual_places
-
-            asked = f" (asked: {usual_places()})"
+            asked = f" (asked: {kinds.usual_places()})"
             if self._unusable:
                 asked = f" that can be used now ({self._unusable})"
         path = await asyncio.to_thread(default_model_file)
@@ -373,17 +370,15 @@ def _same_place(one: Backend, other: Backend) -> bool:
 
 async def found_here() -> list[Found]:
     """The servers that answer on the usual ports of this machine, after 0.3 s at most."""
-    from kvchat.backends import kinds
-
     # It imports every dialect, which would hold the screen up for longer than the looking does.
     discovery = await asyncio.to_thread(import_module, "kvchat.backends.discovery")
-    found: list[Found] = await discovery.discover(kinds.PORTS)
+    found: list[Found] = await discovery.discover()
     return found
 
 
 def best_first(found: Iterable[Found]) -> list[Found]:
     """Servers that were found, in the order in which they are tried."""
-    return sorted(found, key=lambda server: (server.kind not in PREFERRED, server.phase != "ready"))
+    return sorted(found, key=lambda server: (not kinds.kind_of(server.kind).is_followed, server.phase != "ready"))
 
 
 def server_options(server: ServerSettings) -> ServerOptions:

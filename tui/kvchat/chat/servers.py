@@ -89,7 +89,7 @@ class Servers(ConversationObserver):
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
         llama.cpp would let another model answer without a word."""
         model = self.asked_model(conversation.id)
-        if server.models and model not in server.models and server.kind == "llama.cpp":
+        if server.models and model not in server.models and kinds.kind_of(server.kind).takes_any_model:
             raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
                                f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
         return model
@@ -139,7 +139,7 @@ class Servers(ConversationObserver):
     def title(self) -> str:
         """The kind of server as the screen names it; empty for a service on the internet, that is said otherwise."""
         info = self.info
-        return kinds.title_of(info.kind) if info is not None and info.kind != kinds.CLOUD.name else ""
+        return kinds.title_of(info.kind) if info is not None and info.kind != kinds.CLOUD else ""
 
     # -- connecting -----------------------------------------------------------------------------------------------
 

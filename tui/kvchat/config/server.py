@@ -13,14 +13,10 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 from urllib.parse import urlsplit
 
+from kvchat.backends.kinds import DIALECTS
 from kvchat.config.option import choice, flag, one_of, table, text, texts, whole
 from kvchat.display import one_line
 from kvchat.prompt.request import Parameters, reserved
-
-SERVER_KINDS = (
-    "llama.cpp", "llama-swap", "llamafile", "ollama", "lmstudio", "vllm", "llama-cpp-python", "sglang", "mlx-lm",
-    "koboldcpp", "tabbyapi", "text-generation-webui", "localai", "jan", "litellm", "openai", "cloud")
-"""The kinds of servers that can be named, as the backends know them."""
 
 PROFILE_NAME = re.compile(r"(?!.*\.gguf\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 """What a profile may be called; never as a model file is, whose path can stand in the same places."""
@@ -128,8 +124,8 @@ class ServerSettings:
     model: str = text("", "The model to ask for, as the server names it. Empty: the one it has loaded.",
                       example="qwen3-8b")
     kind: str = text(
-        "", f"What the server is: {', '.join(SERVER_KINDS)}. Empty: found out by its answers.",
-        one_of(("", *SERVER_KINDS)), example="ollama")
+        "", "What the server is: ollama, vllm … (another word shows all). Empty: found out by its answers.",
+        one_of(("", *DIALECTS)), example="ollama")
     api_key_env: str = text(
         "", "The name of the environment variable that holds the server's API key. The key itself is never kept.",
         _variable, example="KVCHAT_API_KEY", shown=False)

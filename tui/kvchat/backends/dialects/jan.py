@@ -12,7 +12,7 @@ from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import ELSEWHERE, ChatTurn, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import PING_S
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import JAN, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import is_object
 from kvchat.backends.recognise import Responses, said
@@ -25,7 +25,7 @@ START = "Start one in Jan (Settings > Model Providers), then try again."
 
 
 class JanBackend(ProgramBackend):
-    kind = JAN.name
+    kind = ServerKind("jan", "Jan", (1337,), passes_on=True)
     probes = (API_PATH,)
     health_path = "/"
     room = "raise Context Size in the model's settings in Jan"

@@ -16,10 +16,11 @@ from kvchat.backends.dialect import BackendError, ChatTurn, Reported, ServerInfo
 from kvchat.backends.dialects.counts import Expected
 from kvchat.backends.dialects.program import ProgramBackend, Remedy, Seen
 from kvchat.backends.dialects.tabbyapi import SERVICE_PATH, service_name
-from kvchat.backends.kinds import KOBOLDCPP, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Models, models_in
 from kvchat.backends.payload import PayloadError, count_at, figure_at, is_object, text_at
 from kvchat.backends.recognise import Responses, owners
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
 VERSION_PATH, CONTEXT_PATH, PERF_PATH = (
@@ -33,7 +34,10 @@ TELLING = 10
 
 
 class KoboldCppBackend(ProgramBackend):
-    kind = KOBOLDCPP.name
+    kind = ServerKind(
+        "koboldcpp", "KoboldCpp", (5001,), Flags(
+            window=Change("--contextsize {size}"), beside=Change("--smartcache")),
+        shows_template=True)
     probes = (SERVICE_PATH,)
     health_path = VERSION_PATH
     ignores_model = True

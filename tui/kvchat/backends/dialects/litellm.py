@@ -10,10 +10,11 @@ from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH, HttpBackend
 from kvchat.backends.dialect import BackendError, ServerInfo
-from kvchat.backends.kinds import LITELLM
+from kvchat.backends.kinds import ServerKind
 from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import PayloadError, as_object, count_at, is_object, list_at, text_at
 from kvchat.backends.recognise import Responses, owners, said
+from kvchat.cache.causes.remedies import Flags
 from kvchat.prompt.wire import whole_characters
 
 ALIVE_PATH, READY_PATH = "/health/liveliness", "/health/readiness"
@@ -23,7 +24,11 @@ HEADER = "x-litellm-"
 
 
 class LiteLLMBackend(HttpBackend):
-    kind = LITELLM.name
+    kind = ServerKind(
+        "litellm", "LiteLLM", (4000,), Flags(
+            affinity='router_settings: optional_pre_call_checks: ["session_affinity"]',
+            affinity_header="X-LiteLLM-Session-Id", is_proxy=True),
+        keeps_many=True)
     health_path = ALIVE_PATH
     probes = (ALIVE_PATH, READY_PATH, MODELS_PATH)
     session_fields = ("litellm_session_id",)

@@ -16,12 +16,13 @@ from uuid import uuid4
 from kvchat.backends.base import MODELS_PATH, PROBE_S, HttpBackend
 from kvchat.backends.cache_calls import CacheCalls, specials_of
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo
-from kvchat.backends.kinds import LLAMACPP, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import PayloadError, as_object, count_at, object_at, parsed, text_at
 from kvchat.backends.recognise import Responses, owners, said
 from kvchat.backends.slot_files import NO_ANSWER, SlotFile, slot_file_of
 from kvchat.backends.transport import Exchange, Head
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import canonical, whole_characters
 
 PROPS_PATH, SLOTS_PATH = "/props", "/slots"
@@ -38,7 +39,15 @@ LOOK_S = 2.0
 
 
 class LlamaCppBackend(CacheCalls):
-    kind = LLAMACPP.name
+    kind = ServerKind(
+        "llama.cpp", "llama.cpp", (8080,), Flags(
+            "llama-server", Change("--ctx-size {whole}"), asked_to_cache=True, idle="--sleep-idle-seconds",
+            host_cache="--cache-ram 8192", slots="--parallel {slots}", cache_room="--cache-ram {mib}",
+            no_shift="--no-context-shift", whole_window="--swa-full", checkpoints="--ctx-checkpoints {count}",
+            pinning="--no-kv-unified, or with --no-cache-idle-slots", template="--chat-template-file FILE",
+            fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
+            keep_reasoning="--reasoning-preserve"),
+        shows_template=True, takes_any_model=True, is_followed=True)
     found_in_cloud = True
     health_path = "/health"
 

@@ -16,18 +16,23 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
-from kvchat.backends.kinds import LLAMACPP_PYTHON, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import models_in
 from kvchat.backends.recognise import Responses, said
 from kvchat.backends.transport import Exchange
 from kvchat.backends.warmup import OneTokenWarmUp, one_token
+from kvchat.cache.causes.remedies import Change, Flags
 
 COUNT_PATH = "/extras/tokenize/count"
 REASON_S = 10.0
 
 
 class LlamaCppPythonBackend(OneTokenWarmUp):
-    kind = LLAMACPP_PYTHON.name
+    kind = ServerKind(
+        "llama-cpp-python", "llama-cpp-python", (8000,), Flags(
+            "the server of llama-cpp-python", Change("--n_ctx {size}"), Change("--cache true"),
+            Change("--cache true")),
+        keeps_one=True)
     probes = (COUNT_PATH,)
     describing_disturbs = True
     health_path = COUNT_PATH

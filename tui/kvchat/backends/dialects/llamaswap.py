@@ -29,11 +29,12 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.backends.dialects.llamacpp import PROPS_PATH, LlamaCppBackend, described_by, live_fields, look_again
-from kvchat.backends.kinds import LLAMA_SWAP, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import PayloadError, as_object, count_at, is_object, list_at, text_at
 from kvchat.backends.recognise import Responses, owners, said
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.wire import whole_characters
 
@@ -54,7 +55,12 @@ class Running:
 
 
 class LlamaSwapBackend(HttpBackend):
-    kind = LLAMA_SWAP.name
+    kind = ServerKind(
+        "llama-swap", "llama-swap", (8080,), Flags(
+            "the model's llama-server in llama-swap's configuration", Change("--ctx-size {whole}"),
+            Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
+            idle="ttl"),
+        keeps_many=True, is_followed=True)
     health_path = "/health"
     probes = (RUNNING_PATH, MODELS_PATH)
 

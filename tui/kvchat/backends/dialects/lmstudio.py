@@ -14,10 +14,11 @@ from kvchat.backends import errors
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import LMSTUDIO, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Model, Models, models_in
 from kvchat.backends.payload import count_at, figures_at, is_object, list_at, text_at
 from kvchat.backends.recognise import Responses, said
+from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
 
@@ -29,7 +30,13 @@ _SPAN = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,6})m(?:in)?)?(?:(\d{1,8})s?)?", re.
 
 
 class LMStudioBackend(ProgramBackend):
-    kind = LMSTUDIO.name
+    kind = ServerKind(
+        "lmstudio", "LM Studio", (1234,), Flags(
+            window=Change("Context Length to {size}", "the model's load settings in LM Studio (lms load MODEL "
+                          "--context-length {size})", Way.SET),
+            beside=Change("Max Concurrent Predictions to 2", "the model's load settings in LM Studio", Way.RAISE),
+            idle="TTL", keep_alive="24h"),
+        small_window=True, embeds_beside=True)
     probes = (LISTING_PATH, OLD_LISTING_PATH)
     takes_template_options = False
     ignores_model = True

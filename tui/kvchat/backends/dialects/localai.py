@@ -18,22 +18,27 @@ from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerI
 from kvchat.backends.dialects.counts import Expected, PrefillTimes
 from kvchat.backends.dialects.program import ProgramBackend, Remedy, Seen
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import LOCALAI, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Models, models_in
 from kvchat.backends.options import PLAIN, ServerOptions
 from kvchat.backends.payload import PayloadError, count_at, figure_at, figures_at, is_object, text_at
 from kvchat.backends.recognise import Responses, said
 from kvchat.backends.tasks import Clock
 from kvchat.backends.transport import Head
+from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 
 WELL_KNOWN_PATH, SYSTEM_PATH, ABILITIES_PATH = "/.well-known/localai.json", "/system", "/v1/models/capabilities"
 CONFIG_PATH = "/api/models/config-json/"
 EXTRA_USAGE = "Extra-Usage"
+YAML = "the model's YAML file of LocalAI"
 
 
 class LocalAIBackend(ProgramBackend):
-    kind = LOCALAI.name
+    kind = ServerKind(
+        "localai", "LocalAI", (8080,), Flags(
+            window=Change("context_size: {size}", YAML, Way.SET), beside=Change("the option parallel:2", YAML, Way.SET),
+            caching=Change("prompt_cache_all: true", YAML, Way.SET)))
     probes = (WELL_KNOWN_PATH,)
     health_path = "/readyz"
     takes_template_options = False

@@ -16,7 +16,7 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
 from kvchat.backends.decoder import Decoder
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble
-from kvchat.backends.kinds import MLX_LM, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Model, models_in
 from kvchat.backends.payload import PayloadError, parsed
 from kvchat.backends.recognise import Responses, owners, said
@@ -24,6 +24,7 @@ from kvchat.backends.transport import Exchange, Head
 from kvchat.backends.warmup import OneTokenWarmUp
 from kvchat.backends.watchdog import Watchdog
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.remedies import Change, Flags
 
 HEALTH_PATH, PROPS_PATH = "/health", "/props"
 DEFAULT_MODEL = "default_model"
@@ -34,7 +35,10 @@ _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 
 class MlxLmBackend(OneTokenWarmUp):
-    kind = MLX_LM.name
+    kind = ServerKind(
+        "mlx-lm", "mlx-lm", (8080,), Flags(
+            "mlx_lm.server", beside=Change("a larger --prompt-cache-size"), template="--chat-template"),
+        keeps_many=True)
     probes = (HEALTH_PATH, PROPS_PATH, MODELS_PATH)
     health_path = HEALTH_PATH
 

@@ -36,13 +36,14 @@ from kvchat.backends.dialects.ollama_models import (
     window,
 )
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import OLLAMA, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Models
 from kvchat.backends.options import PLAIN, ServerOptions
 from kvchat.backends.payload import PayloadError, as_object, parsed, text_at
 from kvchat.backends.recognise import Responses, said
 from kvchat.backends.tasks import Clock
 from kvchat.backends.transport import Head
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
 
@@ -60,7 +61,13 @@ _OVERFLOW = re.compile(r"context (?:length|size)")
 
 
 class OllamaBackend(HttpBackend):
-    kind = OLLAMA.name
+    kind = ServerKind(
+        "ollama", "Ollama", (11434,), Flags(
+            window=Change("OLLAMA_CONTEXT_LENGTH={size}"), beside=Change("OLLAMA_NUM_PARALLEL=2"),
+            idle="OLLAMA_KEEP_ALIVE=-1", keep_alive="-1", reports_when_updated=True, asked_window="num_ctx",
+            without_date="Make the model anew from a Modelfile with a TEMPLATE that has no currentDate "
+                         "(ollama create)."),
+        small_window=True, embeds_beside=True, tag=":latest")
     probes = (ROOT_PATH, VERSION_PATH, LOCALAI_PATH)
     health_path = VERSION_PATH
     chat_path = "/api/chat"

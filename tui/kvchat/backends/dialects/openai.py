@@ -6,14 +6,12 @@ from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.kinds import OPENAI
 from kvchat.backends.models import models_in
 from kvchat.backends.recognise import Responses, said
 from kvchat.backends.warmup import OneTokenWarmUp
 
 
 class OpenAIBackend(OneTokenWarmUp):
-    kind = OPENAI.name
     probes = (MODELS_PATH,)
 
     @classmethod

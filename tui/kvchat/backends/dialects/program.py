@@ -26,7 +26,6 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.dialects.counts import SLACK, Expected, PromptCounts
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import title_of
 from kvchat.backends.options import PLAIN, ServerOptions
 from kvchat.backends.tasks import Clock
 from kvchat.backends.transport import Head
@@ -97,7 +96,7 @@ class ProgramBackend(HttpBackend):
 
     @property
     def title(self) -> str:
-        return title_of(self.kind)
+        return self.kind.title
 
     def model_of(self, turn: ChatTurn) -> str:
         """The model that `turn` asks for."""

@@ -11,11 +11,12 @@ from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
-from kvchat.backends.kinds import SGLANG, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import models_in
 from kvchat.backends.payload import count_at, is_object
 from kvchat.backends.recognise import Responses, owners, said
 from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
 ROOT_PATH, INFO_PATH = "/", "/server_info"
@@ -24,7 +25,11 @@ ROOT_TEXT = "SGLang is running"
 
 
 class SglangBackend(OneTokenWarmUp):
-    kind = SGLANG.name
+    kind = ServerKind(
+        "sglang", "SGLang", (30000,), Flags(
+            window=Change("--context-length {size}"), no_caching="--disable-radix-cache",
+            report="--enable-cache-report", cache_room="--mem-fraction-static", template="--chat-template FILE"),
+        keeps_many=True, answers_many=True)
     found_in_cloud = True
     probes = (MODELS_PATH, ROOT_PATH)
 

@@ -14,10 +14,11 @@ from kvchat.backends.base import MODELS_PATH, Answer
 from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import TEXTGEN, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import Models, models_in
 from kvchat.backends.payload import as_object, figures_at, is_object, text_at
 from kvchat.backends.recognise import Responses, said
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
 
@@ -30,7 +31,9 @@ LOAD = "Load one in its Model tab, then try again."
 
 
 class TextGenBackend(ProgramBackend):
-    kind = TEXTGEN.name
+    kind = ServerKind(
+        "text-generation-webui", "text-generation-webui", (5000,), Flags(
+            window=Change("--ctx-size {size}"), beside=Change("--parallel 2")))
     probes = (INFO_PATH,)
     health_path = "/v1/internal/health"
     takes_template_options = False

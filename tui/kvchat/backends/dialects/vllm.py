@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent
-from kvchat.backends.kinds import VLLM, Figures
+from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.models import models_in
 from kvchat.backends.payload import PayloadError, as_object, text_at
 from kvchat.backends.recognise import Responses, owners
 from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
 VERSION_PATH, METRICS_PATH = "/version", "/metrics"
@@ -24,7 +25,12 @@ METRICS_S = 2.0
 
 
 class VllmBackend(OneTokenWarmUp):
-    kind = VLLM.name
+    kind = ServerKind(
+        "vllm", "vLLM", (8000,), Flags(
+            window=Change("--max-model-len {size}"), caching=Change("--enable-prefix-caching"),
+            report="--enable-prompt-tokens-details", cache_room="--gpu-memory-utilization",
+            template="--chat-template FILE", without_date="for gpt-oss set VLLM_SYSTEM_START_DATE=2026-01-01"),
+        block=16, keeps_many=True, answers_many=True)
     found_in_cloud = True
     probes = (MODELS_PATH, VERSION_PATH)
     health_path = "/health"
