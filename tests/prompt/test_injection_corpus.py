@@ -26,7 +26,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, new_id, node, system_message
 from kvchat.prompt.request import wires_of
 from kvchat.prompt.tree import Tree
-from kvchat.transfer import Source, render
+from kvchat.transfer.formats import Source, render
 from kvchat.ui.items import item_of
 from kvchat.ui.render.message import Folds, foot_rows
 from kvchat.ui.widgets.chips import label_of

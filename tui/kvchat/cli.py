@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from kvchat import __version__
+from kvchat.transfer.formats import FORMATS
 
-FORMATS = ("md", "json", "jsonl", "html")
 KINDS = ("identity", "preference", "project", "person", "decision", "skill", "fact")
 STATUSES = ("live", "proposed", "deleted", "superseded", "all")
 
@@ -92,7 +92,7 @@ def parser() -> argparse.ArgumentParser:
     export = commands.add_parser("export", parents=common, help="write conversations to a file or standard output")
     export.add_argument("id", metavar="ID", nargs="?")
     export.add_argument("--all", action="store_true", help="all conversations")
-    export.add_argument("-f", "--format", choices=FORMATS, default="md", help="md (default), json, jsonl or html")
+    export.add_argument("-f", "--format", choices=FORMATS, default="md", help=f"{', '.join(FORMATS)} (default: md)")
     export.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; without it: standard output")
     export.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
     export.add_argument("--force", action="store_true", help="overwrite an existing file")

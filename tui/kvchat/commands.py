@@ -204,7 +204,7 @@ def _model(given: str) -> dict[str, object]:
 async def _with_service(args: argparse.Namespace, places: Paths, settings: Settings, work: Work) -> int:
     from kvchat.chat.errors import ChatError
     from kvchat.store import StoreError
-    from kvchat.transfer import TransferError
+    from kvchat.transfer.formats import TransferError
 
     service: ChatService | None = None
     try:

@@ -19,7 +19,7 @@ from kvchat.prompt.context import FILE, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
-from kvchat.transfer.source import Source
+from kvchat.transfer.formats import Source
 
 _STATES = {
     State.STREAMING: "This answer was still being written.",

@@ -110,7 +110,7 @@ class ConversationActs(ChatBase):
 
     @work(group="dialog")
     async def action_export(self, path: str = "") -> None:
-        from kvchat.transfer import TransferError
+        from kvchat.transfer.formats import TransferError
         from kvchat.ui.screens.export import ExportRequest, ExportScreen
 
         conversation = self.conversation

@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 from kvchat.chat.unsaved import file_name
 from kvchat.display import one_line
 from kvchat.numbers import counted
-from kvchat.transfer import FileExists, Source, TransferError
+from kvchat.transfer.formats import FileExists, Source, TransferError
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Modal
