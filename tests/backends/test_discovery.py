@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from kvchat.backends import discovery_visit
+from kvchat.backends import discovery
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.discovery import discover, questions
 from kvchat.backends.kinds import ServerKind
-from kvchat.backends.recognise import Responses
+from kvchat.backends.payload import Responses
 from toyserver import ToyServer, Visit, drop, hang, loading, raw, reply, reset
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
@@ -254,7 +254,7 @@ async def test_what_a_slow_server_has_said_by_the_deadline_is_used(monkeypatch: 
             await asyncio.sleep(0.002)
         await listing(visit)
 
-    monkeypatch.setattr(discovery_visit, "DIALECTS", (Slow, *discovery_visit.DIALECTS))
+    monkeypatch.setattr(discovery, "DIALECTS", (Slow, *discovery.DIALECTS))
     async with ToyServer("openai", model="late") as server:
         listing = server._routes["/v1/models"]
         for path in ("/v1/models", *paths):

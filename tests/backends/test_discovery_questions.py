@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from kvchat.backends import discovery_probe, discovery_visit, kinds
+from kvchat.backends import discovery, kinds
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.discovery import discover, questions
 from kvchat.backends.kinds import ServerKind
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.payload import Responses, said
 from kvchat.backends.transport import Exchange
 from toyserver import ToyServer, hang, reply
 
@@ -40,7 +40,7 @@ class First(HttpBackend):
 
 @pytest.fixture
 def first(monkeypatch: pytest.MonkeyPatch) -> type[First]:
-    monkeypatch.setattr(discovery_visit, "DIALECTS", (First, *discovery_visit.DIALECTS))
+    monkeypatch.setattr(discovery, "DIALECTS", (First, *discovery.DIALECTS))
     return First
 
 
@@ -118,7 +118,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         made.append((host, port))
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(discovery_probe.asyncio, "open_connection", connect)
+    monkeypatch.setattr(discovery.asyncio, "open_connection", connect)
     return made
 
 

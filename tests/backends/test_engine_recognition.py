@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from engine_talk import ENGINES, recorded_answers, recordings
 
-from kvchat.backends.discovery_visit import recognised
+from kvchat.backends.discovery import recognised
 from kvchat.backends.identify import connect
 
 ALIASES = {"llama-server": "llama.cpp"}

@@ -16,10 +16,8 @@ from locality_kit import greedy, resolving
 
 from kvchat.backends import kinds
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
-from kvchat.backends.dialect import BackendError, HostClass
-from kvchat.backends.endpoint import open_endpoint
-from kvchat.backends.hosts import Place, locate, parse_base_url
-from kvchat.backends.options import SESSION_HEADERS, ServerOptions
+from kvchat.backends.dialect import SESSION_HEADERS, BackendError, HostClass, ServerOptions
+from kvchat.backends.endpoint import Place, locate, open_endpoint, parse_base_url
 from kvchat.prompt.request import Parameters
 
 LOOPBACK, LAN, TAILNET, CLOUD = HostClass

@@ -13,12 +13,10 @@ from locality_kit import greedy, resolving
 
 from kvchat.backends import kinds
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
-from kvchat.backends.dialect import BackendError, HostClass
+from kvchat.backends.dialect import BackendError, HostClass, ServerOptions
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import open_endpoint
-from kvchat.backends.hosts import Place
+from kvchat.backends.endpoint import Place, open_endpoint
 from kvchat.backends.identify import connect
-from kvchat.backends.options import ServerOptions
 from kvchat.backends.transport import Exchange
 from toyserver import ToyServer, reply, tokens
 

@@ -11,10 +11,10 @@ from backend_kit import endpoint_of, llamacpp_at, openai_at
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.dialects.jan import JanBackend
 from kvchat.backends.dialects.litellm import LiteLLMBackend
-from kvchat.backends.dialects.ollama import OllamaBackend
-from kvchat.backends.hosts import Place
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
+from kvchat.backends.endpoint import Place
 from kvchat.backends.kinds import OPENAI
-from kvchat.backends.models import Model, models_in
+from kvchat.backends.payload import Model, models_in
 from standins.jan import JanStandIn
 from standins.litellm import LiteLLMStandIn
 from standins.ollama import OllamaStandIn, StandInModel

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.backends.dialect import HostClass, ServerInfo, SlotFile
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
-from kvchat.backends.slot_files import SlotFile
 from kvchat.chat.snapshot_values import Held, Refused, Restored
 from kvchat.chat.snapshots import GIVEN_UP, Snapshots
 

@@ -17,7 +17,7 @@ from kvchat import backends_command
 from kvchat.backends import kinds
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.discovery import discover
-from kvchat.backends.hosts import Place
+from kvchat.backends.endpoint import Place
 from kvchat.backends_command import UsedServer, backends
 from kvchat.chat.servers import LAST_SERVER
 from kvchat.cli import main

@@ -23,7 +23,7 @@ from kvchat.backends.dialect import (
     Trouble,
 )
 from kvchat.backends.kinds import Figures
-from kvchat.backends.models import Model
+from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State

@@ -12,7 +12,7 @@ from patient import OpenPatient, Patient, an_info
 
 from corpus import corpus
 from kvchat.backends.dialect import BackendError, HostClass, SlotCount, Trouble
-from kvchat.backends.models import Model
+from kvchat.backends.payload import Model
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Step
 from kvchat.doctor.words import facts

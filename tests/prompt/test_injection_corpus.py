@@ -14,11 +14,10 @@ from textual.content import Content
 
 from corpus import corpus
 from engine_fixture import RunningServer
-from kvchat.backends import special_tokens
-from kvchat.backends.cache_calls import CacheCalls
 from kvchat.backends.dialect import ChatTurn
+from kvchat.backends.dialects.llamacpp import CacheCalls
 from kvchat.backends.identify import connect
-from kvchat.backends.special_tokens import special_texts
+from kvchat.backends.tokens import special_texts
 from kvchat.display import clean, one_line
 from kvchat.prompt.citing import numbered
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock, defused, foreign, guarded
@@ -107,7 +106,7 @@ def specials(server: RunningServer) -> frozenset[int]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(special_tokens, "WAIT_S", 60)
+    monkeypatch.setattr("kvchat.backends.tokens.WAIT_S", 60)
 
 
 async def _count(backend: CacheCalls, path: list[Node], specials: frozenset[int]) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.discovery import Found, discover, is_asked
-from kvchat.backends.hosts import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
+from kvchat.backends.endpoint import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.config import ServerSettings, Settings
 from kvchat.display import one_line

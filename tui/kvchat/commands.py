@@ -160,7 +160,7 @@ def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings
 def _origin(address: str) -> tuple[str, str, int]:
     """Scheme, host and port: what a key belongs to."""
     from kvchat.backends.dialect import BackendError
-    from kvchat.backends.hosts import parse_base_url
+    from kvchat.backends.endpoint import parse_base_url
 
     try:
         url = parse_base_url(address)

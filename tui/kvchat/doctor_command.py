@@ -16,7 +16,7 @@ from typing import Protocol
 
 from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, Trouble
-from kvchat.backends.hosts import parse_base_url
+from kvchat.backends.endpoint import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.connection import server_options
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key

@@ -9,14 +9,52 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
 from kvchat.backends.kinds import Figures, kind_of
-from kvchat.backends.models import Model
+from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+
+# -- what the person set for one server, beyond its address and key ---------------------------------------------------
+
+
+SESSION_HEADERS = ("X-Session-ID", "X-SMG-Routing-Key", "X-LiteLLM-Session-Id", "X-Session-Affinity")
+"""The headers by which routers keep a conversation on the server that holds its cache."""
+
+Locality = Literal["auto", "local", "cloud"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a server is spoken to. The defaults leave everything to what is found out."""
+
+    kind: str = ""
+    """The name of a kind; empty: by its answers."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request to this server, to no other one."""
+    connect_seconds: float | None = None
+    """How long a connection may take; None: 2 s on this machine, else 5 s."""
+    locality: Locality = "auto"
+    """`local`: a server on the internet that is the person's own; `cloud`: never take it for local."""
+    session_headers: tuple[str, ...] | None = None
+    """The headers that carry the session id; None: SESSION_HEADERS, to local servers only."""
+    session_fields: tuple[str, ...] | None = None
+    """The body fields that carry the session id; None: what the dialect knows."""
+    context_size: int | None = None
+    """Tokens of the window to ask for, where the server takes that with a request (Ollama's num_ctx)."""
+    keep_alive: str = ""
+    """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
+
+
+PLAIN = ServerOptions()
+
+
+
+# -- the interface ----------------------------------------------------------------------------------------------------
+
 
 MOST_TOKENS = 1 << 24
 """More than any window has."""
@@ -277,6 +315,25 @@ class SlotCount:
     task: int | None = None
     """The number of its last task; None when it never had one. It only grows while the server lives."""
     busy: bool = False
+
+
+NOT_SUPPORTED = 501
+"""The status of a server without a folder for slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFile:
+    """What became of saving a slot to a file, or of restoring it. True when it worked."""
+
+    status: int = 0
+    """The HTTP status; 0: no answer, or not in time."""
+    tokens: int = 0
+    """Tokens that were saved or restored."""
+    size: int = 0
+    """Bytes that were written or read."""
+
+    def __bool__(self) -> bool:
+        return self.status == 200
 
 
 @dataclass(frozen=True, slots=True)

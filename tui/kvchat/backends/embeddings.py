@@ -18,13 +18,11 @@ from dataclasses import dataclass
 
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.endpoint import Endpoint, open_endpoint
-from kvchat.backends.hosts import BaseUrl, Resolver, locate, lookup, parse_base_url
+from kvchat.backends.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
 from kvchat.backends.kinds import kind_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, parsed
-from kvchat.backends.sse import MIB
-from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import ask
+from kvchat.backends.stream import MIB
+from kvchat.backends.transport import Clock, ask
 from kvchat.prompt.wire import canonical, whole_characters
 
 PATH = "/v1/embeddings"

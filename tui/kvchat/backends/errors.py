@@ -5,16 +5,48 @@ The rule: text from a server goes into a sentence only through `quoted`, which m
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
-from kvchat.backends.retry_after import seconds_of
 from kvchat.display import one_line
 from kvchat.numbers import duration
 from kvchat.prompt.wire import whole_characters
+
+# -- when to try again, as `Retry-After` says it ----------------------------------------------------------------------
+
+
+LONGEST_S = 3600
+"""More than that is not waited for: it is "later"."""
+_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_DATE = re.compile(r"[A-Za-z]{3,9}, [0-9A-Za-z: -]{15,40}", re.ASCII)
+
+
+def seconds_of(header: str, now: datetime) -> int | None:
+    """Whole seconds from `now` until a request is welcome again, rounded up; 0 for a time that has passed. None where
+    the header says nothing, something that is no time, or a time beyond LONGEST_S."""
+    text = header.strip()
+    if _SECONDS.fullmatch(text):
+        seconds = float(text)
+    elif _DATE.fullmatch(text):
+        from email.utils import parsedate_to_datetime  # hardly ever needed, and slow to import
+
+        try:
+            then = parsedate_to_datetime(text)
+        except (ValueError, OverflowError):
+            return None
+        seconds = (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()
+    else:
+        return None
+    return max(0, math.ceil(seconds)) if seconds <= LONGEST_S else None
+
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
 
 QUOTE_LIMIT, SHORT = 120, 80
 CONTEXT_ERROR = "exceed_context_size_error"
@@ -308,3 +340,66 @@ def _overflow(
 def _number(pattern: re.Pattern[str], message: str) -> int | None:
     found = pattern.search(message)
     return int(found[1]) if found else None
+
+
+
+# -- which field of a request a server refuses by name: only what it says of the request counts, never what it repeats
+
+
+_REFUSES = re.compile(
+    r"extra[_ ](?:inputs|fields?|forbidden)|not permitted|not supported|unsupported|unknown|unrecogni[sz]ed|unexpected|"
+    r"no such (?:field|parameter)|invalid (?:field|parameter|argument)", re.IGNORECASE)
+_ROLE = re.compile(r"\broles?\b", re.IGNORECASE)
+_ECHO = re.compile(r"\binput(?:_value)?['\"]?\s?[=:]")
+"""From here on, a problem written out as text repeats what was sent."""
+_IN_PASSING = frozenset({"model", "messages", "stream"})
+"""Fields whose names stand in sentences that are about other fields."""
+_NESTED = ("error", "message", "detail", "errors")
+_DEPTH = 4
+
+
+def unknown_field(body: str, sent: Collection[str]) -> str:
+    """Which of the `sent` fields (those at the top of the request) an error body says is not permitted; empty where it
+    says no such thing."""
+    problems = list(_problems(_value_of(body)))
+    if problems:
+        return next((name for problem in problems if (name := _place_of(problem, sent))), "")
+    message, error = error_of(body) or ("", {})
+    message = _ECHO.split(message, maxsplit=1)[0]
+    if not _REFUSES.search(message) or is_about_roles(message):
+        return ""
+    parameter = error.get("param")
+    if isinstance(parameter, str) and parameter in sent:
+        return parameter
+    return "" if _ROLE.search(message) else _first_named(message, sent)
+
+
+def _first_named(message: str, sent: Collection[str]) -> str:
+    found = {name: match.start() for name in sorted(set(sent) - _IN_PASSING)
+             if (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message))}
+    return min(found, key=lambda name: found[name], default="")
+
+
+def _place_of(problem: Mapping[str, object], sent: Collection[str]) -> str:
+    """The field at the top of the request that a problem is about, if the problem is that it is there."""
+    said = " ".join(str(problem.get(key)) for key in ("type", "msg", "message"))
+    place = problem.get("loc")
+    if not isinstance(place, list) or not _REFUSES.search(said):
+        return ""
+    return next((part for part in place if isinstance(part, str) and part in sent), "")
+
+
+def _problems(value: object, depth: int = _DEPTH) -> Iterator[Mapping[str, object]]:
+    """The problems with their places in a list, wherever an error has it."""
+    if isinstance(value, list):
+        yield from (entry for entry in value if is_object(entry) and isinstance(entry.get("loc"), list))
+    elif is_object(value) and depth:
+        for key in _NESTED:
+            yield from _problems(value.get(key), depth - 1)
+
+
+def _value_of(text: str) -> object:
+    try:
+        return parsed(text)
+    except PayloadError:
+        return None

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import HttpBackend, loading_delays
-from kvchat.backends.dialect import Backend, BackendError, HostClass, Trouble
-from kvchat.backends.endpoint import Endpoint, open_endpoint
-from kvchat.backends.hosts import Resolver, lookup
-from kvchat.backends.options import PLAIN, ServerOptions
-from kvchat.backends.recognise import Response
-from kvchat.backends.tasks import Clock
+from kvchat.backends.dialect import PLAIN, Backend, BackendError, HostClass, ServerOptions, Trouble
+from kvchat.backends.endpoint import Endpoint, Resolver, lookup, open_endpoint
+from kvchat.backends.payload import Response
+from kvchat.backends.transport import Clock
 
 
 async def connect(

@@ -24,7 +24,7 @@ DIALECTS = {
     "llama.cpp": "llamacpp.LlamaCppBackend",
     "llama-swap": "llamaswap.LlamaSwapBackend",
     "llamafile": "llamafile.LlamafileBackend",
-    "ollama": "ollama.OllamaBackend",
+    "ollama": "ollama.backend.OllamaBackend",
     "lmstudio": "lmstudio.LMStudioBackend",
     "vllm": "vllm.VllmBackend",
     "llama-cpp-python": "llamacpp_python.LlamaCppPythonBackend",

@@ -22,7 +22,7 @@ from kvchat.backends.embeddings import Embeddings
 from kvchat.backends.engine.gguf import GgufError, read_header
 from kvchat.backends.engine.options import EngineOptions, default_threads
 from kvchat.backends.engine.process import Engine, EngineError, EngineExit
-from kvchat.backends.tasks import Clock
+from kvchat.backends.transport import Clock
 
 IDLE_S = 300.0
 """After so long without a text the engine is ended, and its memory given back."""

@@ -12,7 +12,8 @@ import importlib
 import socket
 import ssl
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
@@ -21,10 +22,44 @@ from typing import TYPE_CHECKING, Any, Self
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.tasks import unskippable
 
 if TYPE_CHECKING:
     import httpx
+
+
+
+# -- clean-up that cannot be skipped, and the clock that waiting is measured by ---------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time and how to wait; tests put their own in."""
+
+    now: Callable[[], float] = time.monotonic
+    """Seconds, monotonic."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+async def unskippable(work: Coroutine[object, object, None]) -> None:
+    """Run `work` to its end however often this task is cancelled meanwhile, then let the cancellation go on.
+
+    `work` must be bounded in time: until it ends, nothing can stop this task.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    task.result()
+
+
+
+# -- the client -------------------------------------------------------------------------------------------------------
+
 
 CONNECT_S, CONNECT_LOOPBACK_S, WRITE_S = 5.0, 2.0, 30.0
 CLOSE_S = 1.0

@@ -28,11 +28,11 @@ from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
+    from kvchat.backends.dialect import ServerOptions
     from kvchat.backends.discovery import Found
     from kvchat.backends.engine.models import ModelFile
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
-    from kvchat.backends.options import ServerOptions
 
 UNUSABLE = {"needs a key": "needs a key (api_key_env in the settings)", "answers": "does not say what it is"}
 """What is said of servers that were found and cannot be talked to."""
@@ -365,7 +365,7 @@ def _same_place(one: Backend, other: Backend) -> bool:
     """Whether both lead to the same addresses."""
     from kvchat.backends.base import HttpBackend
 
-    return isinstance(one, HttpBackend) and isinstance(other, HttpBackend) and one.same_place(other)
+    return isinstance(one, HttpBackend) and isinstance(other, HttpBackend) and one.goal == other.goal
 
 
 async def found_here() -> list[Found]:
@@ -383,7 +383,7 @@ def best_first(found: Iterable[Found]) -> list[Found]:
 
 def server_options(server: ServerSettings) -> ServerOptions:
     """How a server is spoken to, from its settings."""
-    from kvchat.backends.options import ServerOptions
+    from kvchat.backends.dialect import ServerOptions
 
     return ServerOptions(
         kind=server.kind, headers=server.headers, connect_seconds=server.timeout or None,

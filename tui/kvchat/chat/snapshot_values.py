@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from kvchat.backends.dialect import ServerInfo
+from kvchat.backends.dialect import ServerInfo, SlotFile
 from kvchat.backends.engine.snapshot_file import Snapshot
-from kvchat.backends.slot_files import SlotFile
 from kvchat.cache.tokens import Tokens
 
 

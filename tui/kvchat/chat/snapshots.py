@@ -16,13 +16,12 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from kvchat.backends.dialect import Backend
+from kvchat.backends.dialect import NOT_SUPPORTED, Backend
 from kvchat.backends.engine.cache_kind import CacheKind, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
 from kvchat.backends.engine.verdicts import Verdict, Verdicts
-from kvchat.backends.slot_files import NOT_SUPPORTED
-from kvchat.backends.tasks import unskippable
+from kvchat.backends.transport import unskippable
 from kvchat.chat.snapshot_values import Held, Refused, Restored, Saved, SlotServer
 from kvchat.paths import PathError, reason
 

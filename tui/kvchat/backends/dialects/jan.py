@@ -13,9 +13,7 @@ from kvchat.backends.dialect import ELSEWHERE, ChatTurn, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import PING_S
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import is_object
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.payload import Model, Models, Responses, is_object, models_in, said
 
 API_PATH, DISK_PATH = "/openapi.json", "/v1/models/available"
 REMOTE = "remote"

@@ -13,13 +13,20 @@ from typing import ClassVar
 
 from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import BackendError, ChatTurn, Reported, ServerInfo, Trouble
-from kvchat.backends.dialects.counts import Expected
-from kvchat.backends.dialects.program import ProgramBackend, Remedy, Seen
+from kvchat.backends.dialects.program import Expected, ProgramBackend, Remedy, Seen
 from kvchat.backends.dialects.tabbyapi import SERVICE_PATH, service_name
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Models, models_in
-from kvchat.backends.payload import PayloadError, count_at, figure_at, is_object, text_at
-from kvchat.backends.recognise import Responses, owners
+from kvchat.backends.payload import (
+    Models,
+    PayloadError,
+    Responses,
+    count_at,
+    figure_at,
+    is_object,
+    models_in,
+    owners,
+    text_at,
+)
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 

@@ -11,9 +11,20 @@ from dataclasses import replace
 from kvchat.backends.base import MODELS_PATH, HttpBackend
 from kvchat.backends.dialect import BackendError, ServerInfo
 from kvchat.backends.kinds import ServerKind
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import PayloadError, as_object, count_at, is_object, list_at, text_at
-from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.payload import (
+    Model,
+    Models,
+    PayloadError,
+    Responses,
+    as_object,
+    count_at,
+    is_object,
+    list_at,
+    models_in,
+    owners,
+    said,
+    text_at,
+)
 from kvchat.cache.causes.remedies import Flags
 from kvchat.prompt.wire import whole_characters
 

@@ -13,14 +13,12 @@ import asyncio
 from dataclasses import replace
 
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH
-from kvchat.backends.decoder import Payload
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp, one_token
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import models_in
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.payload import Responses, models_in, said
+from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Exchange
-from kvchat.backends.warmup import OneTokenWarmUp, one_token
 from kvchat.cache.causes.remedies import Change, Flags
 
 COUNT_PATH = "/extras/tokenize/count"

@@ -10,13 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import models_in
-from kvchat.backends.payload import count_at, figures_at
-from kvchat.backends.recognise import Responses, owners, said
-from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.payload import Responses, count_at, figures_at, models_in, owners, said
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 

@@ -13,7 +13,6 @@ from urllib.parse import quote
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import (
     BackendError,
     ChatTurn,
@@ -30,9 +29,21 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.dialects.llamacpp import PROPS_PATH, LlamaCppBackend, described_by, live_fields, look_again
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import PayloadError, as_object, count_at, is_object, list_at, text_at
-from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.payload import (
+    Model,
+    Models,
+    PayloadError,
+    Responses,
+    as_object,
+    count_at,
+    is_object,
+    list_at,
+    models_in,
+    owners,
+    said,
+    text_at,
+)
+from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens

@@ -15,9 +15,18 @@ from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import count_at, figures_at, is_object, list_at, text_at
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.payload import (
+    Model,
+    Models,
+    Responses,
+    count_at,
+    figures_at,
+    is_object,
+    list_at,
+    models_in,
+    said,
+    text_at,
+)
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters

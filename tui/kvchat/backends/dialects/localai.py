@@ -13,18 +13,24 @@ from urllib.parse import quote
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.decoder import Payload
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo
-from kvchat.backends.dialects.counts import Expected, PrefillTimes
-from kvchat.backends.dialects.program import ProgramBackend, Remedy, Seen
+from kvchat.backends.dialect import PLAIN, BackendError, ChatTurn, Emit, Ended, ServerInfo, ServerOptions
+from kvchat.backends.dialects.program import Expected, PrefillTimes, ProgramBackend, Remedy, Seen
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Models, models_in
-from kvchat.backends.options import PLAIN, ServerOptions
-from kvchat.backends.payload import PayloadError, count_at, figure_at, figures_at, is_object, text_at
-from kvchat.backends.recognise import Responses, said
-from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import Head
+from kvchat.backends.payload import (
+    Models,
+    PayloadError,
+    Responses,
+    count_at,
+    figure_at,
+    figures_at,
+    is_object,
+    models_in,
+    said,
+    text_at,
+)
+from kvchat.backends.stream import Payload
+from kvchat.backends.transport import Clock, Head
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 

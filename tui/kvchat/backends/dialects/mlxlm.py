@@ -13,16 +13,12 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.decoder import Decoder
+from kvchat.backends.base import MODELS_PATH, Answer, OneTokenWarmUp, Watchdog
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Model, models_in
-from kvchat.backends.payload import PayloadError, parsed
-from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.payload import Model, PayloadError, Responses, models_in, owners, parsed, said
+from kvchat.backends.stream import Decoder
 from kvchat.backends.transport import Exchange, Head
-from kvchat.backends.warmup import OneTokenWarmUp
-from kvchat.backends.watchdog import Watchdog
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.models import models_in
-from kvchat.backends.recognise import Responses, said
-from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.payload import Responses, models_in, said
 
 
 class OpenAIBackend(OneTokenWarmUp):

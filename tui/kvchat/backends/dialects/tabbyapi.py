@@ -12,13 +12,22 @@ from typing import ClassVar
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Models, models_in
-from kvchat.backends.payload import as_object, count_at, figure_at, figures_at, is_object, text_at
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.payload import (
+    Models,
+    Responses,
+    as_object,
+    count_at,
+    figure_at,
+    figures_at,
+    is_object,
+    models_in,
+    said,
+    text_at,
+)
+from kvchat.backends.stream import Payload
 from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import models_in
-from kvchat.backends.payload import PayloadError, as_object, text_at
-from kvchat.backends.recognise import Responses, owners
-from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.payload import PayloadError, Responses, as_object, models_in, owners, text_at
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 

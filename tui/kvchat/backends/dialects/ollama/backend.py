@@ -13,9 +13,20 @@ from dataclasses import replace
 
 from kvchat.backends import errors
 from kvchat.backends.base import GET_S, LOCAL_EXTRAS, NEVER_SENT, HttpBackend
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent, Trouble
-from kvchat.backends.dialects.ollama_answer import Asked, Memory, OllamaAnswer, roomier, unwrapped
-from kvchat.backends.dialects.ollama_messages import (
+from kvchat.backends.dialect import (
+    PLAIN,
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    Reported,
+    ServerInfo,
+    ServerOptions,
+    StreamEvent,
+    Trouble,
+)
+from kvchat.backends.dialects.ollama.answer import Asked, Memory, OllamaAnswer, roomier, unwrapped
+from kvchat.backends.dialects.ollama.messages import (
     fields_in,
     keep_alive_of,
     messages,
@@ -23,7 +34,7 @@ from kvchat.backends.dialects.ollama_messages import (
     think_of,
     unloads,
 )
-from kvchat.backends.dialects.ollama_models import (
+from kvchat.backends.dialects.ollama.models import (
     NO_FACTS,
     USUAL_CONTEXT,
     Entry,
@@ -37,12 +48,8 @@ from kvchat.backends.dialects.ollama_models import (
 )
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.models import Models
-from kvchat.backends.options import PLAIN, ServerOptions
-from kvchat.backends.payload import PayloadError, as_object, parsed, text_at
-from kvchat.backends.recognise import Responses, said
-from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import Head
+from kvchat.backends.payload import Models, PayloadError, Responses, as_object, parsed, said, text_at
+from kvchat.backends.transport import Clock, Head
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters

@@ -12,10 +12,9 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble
-from kvchat.backends.dialects.ollama_messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
-from kvchat.backends.dialects.ollama_models import full_name
+from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
+from kvchat.backends.dialects.ollama.models import full_name
 from kvchat.backends.payload import (
     PayloadError,
     as_object,
@@ -27,6 +26,7 @@ from kvchat.backends.payload import (
     parsed,
     text_at,
 )
+from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import SPEED_SAMPLE
 from kvchat.prompt.message import State, chained
 from kvchat.prompt.wire import whole_characters
