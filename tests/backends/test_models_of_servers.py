@@ -84,6 +84,6 @@ async def test_a_model_that_jan_does_not_list_may_leave_the_machine() -> None:
 async def test_a_server_is_at_the_place_of_another_when_both_go_to_the_same_addresses() -> None:
     async with ToyServer() as server, ToyServer() as other:
         one = llamacpp_at(server)
-        assert one.same_place(openai_at(server)) and not one.same_place(llamacpp_at(other))
+        assert one.goal == openai_at(server).goal and one.goal != llamacpp_at(other).goal
         moved = replace(endpoint_of(server), place=Place(HostClass.LOOPBACK, ("127.0.0.2",)))
-        assert not one.same_place(OllamaBackend(moved))
+        assert one.goal != OllamaBackend(moved).goal
