@@ -26,6 +26,7 @@ from kvchat.doctor.report import Examination, Report, unexamined
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import GLYPHS, as_json, facts, gain, headline
 from kvchat.terminal import Printer
+from kvchat.text.faults import Fault
 
 LABEL = 15
 
@@ -107,7 +108,7 @@ async def _connected(server: ServerSettings) -> Backend:
     try:
         key = await asyncio.to_thread(api_key, server)
     except ConfigError as error:
-        raise BackendError(Trouble.UNAUTHORIZED, str(error)) from None
+        raise BackendError(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
     for secret in (key, *server.headers.values()):
         logs.hide(secret)
     return await connect(server.base_url, api_key=key, ca_file=server.ca_file or None, proxy=server.proxy or None,

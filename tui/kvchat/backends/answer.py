@@ -40,6 +40,7 @@ from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import PromptProgress
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import window_note
 
 # -- the tools it calls: kvchat offers none, so a call is a decoration of the answer and never carried out ------------
 
@@ -222,8 +223,7 @@ class ChatAnswer:
             state = State.INTERRUPTED if error.trouble in (Trouble.CUT, Trouble.DEAD) else State.ERROR
             return Ended(state, error.sentence, error, model)
         if self._finish == "length" and self._window_is_full():
-            return Ended(State.CONTEXT_FULL, f"The conversation fills the server's window of {self._context_size:,} "
-                         f"tokens. {errors.ROOM}.",
+            return Ended(State.CONTEXT_FULL, window_note(self._context_size),
                          model=model)
         called = self._calls.told()
         if called and not self._has_words:

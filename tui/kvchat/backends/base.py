@@ -41,6 +41,7 @@ from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, Stre
 from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
 from kvchat.prompt.message import State
 from kvchat.prompt.request import body_sha256, chat_body, system_in_user
+from kvchat.text.faults import Fault
 
 # -- the watch over a request while nothing comes: silence never ends one ---------------------------------------------
 
@@ -293,8 +294,7 @@ class HttpBackend:
         try:
             return self.body(turn)
         except (TypeError, ValueError, RecursionError):
-            raise BackendError(Trouble.REFUSED, "A parameter of this conversation has a value that cannot be sent "
-                                                "as JSON. Correct it, then try again.") from None
+            raise BackendError(Trouble.REFUSED, Fault.NOT_AS_JSON) from None
 
     async def _attempt(self, turn: ChatTurn, body: bytes, emit: Emit, started: float) -> Ended:
         """One POST. Raises BackendError when there is no answer to read."""
@@ -464,8 +464,7 @@ class OneTokenWarmUp(HttpBackend):
         connection is closed before the CancelledError goes on.
         """
         if self._endpoint.is_cloud:
-            raise BackendError(Trouble.REFUSED, f"{self.url} is on the internet: nothing is read ahead there, because "
-                                                "each reading would be paid for.")
+            raise BackendError(Trouble.REFUSED, Fault.PAID_FOR, url=self.url)
         reported = Reported()
 
         def hear(event: StreamEvent) -> None:

@@ -17,6 +17,7 @@ from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.faults import Fault, Value, fault_sentence
 
 # -- what the person set for one server, beyond its address and key ---------------------------------------------------
 
@@ -98,16 +99,35 @@ class Trouble(StrEnum):
 
 
 class BackendError(Exception):
-    """A failure, told in one sentence for the person: what, where, and what to do."""
+    """A failure: a kind of problem and its arguments, which `kvchat.text.faults` puts into words."""
 
-    def __init__(self, trouble: Trouble, sentence: str, *, status: int | None = None,
-                 prompt_tokens: int | None = None, context_size: int | None = None) -> None:
-        super().__init__(sentence)
+    def __init__(self, trouble: Trouble, fault: Fault, *, status: int | None = None,
+                 prompt_tokens: int | None = None, context_size: int | None = None, **arguments: Value) -> None:
+        super().__init__(fault)
         self.trouble = trouble
-        self.sentence = sentence
+        self.fault = fault
         self.status = status
         self.prompt_tokens = prompt_tokens
         self.context_size = context_size
+        self.arguments = arguments
+
+    @property
+    def sentence(self) -> str:
+        """What happened, where, and what to do."""
+        return fault_sentence(self.fault, {"status": self.status, **self.arguments})
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def said(self) -> str:
+        """The server's own words, one clean, short line; empty where there are none."""
+        return str(self.arguments.get("said") or self.arguments.get("words") or "")
+
+    def told_with(self, **arguments: Value) -> BackendError:
+        """The same problem with more arguments: other settings that help, another name for the server."""
+        return BackendError(self.trouble, self.fault, status=self.status, prompt_tokens=self.prompt_tokens,
+                            context_size=self.context_size, **{**self.arguments, **arguments})
 
     @property
     def is_too_long(self) -> bool:

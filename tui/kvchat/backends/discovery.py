@@ -32,6 +32,7 @@ from kvchat.backends.endpoint import (
 )
 from kvchat.backends.payload import Model, PayloadError, Response, Responses, models_in
 from kvchat.backends.transport import Head
+from kvchat.text.faults import Fault
 
 # -- a small HTTP/1.1 client: one GET after the other, with a limit on everything -------------------------------------
 
@@ -427,7 +428,7 @@ class _Told(HttpBackend):
     async def get(self, path: str) -> tuple[Head, bytes]:
         answer = await self.visit.answer(path)
         if answer is UNASKED:
-            raise BackendError(Trouble.CUT, f"The server at {self.url} did not answer {path} in time.")
+            raise BackendError(Trouble.CUT, Fault.NOT_IN_TIME, url=self.url, path=path)
         return Head(answer.status, answer.headers), answer.body
 
     async def get_json(self, path: str) -> tuple[Head, object]:

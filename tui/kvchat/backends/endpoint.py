@@ -17,6 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from kvchat.backends.dialect import PLAIN, SESSION_HEADERS, BackendError, HostClass, Locality, ServerOptions, Trouble
 from kvchat.display import one_line
+from kvchat.text.faults import Fault
 
 # -- where a server stands --------------------------------------------------------------------------------------------
 
@@ -40,7 +41,18 @@ _MOST_ADDRESSES = 8
 
 
 class BadAddressError(ValueError):
-    """An address that kvchat never connects to. The message is a sentence without its final stop."""
+    """An address that kvchat never connects to."""
+
+    def __init__(self, why: Fault, host: str, *, unspecified: bool = False) -> None:
+        super().__init__(f"{why}: {host}")
+        self.why = why
+        self.host = host
+        self.unspecified = unspecified
+
+    def of(self, fault: Fault, url: str) -> BackendError:
+        """That a server cannot be used because of it."""
+        return BackendError(Trouble.BAD_ADDRESS, fault, url=url, why=self.why, host=self.host,
+                            unspecified=self.unspecified)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +98,9 @@ def classify(address: Address) -> HostClass:
     if isinstance(address, ipaddress.IPv6Address):
         address = address.ipv4_mapped or ipaddress.IPv6Address(int(address))  # without a zone
     if address in _METADATA or _beyond_a_gateway(address) in _METADATA:
-        raise BadAddressError(f"{address} is the metadata service of a cloud machine, not a model server")
+        raise BadAddressError(Fault.METADATA_ADDRESS, str(address))
     if any(address in network for network in _NOWHERE):
-        hint = "; use 127.0.0.1 for this machine" if address.is_unspecified else ""
-        raise BadAddressError(f"{address} is not an address that a server can be reached at{hint}")
+        raise BadAddressError(Fault.NOWHERE_ADDRESS, str(address), unspecified=address.is_unspecified)
     if address.is_loopback:
         return HostClass.LOOPBACK
     if any(address in network for network in _TAILNET):
@@ -124,8 +135,7 @@ def literal(host: str) -> Address | None:
         return ipaddress.ip_address(host)
     except ValueError:
         if _NUMERIC_END.search(host):
-            shown = one_line(host, 80)
-            raise BadAddressError(f'"{shown}" is not a complete IPv4 address; write it as 127.0.0.1') from None
+            raise BadAddressError(Fault.SHORT_ADDRESS, one_line(host, 80)) from None
         return None
 
 
@@ -134,17 +144,16 @@ def parse_base_url(text: str) -> BaseUrl:
     shown = one_line(text, 120)
     if "@" in text:
         shown = shown.rpartition("@")[2]
-        raise _bad(f'The server URL for "{shown}" holds a user or password. Leave them out; '
-                   "a key is named by --api-key-env, or api_key_env in the settings.")
+        raise _bad(Fault.URL_WITH_USER, shown)
     try:
         parts = urlsplit(text.strip())
         port = parts.port
         host = parts.hostname or ""
     except ValueError:
-        raise _bad(f'The server URL "{shown}" cannot be read. Write it like http://127.0.0.1:8080.') from None
+        raise _bad(Fault.URL_UNREADABLE, shown) from None
     _check_parts(parts, host, shown)
     if port == 0:
-        raise _bad(f'The server URL "{shown}" has port 0. Give the port the server listens on.')
+        raise _bad(Fault.URL_PORT, shown)
     path = parts.path.rstrip("/")
     path = path.removesuffix("/chat/completions").removesuffix("/v1").rstrip("/")
     return BaseUrl(parts.scheme, _ascii_host(host, shown), port or _default_port(parts.scheme), path)
@@ -152,19 +161,19 @@ def parse_base_url(text: str) -> BaseUrl:
 
 def _check_parts(parts: SplitResult, host: str, shown: str) -> None:
     if parts.scheme not in ("http", "https") or not parts.netloc:
-        raise _bad(f'The server URL "{shown}" must begin with http:// or https://, like http://127.0.0.1:8080.')
+        raise _bad(Fault.URL_SCHEME, shown)
     if not host:
-        raise _bad(f'The server URL "{shown}" names no host. Write it like http://127.0.0.1:8080.')
+        raise _bad(Fault.URL_HOST, shown)
     if parts.query or parts.fragment:
-        raise _bad(f'The server URL "{shown}" holds a query (?) or fragment (#). Leave it out.')
+        raise _bad(Fault.URL_QUERY, shown)
     if not parts.path.isascii() or not parts.path.isprintable() or " " in parts.path or "\\" in parts.path:
-        raise _bad(f'The server URL "{shown}" has characters in its path that a URL cannot hold.')
+        raise _bad(Fault.URL_PATH, shown)
 
 
 def _ascii_host(host: str, shown: str) -> str:
     """`host` checked, lower case, in ASCII (punycode), without a final dot."""
     if "%" in host:
-        raise _bad(f'The server URL "{shown}" has a zone or an escape in its host. Use a plain name or address.')
+        raise _bad(Fault.URL_ZONE, shown)
     host = host.lower().removesuffix(".")
     try:
         address = literal(host)
@@ -172,18 +181,18 @@ def _ascii_host(host: str, shown: str) -> str:
             classify(address)
             return str(address)
     except BadAddressError as error:
-        raise _bad(f'The server URL "{shown}" cannot be used: {error}.') from None
+        raise error.of(Fault.URL_ADDRESS, shown) from None
     try:
         host = host.encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise _bad(f'The server URL "{shown}" has a host name that is not valid.') from None
+        raise _bad(Fault.URL_NAME, shown) from None
     if not all(_LABEL.match(label) for label in host.split(".")):
-        raise _bad(f'The server URL "{shown}" has a host name that is not valid.')
+        raise _bad(Fault.URL_NAME, shown)
     return host
 
 
-def _bad(sentence: str) -> BackendError:
-    return BackendError(Trouble.BAD_ADDRESS, sentence)
+def _bad(fault: Fault, shown: str) -> BackendError:
+    return BackendError(Trouble.BAD_ADDRESS, fault, url=shown)
 
 
 async def lookup(host: str, port: int) -> list[str]:
@@ -204,15 +213,13 @@ async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
     except (OSError, UnicodeError):
         found = []
     if not found:
-        raise BackendError(Trouble.UNREACHABLE,
-                           f'No address is known for "{url.host}" (from {url}). Check the name and the network.')
+        raise BackendError(Trouble.UNREACHABLE, Fault.UNKNOWN_NAME, host=url.host, url=str(url))
     try:
         classes = [classify(ipaddress.ip_address(text)) for text in found]
     except BadAddressError as error:
-        raise BackendError(Trouble.BAD_ADDRESS, f"The server {url} cannot be used: {error}.") from None
+        raise error.of(Fault.SERVER_ADDRESS, str(url)) from None
     except ValueError:
-        raise BackendError(Trouble.BAD_ADDRESS, f'The name "{url.host}" (from {url}) leads to something that is not '
-                                                "an address. Check the name and the network.") from None
+        raise BackendError(Trouble.BAD_ADDRESS, Fault.NAME_LEADS_NOWHERE, host=url.host, url=str(url)) from None
     if url.host.endswith(".local"):
         classes.append(HostClass.LAN)
     reachable = [text for text in found if "%" not in text] or found
@@ -262,9 +269,7 @@ class Endpoint:
         place = _as_told(place, self.options.locality)
         if self._holds_a_key and self.url.scheme == "http" and not self.allow_plain_http_key \
                 and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET):
-            raise BackendError(Trouble.REFUSED, f"The API key would go to {self.url} unencrypted, readable on the way. "
-                                                "Use https, or allow it by the setting "
-                                                "allow_plain_http_key of this server.")
+            raise BackendError(Trouble.REFUSED, Fault.PLAIN_KEY, url=str(self.url))
         return replace(self, place=place)
 
 
@@ -291,9 +296,7 @@ def _as_told(place: Place, locality: Locality) -> Place:
 def _usable_key(api_key: str | None) -> str | None:
     key = (api_key or "").strip()
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise BackendError(Trouble.UNAUTHORIZED, "The API key holds spaces or characters that a key cannot have. "
-                                                 "Check the variable that holds it (--api-key-env, or api_key_env "
-                                                 "in the settings).")
+        raise BackendError(Trouble.UNAUTHORIZED, Fault.BAD_KEY)
     return key or None
 
 
@@ -306,5 +309,5 @@ def _usable_proxy(proxy: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise BackendError(Trouble.BAD_ADDRESS, "The proxy's URL must be like http://proxy.example:3128.")
+        raise BackendError(Trouble.BAD_ADDRESS, Fault.BAD_PROXY)
     return proxy

@@ -1,6 +1,6 @@
-"""Failures as sentences: what happened, at which server, and what to do, in the app as on the command line.
+"""Failures as values: what happened at which server, made of what it answers; `kvchat.text.faults` has the words.
 
-The rule: text from a server goes into a sentence only through `quoted`, which makes it one clean, short line.
+The rule: text from a server becomes an argument only through `quoted`, which makes it one clean, short line.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
 from kvchat.display import one_line
-from kvchat.numbers import duration
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 # -- when to try again, as `Retry-After` says it ----------------------------------------------------------------------
 
@@ -50,11 +50,6 @@ def seconds_of(header: str, now: datetime) -> int | None:
 
 QUOTE_LIMIT, SHORT = 120, 80
 CONTEXT_ERROR = "exceed_context_size_error"
-ROOM = ("Start a new conversation, delete a turn, or give the server a larger context (llama-server: -c, built-in "
-        "engine: engine.context_size)")
-ADDRESS = "(Ctrl+L in the app, --base-url on the command line)"
-MODEL = "(Ctrl+L in the app, --model on the command line)"
-KEY = "(--api-key-env, or server.api_key_env in the settings)"
 
 _CONTEXT_TEXT = re.compile(
     r"context (?:length|size|window)|maximum allowed length|context.{0,20}(?:exceed|overflow)|exceed.{0,40}context",
@@ -89,8 +84,8 @@ def quoted(text: str, limit: int = QUOTE_LIMIT) -> str:
 class NotConnectedError(BackendError):
     """No connection was made, so the server has seen nothing of the request."""
 
-    def __init__(self, sentence: str, *, refused: bool = False) -> None:
-        super().__init__(Trouble.UNREACHABLE, sentence)
+    def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
+        super().__init__(Trouble.UNREACHABLE, Fault.NOT_CONNECTED, url=url, reason=quoted(reason))
         self.refused = refused
         """Whether a machine answered that nothing listens there: a server that starts may accept soon."""
 
@@ -99,82 +94,44 @@ class NoAnswerError(BackendError):
     """The server accepted the connection and said nothing for as long as one waits for a quick answer."""
 
     def __init__(self, url: str, seconds: float) -> None:
-        super().__init__(Trouble.UNREACHABLE, f"The server at {url} accepted the connection but did not answer "
-                                              f"within {seconds:g} s. It may hang; look at its log or restart it.")
+        super().__init__(Trouble.UNREACHABLE, Fault.NO_ANSWER, url=url, seconds=seconds)
 
 
 class StillLoadingError(BackendError):
     """The server answers 503 while it loads its model: the one answer after which a request repeats by itself."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Trouble.LOADING, f"The server at {url} is still loading its model. Wait until that is done, "
-                                          "then try again.", status=503)
+        super().__init__(Trouble.LOADING, Fault.LOADING, status=503, url=url)
 
 
 class UnknownFieldError(BackendError):
     """The server refused the request for a field by name, before it began: without it, the request may go again."""
 
     def __init__(self, url: str, status: int, field: str) -> None:
-        super().__init__(Trouble.REFUSED, f'The server at {url} refuses the field "{field}" ({status}). Take it out '
-                                          "of the parameters, then try again.", status=status)
+        super().__init__(Trouble.REFUSED, Fault.UNKNOWN_FIELD, status=status, url=url, field=field)
         self.field = field
 
 
-def not_connected(url: str, reason: str, *, refused: bool = False) -> NotConnectedError:
-    return NotConnectedError(f"No server answers at {url} ({quoted(reason)}). Start it, or choose another {ADDRESS}.",
-                             refused=refused)
-
-
-def bad_certificate(url: str, reason: str) -> BackendError:
-    return BackendError(Trouble.BAD_ADDRESS,
-                        f"The certificate of {url} cannot be trusted ({quoted(reason)}). If the server has its own "
-                        "certificate authority, name its file in the setting server.ca_file.")
-
-
 def cut(url: str, *, before_answer: bool) -> BackendError:
-    if before_answer:
-        sentence = f"The server at {url} closed the connection before it answered. Look at its log, then try again."
-    else:
-        sentence = (f"The connection to {url} broke before the answer was complete. What came is kept; try again for "
-                    "a whole answer.")
-    return BackendError(Trouble.CUT, sentence)
-
-
-def not_sent(url: str) -> BackendError:
-    return BackendError(Trouble.CUT, f"The server at {url} stopped accepting the request while it was sent. Try again.")
+    return BackendError(Trouble.CUT, Fault.CUT_BEFORE if before_answer else Fault.CUT, url=url)
 
 
 def protocol(url: str, what: str) -> BackendError:
     """`what` ends the sentence "The server at ... sent ..."."""
-    return BackendError(Trouble.PROTOCOL, f"The server at {url} sent {quoted(what)}, so the answer cannot be read. "
-                                          "Try again; if it stays so, update the server.")
+    return BackendError(Trouble.PROTOCOL, Fault.PROTOCOL, url=url, what=quoted(what))
 
 
 def not_json(url: str) -> BackendError:
-    return BackendError(Trouble.PROTOCOL, f"The server at {url} answered with something that is not a chat answer. "
-                                          f"Check that this is the address of a model server {ADDRESS}.")
+    return BackendError(Trouble.PROTOCOL, Fault.NOT_JSON, url=url)
 
 
 def dead(url: str) -> BackendError:
-    return BackendError(Trouble.DEAD, f"The server at {url} has stopped answering: three health checks in a row "
-                                      "failed. Restart it, then try again.")
-
-
-def redirect(url: str, target: str) -> BackendError:
-    return BackendError(Trouble.REFUSED, f"The server at {url} points to another address: {quoted(target) or 'none'}. "
-                                         "kvchat follows no redirect; if you trust that address, choose it as the "
-                                         f"server {ADDRESS}.")
-
-
-def encoded(url: str, encoding: str) -> BackendError:
-    return BackendError(Trouble.PROTOCOL, f'The server at {url} sent a compressed answer ("{quoted(encoding)}") that '
-                                          "was not asked for. Turn compression off in the proxy before it.")
+    return BackendError(Trouble.DEAD, Fault.DEAD, url=url)
 
 
 def unexpected(url: str, error: Exception) -> BackendError:
     """A failure nobody foresaw; its text may hold secrets, so only its type is told."""
-    return BackendError(Trouble.PROTOCOL, f"The request to {url} failed in an unexpected way "
-                                          f"({type(error).__name__}). Try again.")
+    return BackendError(Trouble.PROTOCOL, Fault.UNEXPECTED, url=url, error=type(error).__name__)
 
 
 def error_in(value: object) -> tuple[str, Mapping[str, object]] | None:
@@ -238,12 +195,8 @@ def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
 
 def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendError:
     """An error that came inside an answer."""
-    known = _overflow(url, message, error) or _roles(url, message)
-    if known:
-        return known
-    said = f": {quoted(message)}" if message else ""
-    return BackendError(Trouble.SERVER_ERROR, _stopped(f"The server at {url} stopped the answer with an error{said}")
-                        + " Try again; if it stays so, look at the server's log.")
+    return (_overflow(url, message, error) or _roles(url, message)
+            or BackendError(Trouble.SERVER_ERROR, Fault.STREAM_ERROR, url=url, said=quoted(message)))
 
 
 def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
@@ -253,52 +206,32 @@ def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_ke
     if known:
         return known
     if status == 401:
-        told = (f"refused the API key (401). Give the right one {KEY}." if has_key
-                else f"wants an API key (401). Give it {KEY}.")
-        return BackendError(Trouble.UNAUTHORIZED, f"The server at {url} {told}", status=status)
-    trouble, what, remedy = _kind(status, message, str(error.get("code")), retry_after)
-    said = f": {quoted(message)}" if message else ""
-    return BackendError(trouble, _stopped(f"The server at {url} {what} ({status}){said}") + f" {remedy}", status=status)
+        wrong = Fault.WRONG_KEY if has_key else Fault.NO_KEY
+        return BackendError(Trouble.UNAUTHORIZED, wrong, status=status, url=url)
+    trouble, fault = _kind(status, message, str(error.get("code")))
+    seconds = seconds_of(retry_after, datetime.now(UTC)) if fault is Fault.TOO_MANY else None
+    return BackendError(trouble, fault, status=status, url=url, said=quoted(message), seconds=seconds)
 
 
-def _kind(status: int, message: str, code: str, retry_after: str) -> tuple[Trouble, str, str]:
-    """What kind of failure it is, what the server did, and what to do."""
+def _kind(status: int, message: str, code: str) -> tuple[Trouble, Fault]:
+    """What kind of failure it is."""
     if status == 403:
-        return (Trouble.UNAUTHORIZED, "refuses access",
-                f"Check what the API key may use, or give another {KEY}.")
+        return Trouble.UNAUTHORIZED, Fault.NO_ACCESS
     if status == 402 or (status in (400, 429) and _NO_CREDIT.search(f"{message} {code}")):
-        return (Trouble.RATE_LIMITED if status == 429 else Trouble.REFUSED, "has no credit left for this account",
-                f"Add credit there, or choose another server {ADDRESS}.")
+        return Trouble.RATE_LIMITED if status == 429 else Trouble.REFUSED, Fault.NO_CREDIT
     if status == 429:
-        return Trouble.RATE_LIMITED, "takes no more requests now", f"Try again {_retry_time(retry_after)}."
+        return Trouble.RATE_LIMITED, Fault.TOO_MANY
     if status in (400, 404, 422) and _NO_MODEL.search(message):
-        return (Trouble.REFUSED, "does not have the model",
-                f"Load it there, or choose another {MODEL}.")
+        return Trouble.REFUSED, Fault.NO_MODEL
     if status in (404, 405):
-        return Trouble.REFUSED, "does not know this path of its API", f"Check the address {ADDRESS}."
+        return Trouble.REFUSED, Fault.NO_PATH
     if status == 413:
-        return (Trouble.REFUSED, "finds the request too large",
-                "Start a new conversation, or raise the limit of the proxy before it (nginx: client_max_body_size).")
+        return Trouble.REFUSED, Fault.TOO_LARGE
     if status == 503:
-        return Trouble.SERVER_ERROR, "is not available now", "Try again later."
+        return Trouble.SERVER_ERROR, Fault.UNAVAILABLE
     if status in (502, 504) and not message:
-        return (Trouble.SERVER_ERROR, "is a proxy that got no answer from the model server behind it",
-                "Start or restart that one, then try again.")
-    if status >= 500:
-        return Trouble.SERVER_ERROR, "failed", "Try again; if it stays so, look at the server's log."
-    return (Trouble.REFUSED, "refused the request",
-            "Check the conversation's parameters and the server's log.")
-
-
-def _stopped(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?", "…")) else sentence + "."
-
-
-def _retry_time(retry_after: str) -> str:
-    seconds = seconds_of(retry_after, datetime.now(UTC))
-    if not seconds:
-        return "later" if seconds is None else "now"
-    return f"in {seconds} s" if seconds < 60 else f"in {duration(seconds)}"
+        return Trouble.SERVER_ERROR, Fault.BEHIND_PROXY
+    return (Trouble.SERVER_ERROR, Fault.FAILED) if status >= 500 else (Trouble.REFUSED, Fault.REFUSED)
 
 
 def is_about_roles(message: str) -> bool:
@@ -310,10 +243,8 @@ def _roles(url: str, message: str, status: int | None = None) -> BackendError | 
     """The template does not take these roles, told in the template's own words where they are inside others."""
     if not is_about_roles(message):
         return None
-    words = message.rpartition("Jinja Exception:")[2]
-    return BackendError(Trouble.SYSTEM_ROLE, _stopped(
-        f"The chat template of the model at {url} does not take these messages: {quoted(words)}")
-        + " Start a new conversation, or give the server another chat template.", status=status)
+    words = quoted(message.rpartition("Jinja Exception:")[2])
+    return BackendError(Trouble.SYSTEM_ROLE, Fault.ROLES, status=status, url=url, words=words)
 
 
 def _overflow(
@@ -328,13 +259,11 @@ def _overflow(
     if not typed:
         prompt, window = _number(_PROMPT_TOKENS, message), _number(_WINDOW_TOKENS, message)
     if prompt and window and prompt > window:
-        least = "at least " if "at least" in message else ""
-        sentence = (f"This is too long for {url}: the prompt has {least}{prompt:,} tokens, but the server's window "
-                    f"holds {window:,}. {ROOM}.")
-    else:
-        remedy = "Start a new conversation, delete a turn, or lower max_tokens" if prompt and window else ROOM
-        sentence = _stopped(f"The window of the server at {url} is full: {quoted(message, SHORT)}") + f" {remedy}."
-    return BackendError(Trouble.CONTEXT_OVERFLOW, sentence, status=status, prompt_tokens=prompt, context_size=window)
+        return BackendError(Trouble.CONTEXT_OVERFLOW, Fault.TOO_LONG, status=status, prompt_tokens=prompt,
+                            context_size=window, url=url, prompt=prompt, window=window, least="at least" in message)
+    return BackendError(Trouble.CONTEXT_OVERFLOW, Fault.WINDOW_FULL, status=status, prompt_tokens=prompt,
+                        context_size=window, url=url, words=quoted(message, SHORT),
+                        with_figures=bool(prompt and window))
 
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:

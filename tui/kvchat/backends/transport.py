@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 from kvchat.backends import errors
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.endpoint import Endpoint
+from kvchat.text.faults import Fault
 
 if TYPE_CHECKING:
     import httpx
@@ -165,7 +166,7 @@ class Exchange:
     async def _talk(self) -> None:
         addresses = (None,) if self._endpoint.proxy else self._endpoint.place.addresses
         if not addresses:
-            raise errors.not_connected(self._url, "it has no address")
+            raise errors.NotConnectedError(self._url, "it has no address")
         httpx = await _httpx()
         failures: list[Exception] = []
         for address in addresses:
@@ -208,10 +209,12 @@ class Exchange:
         head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         self._answered = True
         if 300 <= head.status < 400:
-            raise errors.redirect(self._url, head.headers.get("location", ""))
+            raise BackendError(
+                Trouble.REFUSED, Fault.REDIRECT, url=self._url,
+                target=errors.quoted(head.headers.get("location", "")) or "none")
         encoding = head.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity"):
-            raise errors.encoded(self._url, encoding)
+            raise BackendError(Trouble.PROTOCOL, Fault.ENCODED, url=self._url, encoding=errors.quoted(encoding))
         await self._queue.put(head)
         async for chunk in response.aiter_raw():
             await self._queue.put(chunk)
@@ -297,9 +300,8 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise BackendError(Trouble.BAD_ADDRESS, f'The certificate file "{errors.quoted(ca_file)}" cannot be read '
-                                                f"({errors.quoted(str(error))}). Correct the setting "
-                                                "server.ca_file.") from None
+        raise BackendError(Trouble.BAD_ADDRESS, Fault.CERTIFICATE_FILE, file=errors.quoted(ca_file),
+                           reason=errors.quoted(str(error))) from None
 
 
 @lru_cache(maxsize=1)
@@ -324,16 +326,17 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
     causes = list(_causes(error))
     untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
     if untrusted is not None:
-        return errors.bad_certificate(url, untrusted.verify_message)
+        return BackendError(Trouble.BAD_ADDRESS, Fault.BAD_CERTIFICATE, url=url,
+                            reason=errors.quoted(untrusted.verify_message))
     if isinstance(error, httpx.ConnectTimeout):
-        return errors.not_connected(url, "no answer to the connection")
+        return errors.NotConnectedError(url, "no answer to the connection")
     if isinstance(error, httpx.ProxyError):
-        return errors.not_connected(url, "the proxy refused the connection")
+        return errors.NotConnectedError(url, "the proxy refused the connection")
     if isinstance(error, httpx.ConnectError):
         refused = _is_refused(error)
-        return errors.not_connected(url, "connection refused" if refused else _reason(causes), refused=refused)
+        return errors.NotConnectedError(url, "connection refused" if refused else _reason(causes), refused=refused)
     if isinstance(error, httpx.WriteError | httpx.WriteTimeout):
-        return errors.not_sent(url)
+        return BackendError(Trouble.CUT, Fault.NOT_SENT, url=url)
     if isinstance(error, httpx.RemoteProtocolError) and not _is_cut(str(error)):
         return errors.protocol(url, "something that is not HTTP")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):

@@ -26,6 +26,7 @@ from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.shape import Shape
 from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
+from kvchat.text.faults import Fault
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
     from kvchat.backends.dialect import ServerOptions
@@ -242,27 +243,20 @@ class Connector:
 
     async def _found(self) -> Backend:
         if self._missing:
-            raise BackendError(Trouble.REFUSED, self._missing)
+            raise BackendError(Trouble.REFUSED, Fault.TOLD, sentence=self._missing)
         if self.home:
             return await self._served(self.home)
         if self.base_url:
             return await self._served(self.base_url)
         if self.model_path is not None:
             return await self._started(self.model_path)
-        asked = ""
-        if self._finds:
-            if (found := await self._discovered()) is not None:
-                return found
-            asked = f" (asked: {kinds.usual_places()})"
-            if self._unusable:
-                asked = f" that can be used now ({self._unusable})"
+        if self._finds and (found := await self._discovered()) is not None:
+            return found
         path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
-        engine = "a model file (--model FILE.gguf)" if find_spec("xllamacpp") else (
-            "install the built-in engine: pip install 'kvchat[embedded]'")
-        raise BackendError(Trouble.UNREACHABLE, f"No model server answers on this machine{asked}. Start one, name one "
-                           f"(Ctrl+L in the app, --base-url on the command line), or {engine}.")
+        raise BackendError(Trouble.UNREACHABLE, Fault.NO_SERVER, asked=kinds.usual_places() if self._finds else "",
+                           unusable=self._unusable if self._finds else "", embedded=find_spec("xllamacpp") is not None)
 
     async def _discovered(self) -> Backend | None:
         """The best of what answers on this machine; None where nothing does that can be talked to."""
@@ -312,7 +306,7 @@ class Connector:
                 endpoint = await self._engine.start(self._options)
             except EngineError as error:
                 self._log = "\n".join(error.log)
-                raise BackendError(Trouble.SERVER_ERROR, error.sentence) from error
+                raise BackendError(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
             backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
             await self.snapshots.use(backend, self._options)
@@ -327,7 +321,7 @@ class Connector:
         try:
             key = api_key(server, name=self._setting)
         except ConfigError as error:
-            raise BackendError(Trouble.UNAUTHORIZED, str(error)) from None
+            raise BackendError(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
         for secret in (key, *server.headers.values()):
             logs.hide(secret)
         return key

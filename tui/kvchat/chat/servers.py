@@ -29,6 +29,7 @@ from kvchat.display import one_line
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters, merged
 from kvchat.server_words import place_words
+from kvchat.text.faults import Fault
 
 LAST_SERVER = "last server"
 """The setting that holds the name of the server chosen last on the screen (see `link.Link.name`)."""
@@ -90,8 +91,8 @@ class Servers(ConversationObserver):
         llama.cpp would let another model answer without a word."""
         model = self.asked_model(conversation.id)
         if server.models and model not in server.models and kinds.kind_of(server.kind).takes_any_model:
-            raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
-                               f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
+            raise BackendError(Trouble.REFUSED, Fault.NO_SUCH_MODEL, url=server.base_url, model=one_line(model, 80),
+                               models=one_line(", ".join(server.models), 200))
         return model
 
     def window(self, id: str) -> int | None:

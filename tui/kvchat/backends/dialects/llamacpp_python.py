@@ -20,6 +20,7 @@ from kvchat.backends.payload import Responses, models_in, said
 from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Exchange
 from kvchat.cache.causes.remedies import Change, Flags
+from kvchat.text.faults import Fault
 
 COUNT_PATH = "/extras/tokenize/count"
 REASON_S = 10.0
@@ -82,10 +83,7 @@ class NothingSaidError(BackendError):
     """The stream ended before its first part."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Trouble.SERVER_ERROR,
-                         f"The server at {url} ended the answer before its first word and gave no reason. Most likely "
-                         "the conversation is longer than its window (--n_ctx, 2,048 tokens unless set); its log "
-                         "says more.")
+        super().__init__(Trouble.SERVER_ERROR, Fault.NOTHING_SAID, url=url)
 
 
 class LlamaCppPythonAnswer(ChatAnswer):
@@ -104,6 +102,4 @@ class LlamaCppPythonAnswer(ChatAnswer):
 
 
 def interrupted(url: str) -> BackendError:
-    return BackendError(Trouble.CUT, f"The server at {url} broke the answer off, as it does when another request "
-                                     "comes. What came is kept; try again. Started with --interrupt_requests false, "
-                                     "it lets the other one wait.")
+    return BackendError(Trouble.CUT, Fault.INTERRUPTED, url=url)

@@ -48,6 +48,7 @@ from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 RUNNING_PATH = "/running"
 OWNER = "llama-swap"
@@ -161,11 +162,10 @@ class LlamaSwapBackend(HttpBackend):
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
         if not is_ready:
-            raise BackendError(Trouble.REFUSED, f'The model "{errors.quoted(model)}" is not loaded at {self.url}. '
-                                                "Send a question to load it.")
+            raise BackendError(Trouble.REFUSED, Fault.NOT_LOADED, url=self.url, model=errors.quoted(model))
         if self._known is False:
-            raise BackendError(Trouble.REFUSED, f'The cache of "{errors.quoted(model)}" at {self.url} cannot be '
-                                                "followed: only that of a llama-server can.", status=501)
+            raise BackendError(Trouble.REFUSED, Fault.NOT_FOLLOWED, status=501, url=self.url,
+                               model=errors.quoted(model))
         if self._upstream is None:
             url = self._endpoint.url
             own = replace(self._endpoint, url=replace(url, path=url.path + _at(model)))

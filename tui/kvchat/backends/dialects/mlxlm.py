@@ -21,6 +21,7 @@ from kvchat.backends.stream import Decoder
 from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.remedies import Change, Flags
+from kvchat.text.faults import Fault
 
 HEALTH_PATH, PROPS_PATH = "/health", "/props"
 DEFAULT_MODEL = "default_model"
@@ -98,12 +99,8 @@ class MlxLmBackend(OneTokenWarmUp):
         if known.trouble is not Trouble.REFUSED:
             return known
         if "'NoneType'" in said_so:
-            sentence = (f"The server at {self.url} was started without a model. Choose one of its list (Ctrl+L), or "
-                        "start it with --model.")
-        else:
-            sentence = (f"The server at {self.url} could not begin the answer: {errors.quoted(said_so)} Check the "
-                        "model's name, and the server's log.")
-        return BackendError(Trouble.REFUSED, sentence, status=404)
+            return BackendError(Trouble.REFUSED, Fault.STARTED_WITHOUT_MODEL, status=404, url=self.url)
+        return BackendError(Trouble.REFUSED, Fault.NOT_BEGUN, status=404, url=self.url, words=errors.quoted(said_so))
 
 
 class MlxLmAnswer(ChatAnswer):

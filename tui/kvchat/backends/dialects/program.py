@@ -32,6 +32,7 @@ from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.transport import Clock, Head
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.faults import Fault, window_note
 
 # -- what follows from the token counts of several turns: what cannot be told from them is None -----------------------
 
@@ -177,7 +178,7 @@ class ProgramBackend(HttpBackend):
 
     session_fields = ()
     room: ClassVar[str]
-    """How its window is made larger: "Start a new conversation, delete a turn, or ..."."""
+    """How its window is made larger, behind "Start a new conversation, delete a turn, or"."""
     keys: ClassVar[str] = ""
     """Where its API keys are: a sentence."""
     remedies: ClassVar[tuple[Remedy, ...]] = ()
@@ -218,6 +219,8 @@ class ProgramBackend(HttpBackend):
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         seen = Seen(emit, self._clock)
         ended = self._explained_end(await super().chat(turn, seen))
+        if ended.state is State.CONTEXT_FULL:
+            ended = replace(ended, note=window_note(self.window_of(turn), self.room))
         if ended.state not in ANSWERED:
             return ended
         expected = self._counts.expected(turn)
@@ -253,10 +256,10 @@ class ProgramBackend(HttpBackend):
         return self._explained(super()._error(head, body), body)
 
     def _explained_end(self, ended: Ended) -> Ended:
-        if ended.error is not None:
-            error = self._explained(ended.error, ended.error.sentence)
-            return replace(ended, error=error, note=error.sentence)
-        return replace(ended, note=self._roomier(ended.note))
+        if ended.error is None:
+            return ended
+        error = self._explained(ended.error, ended.error.said)
+        return replace(ended, error=error, note=error.sentence)
 
     def _explained(self, error: BackendError, said: str) -> BackendError:
         """The error, with what to change in this program; `said`: the server's own words."""
@@ -265,23 +268,11 @@ class ProgramBackend(HttpBackend):
         words = said.lower()
         for remedy in self.remedies:
             if remedy.words in words:
-                return BackendError(remedy.trouble, f"{self.title} at {self.url} {remedy.told}", status=error.status)
-        sentence = error.sentence
-        if error.trouble is Trouble.CONTEXT_OVERFLOW:
-            sentence = self._roomier(sentence)
-        if error.trouble is Trouble.UNAUTHORIZED and error.status == 401 and self.keys not in sentence:
-            sentence = f"{sentence} {self.keys}"
-        return BackendError(error.trouble, sentence, status=error.status, prompt_tokens=error.prompt_tokens,
-                            context_size=error.context_size)
-
-    def _roomier(self, sentence: str) -> str:
-        room = f"Start a new conversation, delete a turn, or {self.room}"
-        return sentence.replace(errors.ROOM, room).replace(_inside(errors.ROOM), _inside(room))
-
-
-def _inside(sentence: str) -> str:
-    """A sentence as it goes inside another."""
-    return sentence[0].lower() + sentence[1:]
+                return BackendError(remedy.trouble, Fault.PROGRAM, status=error.status, title=self.title,
+                                    url=self.url, told=remedy.told)
+        if error.trouble is Trouble.UNAUTHORIZED and error.status == 401:
+            return error.told_with(keys=f" {self.keys}")
+        return error.told_with(room=self.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error
 
 
 def _bare(model: str) -> str:

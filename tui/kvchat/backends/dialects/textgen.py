@@ -19,6 +19,7 @@ from kvchat.backends.stream import Payload
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 INFO_PATH = "/v1/internal/model/info"
 NO_MODEL = "None"
@@ -72,8 +73,10 @@ class TextGenBackend(ProgramBackend):
         error = ended.error
         if self.info.model or not (ended.state is State.EMPTY or (error and error.trouble is Trouble.CUT)):
             return ended
-        note = f"{self.title} at {self.url} has no model loaded. {LOAD}"
-        return replace(ended, note=note, error=error and BackendError(error.trouble, note))
+        trouble = error.trouble if error else Trouble.REFUSED
+        unloaded = BackendError(trouble, Fault.PROGRAM, title=self.title, url=self.url,
+                                told=f"has no model loaded. {LOAD}")
+        return replace(ended, note=unloaded.sentence, error=error and unloaded)
 
 
 class TextGenAnswer(ChatAnswer):

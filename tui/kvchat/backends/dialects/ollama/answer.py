@@ -30,6 +30,7 @@ from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import SPEED_SAMPLE
 from kvchat.prompt.message import State, chained
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 NS_PER_MS = 1_000_000
 RELOAD_MS = 200.0
@@ -284,12 +285,9 @@ def roomier(error: BackendError) -> BackendError:
     """An error with what helps against a full window at Ollama."""
     if error.trouble is not Trouble.CONTEXT_OVERFLOW:
         return error
-    if error.prompt_tokens and error.context_size:
-        sentence = f"The conversation has {error.prompt_tokens:,} tokens, but its window holds {error.context_size:,}."
-    else:
-        sentence = "The conversation is longer than its window."
-    return BackendError(Trouble.CONTEXT_OVERFLOW, f"{sentence} {ROOM}.", status=error.status,
-                        prompt_tokens=error.prompt_tokens, context_size=error.context_size)
+    return BackendError(
+        Trouble.CONTEXT_OVERFLOW, Fault.OWN_WINDOW_FULL, status=error.status, prompt_tokens=error.prompt_tokens,
+        context_size=error.context_size, prompt=error.prompt_tokens, window=error.context_size, room=WIDEN)
 
 
 def stream_error(url: str, message: str) -> BackendError:

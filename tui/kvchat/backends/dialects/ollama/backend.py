@@ -53,6 +53,7 @@ from kvchat.backends.transport import Clock, Head
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.text.faults import Fault
 
 ROOT_PATH, VERSION_PATH, LOCALAI_PATH = "/", "/api/version", "/.well-known/localai.json"
 GREETING = "Ollama is running"
@@ -226,16 +227,13 @@ class OllamaBackend(HttpBackend):
         if head.status == 404 and (missing := _NO_SUCH_MODEL.search(message)):
             return _no_such_model(self.url, missing["name"])
         if head.status == 400 and message.startswith("model is required"):
-            return BackendError(Trouble.REFUSED, f"Ollama at {self.url} has no model yet. Get one with `ollama pull`, "
-                                                 "for example `ollama pull qwen3`, then choose it.", status=400)
+            return BackendError(Trouble.REFUSED, Fault.NO_MODEL_YET, status=400, url=self.url)
         if head.status == 400 and (refusing := _NO_THINKING.search(message)):
             name = full_name(refusing["name"])
             self._thoughtless.add(name)
             return errors.UnknownFieldError(self.url, 400, f"think for {errors.quoted(name)}")
         if head.status == 401 and "signin_url" in body:
-            return BackendError(Trouble.UNAUTHORIZED, f"This model does not run at {self.url} but at ollama.com, and "
-                                                      "this Ollama is not signed in there. Run `ollama signin`, or "
-                                                      "choose a model that runs here.", status=401)
+            return BackendError(Trouble.UNAUTHORIZED, Fault.NOT_SIGNED_IN, status=401, url=self.url)
         if head.status == 500 and _OVERFLOW.search(message):
             head = Head(400, head.headers)  # one engine of Ollama's reports a prompt that is too long as its failure
         return roomier(super()._error(head, body))
@@ -243,8 +241,8 @@ class OllamaBackend(HttpBackend):
 
 def _no_such_model(url: str, name: str) -> BackendError:
     command = errors.quoted(f"ollama pull {shlex.quote(name)}")
-    return BackendError(Trouble.REFUSED, f"Ollama at {url} does not have the model {errors.quoted(name)} (404). Get it "
-                                         f"with `{command}`, or choose another model.", status=404)
+    return BackendError(Trouble.REFUSED, Fault.MODEL_MISSING, status=404, url=url, model=errors.quoted(name),
+                        command=command)
 
 
 def _value_of(text: str) -> object:
