@@ -121,7 +121,6 @@ def _calls_in(message: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
         yield {"index": 0, "function": old}
 
 
-
 # -- the answer -------------------------------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ from kvchat.backends.dialect import (
 from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.errors import unknown_field
 from kvchat.backends.kinds import OPENAI, ServerKind
-from kvchat.backends.payload import PayloadError, Response, Responses, parsed
+from kvchat.backends.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
 from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone, TooLargeError
 from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
 from kvchat.prompt.message import State
@@ -93,7 +93,6 @@ class Watchdog:
         if heard == self._heard:
             self._alive = alive
             self._failures = 0 if alive else self._failures + 1
-
 
 
 # -- a server of the OpenAI chat family -------------------------------------------------------------------------------
@@ -423,6 +422,19 @@ class HttpBackend:
         except PayloadError:
             raise errors.not_json(self.url) from None
 
+    async def told_at(self, path: str) -> Mapping[str, object]:
+        """The JSON object at `path`; empty where that fails: it can be done without."""
+        try:
+            _, found = await self.get_json(path)
+        except (BackendError, PayloadError):
+            return {}
+        return found if is_object(found) else {}
+
+    async def listed(self) -> Models:
+        """The common list of models. Raises BackendError, PayloadError."""
+        _, listing = await self.get_json(MODELS_PATH)
+        return models_in(listing)
+
     async def get(self, path: str) -> tuple[Head, bytes]:
         """The answer to a GET. Raises BackendError."""
         return await self.ask("GET", path, GET_S)
@@ -443,7 +455,6 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
     if not task.cancelled() and task.exception() is not None:
         log.error("the watch over a request failed: %s", type(task.exception()).__name__)
-
 
 
 # -- reading a prompt ahead by the chat request itself, with an answer of one token -----------------------------------

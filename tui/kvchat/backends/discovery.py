@@ -197,7 +197,6 @@ async def _up_to(reader: asyncio.StreamReader, limit: int) -> bytes:
     return bytes(body)
 
 
-
 # -- a visit to one server: what it is asked, what it says, and what that makes of it ---------------------------------
 
 
@@ -437,7 +436,6 @@ class _Told(HttpBackend):
             return await super().get_json(path)
         head, _ = await self.get(path)
         return head, value
-
 
 
 # -- all of them ------------------------------------------------------------------------------------------------------

@@ -226,7 +226,6 @@ async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
     return Place(most_remote(classes), tuple(reachable[:_MOST_ADDRESSES]))
 
 
-
 # -- the endpoint -----------------------------------------------------------------------------------------------------
 
 

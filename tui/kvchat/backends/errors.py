@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
 from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
+from kvchat.backends.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
 from kvchat.display import one_line
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
@@ -42,7 +42,6 @@ def seconds_of(header: str, now: datetime) -> int | None:
     else:
         return None
     return max(0, math.ceil(seconds)) if seconds <= LONGEST_S else None
-
 
 
 # -- failures ---------------------------------------------------------------------------------------------------------
@@ -271,7 +270,6 @@ def _number(pattern: re.Pattern[str], message: str) -> int | None:
     return int(found[1]) if found else None
 
 
-
 # -- which field of a request a server refuses by name: only what it says of the request counts, never what it repeats
 
 
@@ -290,7 +288,7 @@ _DEPTH = 4
 def unknown_field(body: str, sent: Collection[str]) -> str:
     """Which of the `sent` fields (those at the top of the request) an error body says is not permitted; empty where it
     says no such thing."""
-    problems = list(_problems(_value_of(body)))
+    problems = list(_problems(parsed_or_none(body)))
     if problems:
         return next((name for problem in problems if (name := _place_of(problem, sent))), "")
     message, error = error_of(body) or ("", {})
@@ -325,10 +323,3 @@ def _problems(value: object, depth: int = _DEPTH) -> Iterator[Mapping[str, objec
     elif is_object(value) and depth:
         for key in _NESTED:
             yield from _problems(value.get(key), depth - 1)
-
-
-def _value_of(text: str) -> object:
-    try:
-        return parsed(text)
-    except PayloadError:
-        return None

@@ -39,6 +39,14 @@ def parsed(text: str) -> object:
         return _loaded(_shallow(text))
 
 
+def parsed_or_none(text: str) -> object:
+    """As `parsed`; None for what is not JSON."""
+    try:
+        return parsed(text)
+    except PayloadError:
+        return None
+
+
 def _loaded(text: str) -> object:
     try:
         try:
@@ -148,7 +156,6 @@ def figures_at(value: Mapping[str, object], key: str) -> Mapping[str, object]:
     return found if is_object(found) else {}
 
 
-
 # -- the answers from which a dialect knows its own -------------------------------------------------------------------
 
 
@@ -168,12 +175,7 @@ class Response:
     @property
     def value(self) -> object:
         """The JSON value of the body; None where it is not JSON or the status is not 200."""
-        if self.status != 200:
-            return None
-        try:
-            return parsed(self.text)
-        except PayloadError:
-            return None
+        return parsed_or_none(self.text) if self.status == 200 else None
 
     @property
     def fields(self) -> Mapping[str, object]:
@@ -198,7 +200,6 @@ def owners(responses: Responses) -> frozenset[str]:
     entries = listing if isinstance(listing, list) else ()
     return frozenset(str(entry.get("owned_by")).lower() for entry in entries
                      if is_object(entry) and entry.get("owned_by"))
-
 
 
 # -- the list of models at `/v1/models`, in the shapes that servers give it -------------------------------------------

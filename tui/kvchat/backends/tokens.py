@@ -103,7 +103,6 @@ def _key(piece: str, is_start: bool) -> bytes:
     return hashlib.blake2b(piece.encode("utf-8", "surrogatepass"), digest_size=16, key=kind).digest()
 
 
-
 # -- special tokens in foreign text -----------------------------------------------------------------------------------
 
 

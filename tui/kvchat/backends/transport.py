@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import httpx
 
 
-
 # -- clean-up that cannot be skipped, and the clock that waiting is measured by ---------------------------------------
 
 
@@ -56,7 +55,6 @@ async def unskippable(work: Coroutine[object, object, None]) -> None:
     if cancelled:
         raise asyncio.CancelledError
     task.result()
-
 
 
 # -- the client -------------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
 
-
 # -- Markdown ---------------------------------------------------------------------------------------------------------
 
 
@@ -118,7 +117,6 @@ def _parser() -> MarkdownIt:
     return parser
 
 
-
 # -- code in colours --------------------------------------------------------------------------------------------------
 
 
@@ -176,7 +174,6 @@ def highlighted(code: str, language: str) -> str:
 
 def _span(name: str, text: str) -> str:
     return f'<span class="{name}">{escape(text)}</span>' if name and text.strip() else escape(text)
-
 
 
 # -- the style --------------------------------------------------------------------------------------------------------
@@ -319,7 +316,6 @@ STYLE = (
     f"@media screen and (prefers-color-scheme: dark) {{ :root {{ {_DARK}}} }}\n"
     f"{_PAGE}{_TEXT}{_WORDS}{_WIDTHS}{_PRINT}"
 )
-
 
 
 # -- the page ---------------------------------------------------------------------------------------------------------

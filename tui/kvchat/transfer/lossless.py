@@ -106,7 +106,6 @@ def _written(source: Source) -> str:
         raise TransferError(f"A conversation holds a value that JSON cannot carry ({error}).") from error
 
 
-
 # -- fields of a foreign object ---------------------------------------------------------------------------------------
 
 
@@ -194,7 +193,6 @@ class Fields:
 
     def optional_inner(self, name: str) -> Fields | None:
         return None if self._values.get(name) is None else self.inner(name)
-
 
 
 # -- reading it back --------------------------------------------------------------------------------------------------

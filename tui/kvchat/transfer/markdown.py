@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-
 # -- foreign Markdown made harmless: transform little, then check with a parser ---------------------------------------
 
 
@@ -140,7 +139,6 @@ def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     return parser
-
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import ELSEWHERE, ChatTurn, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import PING_S
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
@@ -46,8 +45,8 @@ class JanBackend(ProgramBackend):
         return isinstance(title, str) and title.startswith("Jan ")
 
     async def described(self) -> ServerInfo:
-        _, found = await self.get_json(MODELS_PATH)
-        running = tuple(_model(model) for model in models_in(found).all)
+        found = await self.listed()
+        running = tuple(_model(model) for model in found.all)
         local = Models(tuple(model for model in running if model.loaded))
         chosen = local.chosen
         runs_llamacpp = chosen is not None and chosen.owner in LLAMACPP_OWNERS

@@ -9,14 +9,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH, HttpBackend
-from kvchat.backends.dialect import BackendError, ServerInfo
+from kvchat.backends.dialect import ServerInfo
 from kvchat.backends.kinds import ServerKind
 from kvchat.backends.payload import (
     Model,
     Models,
     PayloadError,
     Responses,
-    as_object,
     count_at,
     is_object,
     list_at,
@@ -66,10 +65,9 @@ class LiteLLMBackend(HttpBackend):
     async def _groups(self) -> dict[str, Mapping[str, object]]:
         """What is known of each model; empty where the key may not ask, or it is not told."""
         try:
-            _, found = await self.get_json(GROUPS_PATH)
-            entries = list_at(as_object(found, "model groups"), "data")
+            entries = list_at(await self.told_at(GROUPS_PATH), "data")
             return {text_at(entry, "model_group") or "": entry for entry in entries if is_object(entry)}
-        except (BackendError, PayloadError):
+        except PayloadError:
             return {}
 
 

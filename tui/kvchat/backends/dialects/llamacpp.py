@@ -81,7 +81,6 @@ def slot_file_of(status: int, body: bytes) -> SlotFile:
     return SlotFile(status, tokens, size)
 
 
-
 # -- following its cache ----------------------------------------------------------------------------------------------
 
 
@@ -94,142 +93,6 @@ JSON = {"content-type": "application/json"}
 QUESTIONS = ("Who?", "And now?")
 """Two that differ from the first letter on: where they do, the prompt to read ends."""
 T = TypeVar("T")
-
-
-class CacheCalls(HttpBackend):
-    """The calls of `CacheAccess` on a llama.cpp server."""
-
-    _pieces: PieceTokens | None = None
-    _specials: Sequence[str] = ()
-    """The texts of the model's special tokens that are known."""
-
-    async def prompt_text(self, turn: ChatTurn) -> str:
-        head: dict[str, object] = {"model": turn.model} if turn.model else {}
-        if turn.template_options:
-            head["chat_template_kwargs"] = dict(turn.template_options)
-        found = await self.post_json("/apply-template", chat_body(head, self.wires(turn), {}))
-        return self._checked(lambda: text_at(found, "prompt") or "")
-
-    def call_fields(self) -> dict[str, object]:
-        """Fields that a call which is not a chat needs, so that it reaches the model in use."""
-        return {}
-
-    async def tokens_of(self, text: str) -> Tokens:
-        if self._pieces is None:
-            self._pieces = PieceTokens(self._tokenize, self._specials)
-        return await self._pieces.tokens(text)
-
-    async def _tokenize(self, text: str, is_start: bool) -> list[int]:
-        values = await self._tokenized({"content": text, "add_special": is_start, "parse_special": True})
-        return await self._read_from(values, _ids)
-
-    async def ids_of(self, text: str, *, specials: bool) -> list[int]:
-        """As of `SpecialTokens`."""
-        values = await self._tokenized({"content": text, "add_special": False, "parse_special": specials})
-        return await self._read_from(values, _ids)
-
-    async def pieces_of(self, text: str) -> list[tuple[int, str]]:
-        """As of `SpecialTokens`."""
-        values = await self._tokenized({"content": text, "add_special": False, "parse_special": True,
-                                        "with_pieces": True})
-        return await self._read_from(values, _pieces)
-
-    async def _tokenized(self, fields: Mapping[str, object]) -> Sequence[object]:
-        found = await self.post_json("/tokenize", canonical(fields))
-        return self._checked(lambda: list_at(found, "tokens"))
-
-    async def _read_from(self, values: Sequence[object], of: Callable[[Sequence[object]], T]) -> T:
-        """What is made of a server's tokens; of many in a thread. Raises BackendError."""
-        try:
-            return await asyncio.to_thread(of, values) if len(values) > MANY else of(values)
-        except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
-
-    async def server_state(self) -> ServerState:
-        _, found = await self.get_json("/props")
-
-        def read() -> ServerState:
-            props = as_object(found, "properties")
-            return ServerState(
-                text_at(props, "model_alias") or text_at(props, "model_path") or "", text_at(props, "build_info") or "",
-                text_at(props, "media_marker") or "", props.get("is_sleeping") is True)
-
-        return self._checked(read)
-
-    async def slot_counts(self) -> list[SlotCount]:
-        _, found = await self.get_json("/slots")
-        if not isinstance(found, list):
-            raise errors.protocol(self.url, "slots that are not a list")
-        counts = [SlotCount(count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"),
-                            slot.get("is_processing") is True) for slot in found if is_object(slot)]
-        if any(count.tokens > MOST_TOKENS for count in counts):
-            raise errors.protocol(self.url, "a slot with more tokens than any window has")
-        return counts
-
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None, session: str = "") -> ReadAhead:
-        """As of `CacheAccess`. `session`: whose prompt it is, for a router."""
-        headers = JSON | (self.session_headers(session) if session else {})
-        fields: dict[str, object] = {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True, "stream": True,
-                                     "return_progress": True, "temperature": 0, **self.call_fields()}
-        if slot is not None:
-            fields["id_slot"] = slot
-        last: PromptProgress | None = None
-        final: Mapping[str, object] = {}
-        async with Exchange(self._endpoint, "POST", "/completion", headers=headers,
-                            body=canonical(fields)) as exchange:
-            head = await exchange.head()
-            if head.status != 200:
-                raise self._refusal(head, await exchange.start_of_body())
-            decoder = Decoder(head.content_type)
-            try:
-                while (chunk := await exchange.chunk()) is not None:
-                    for item in decoder.feed(chunk):
-                        if isinstance(item, StreamDone):
-                            continue
-                        part = as_object(item.value, "a part of an answer")
-                        if (error := errors.error_in(part)) is not None:
-                            raise errors.of_stream(self.url, *error)
-                        if (progress := progress_of(figures_at(part, "prompt_progress"))) is not None:
-                            last = progress
-                            progressed(progress)
-                        if part.get("stop") is True:
-                            final = part
-            except (PayloadError, TooLargeError) as error:
-                raise errors.protocol(self.url, str(error)) from None
-        cached = count_at(figures_at(final, "timings"), "cache_n")
-        if cached is None and last is not None:
-            cached = last.cached
-        if cached is not None and cached > len(prompt):
-            cached = None
-        return ReadAhead(len(prompt), cached, count_at(final, "id_slot"))
-
-    async def read_messages(self, turn: ChatTurn) -> Reported:
-        """As of `WarmUp`, for a server that cannot be followed: what every prompt begins with that goes on with a
-        question is read, and nothing is answered."""
-        asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
-                 for question in QUESTIONS]
-        one, other = [await self.tokens_of(text) for text in asked]
-        prefix = one.first(max(0, one.common(other) - 1))  # the last one may merge with what is typed
-        found = await self.read_ahead(prefix, lambda _: None, session=turn.session_id)
-        return Reported(found.prompt_tokens, found.cached_tokens)
-
-    async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
-        """The JSON object that a quick POST answers with. Raises BackendError."""
-        head, answer = await self.ask("POST", path, CALL_S, headers=JSON, body=body, limit=TEXT_LIMIT)
-        if head.status != 200:
-            raise self._refusal(head, answer)
-        read = partial(_object_in, answer)
-        try:
-            return await asyncio.to_thread(read) if len(answer) > LARGE else read()
-        except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
-
-    def _checked(self, read: Callable[[], T]) -> T:
-        try:
-            return read()
-        except PayloadError as error:
-            raise errors.protocol(self.url, str(error)) from None
 
 
 def _object_in(answer: bytes) -> Mapping[str, object]:
@@ -260,7 +123,6 @@ def _pieces(values: Sequence[object]) -> list[tuple[int, str]]:
                     (text if isinstance(text, str) else "" for text in texts), strict=True))
 
 
-
 # -- the dialect ------------------------------------------------------------------------------------------------------
 
 
@@ -277,7 +139,7 @@ LOOK_S = 2.0
 """After the first answer of a model: how long it may take to ask what that model has."""
 
 
-class LlamaCppBackend(CacheCalls):
+class LlamaCppBackend(HttpBackend):
     kind = ServerKind(
         "llama.cpp", "llama.cpp", (8080,), Flags(
             "llama-server", Change("--ctx-size {whole}"), asked_to_cache=True, idle="--sleep-idle-seconds",
@@ -291,6 +153,9 @@ class LlamaCppBackend(CacheCalls):
     health_path = "/health"
 
     probes = (PROPS_PATH, MODELS_PATH)
+    _pieces: PieceTokens | None = None
+    _specials: Sequence[str] = ()
+    """The texts of the model's special tokens that are known."""
     _routed: Model | None = None
     """The model in use on a router; None on a server with one model."""
 
@@ -355,19 +220,11 @@ class LlamaCppBackend(CacheCalls):
     async def get_json(self, path: str) -> tuple[Head, object]:
         return await super().get_json(self._of_model(path) if path in (PROPS_PATH, SLOTS_PATH) else path)
 
-    async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
-        if self._routed is not None and not body.startswith(b'{"model":'):
-            body = b'{"model":' + canonical(self._routed.id) + b"," + body[1:]
-        return await super().post_json(path + self._only_if_loaded("?"), body)
-
     def _of_model(self, path: str) -> str:
         """Where the model's own server answers, if it is loaded."""
         if self._routed is None:
             return path
         return f"{path}?model={quote(self._routed.id, safe='')}{self._only_if_loaded('&')}"
-
-    def call_fields(self) -> dict[str, object]:
-        return {"model": self._routed.id} if self._routed is not None else {}
 
     def _only_if_loaded(self, mark: str) -> str:
         return f"{mark}autoload=false" if self._routed is not None else ""
@@ -398,6 +255,137 @@ class LlamaCppBackend(CacheCalls):
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:
         return live_fields(turn)
+
+    # -- following its cache
+
+    async def prompt_text(self, turn: ChatTurn) -> str:
+        head: dict[str, object] = {"model": turn.model} if turn.model else {}
+        if turn.template_options:
+            head["chat_template_kwargs"] = dict(turn.template_options)
+        found = await self.post_json("/apply-template", chat_body(head, self.wires(turn), {}))
+        return self._checked(lambda: text_at(found, "prompt") or "")
+
+    async def tokens_of(self, text: str) -> Tokens:
+        if self._pieces is None:
+            self._pieces = PieceTokens(self._tokenize, self._specials)
+        return await self._pieces.tokens(text)
+
+    async def _tokenize(self, text: str, is_start: bool) -> list[int]:
+        values = await self._tokenized({"content": text, "add_special": is_start, "parse_special": True})
+        return await self._read_from(values, _ids)
+
+    async def ids_of(self, text: str, *, specials: bool) -> list[int]:
+        """As of `SpecialTokens`."""
+        values = await self._tokenized({"content": text, "add_special": False, "parse_special": specials})
+        return await self._read_from(values, _ids)
+
+    async def pieces_of(self, text: str) -> list[tuple[int, str]]:
+        """As of `SpecialTokens`."""
+        values = await self._tokenized({"content": text, "add_special": False, "parse_special": True,
+                                        "with_pieces": True})
+        return await self._read_from(values, _pieces)
+
+    async def _tokenized(self, fields: Mapping[str, object]) -> Sequence[object]:
+        found = await self.post_json("/tokenize", canonical(fields))
+        return self._checked(lambda: list_at(found, "tokens"))
+
+    async def _read_from(self, values: Sequence[object], of: Callable[[Sequence[object]], T]) -> T:
+        """What is made of a server's tokens; of many in a thread. Raises BackendError."""
+        try:
+            return await asyncio.to_thread(of, values) if len(values) > MANY else of(values)
+        except PayloadError as error:
+            raise errors.protocol(self.url, str(error)) from None
+
+    async def server_state(self) -> ServerState:
+        _, found = await self.get_json("/props")
+
+        def read() -> ServerState:
+            props = as_object(found, "properties")
+            return ServerState(
+                text_at(props, "model_alias") or text_at(props, "model_path") or "", text_at(props, "build_info") or "",
+                text_at(props, "media_marker") or "", props.get("is_sleeping") is True)
+
+        return self._checked(read)
+
+    async def slot_counts(self) -> list[SlotCount]:
+        _, found = await self.get_json("/slots")
+        if not isinstance(found, list):
+            raise errors.protocol(self.url, "slots that are not a list")
+        counts = [SlotCount(count_at(slot, "n_prompt_tokens") or 0, count_at(slot, "id_task"),
+                            slot.get("is_processing") is True) for slot in found if is_object(slot)]
+        if any(count.tokens > MOST_TOKENS for count in counts):
+            raise errors.protocol(self.url, "a slot with more tokens than any window has")
+        return counts
+
+    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                         slot: int | None = None, session: str = "") -> ReadAhead:
+        """As of `CacheAccess`. `session`: whose prompt it is, for a router."""
+        headers = JSON | (self.session_headers(session) if session else {})
+        fields: dict[str, object] = {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True, "stream": True,
+                                     "return_progress": True, "temperature": 0}
+        if self._routed is not None:
+            fields["model"] = self._routed.id
+        if slot is not None:
+            fields["id_slot"] = slot
+        last: PromptProgress | None = None
+        final: Mapping[str, object] = {}
+        async with Exchange(self._endpoint, "POST", "/completion", headers=headers,
+                            body=canonical(fields)) as exchange:
+            head = await exchange.head()
+            if head.status != 200:
+                raise self._refusal(head, await exchange.start_of_body())
+            decoder = Decoder(head.content_type)
+            try:
+                while (chunk := await exchange.chunk()) is not None:
+                    for item in decoder.feed(chunk):
+                        if isinstance(item, StreamDone):
+                            continue
+                        part = as_object(item.value, "a part of an answer")
+                        if (error := errors.error_in(part)) is not None:
+                            raise errors.of_stream(self.url, *error)
+                        if (progress := progress_of(figures_at(part, "prompt_progress"))) is not None:
+                            last = progress
+                            progressed(progress)
+                        if part.get("stop") is True:
+                            final = part
+            except (PayloadError, TooLargeError) as error:
+                raise errors.protocol(self.url, str(error)) from None
+        cached = count_at(figures_at(final, "timings"), "cache_n")
+        if cached is None and last is not None:
+            cached = last.cached
+        if cached is not None and cached > len(prompt):
+            cached = None
+        return ReadAhead(len(prompt), cached, count_at(final, "id_slot"))
+
+    async def read_messages(self, turn: ChatTurn) -> Reported:
+        """As of `WarmUp`, for a server that cannot be followed: what every prompt begins with that goes on with a
+        question is read, and nothing is answered."""
+        asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
+                 for question in QUESTIONS]
+        one, other = [await self.tokens_of(text) for text in asked]
+        prefix = one.first(max(0, one.common(other) - 1))  # the last one may merge with what is typed
+        found = await self.read_ahead(prefix, lambda _: None, session=turn.session_id)
+        return Reported(found.prompt_tokens, found.cached_tokens)
+
+    async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:
+        """The JSON object that a quick POST answers with; a router is told the model in use. Raises BackendError."""
+        if self._routed is not None and not body.startswith(b'{"model":'):
+            body = b'{"model":' + canonical(self._routed.id) + b"," + body[1:]
+        path += self._only_if_loaded("?")
+        head, answer = await self.ask("POST", path, CALL_S, headers=JSON, body=body, limit=TEXT_LIMIT)
+        if head.status != 200:
+            raise self._refusal(head, answer)
+        read = partial(_object_in, answer)
+        try:
+            return await asyncio.to_thread(read) if len(answer) > LARGE else read()
+        except PayloadError as error:
+            raise errors.protocol(self.url, str(error)) from None
+
+    def _checked(self, read: Callable[[], T]) -> T:
+        try:
+            return read()
+        except PayloadError as error:
+            raise errors.protocol(self.url, str(error)) from None
 
 
 def described_by(info: ServerInfo, props: Mapping[str, object], models: Models) -> ServerInfo:

@@ -13,10 +13,10 @@ import asyncio
 from dataclasses import replace
 
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp, one_token
+from kvchat.backends.base import OneTokenWarmUp, one_token
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import Responses, models_in, said
+from kvchat.backends.payload import Responses, said
 from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Exchange
 from kvchat.cache.causes.remedies import Change, Flags
@@ -43,8 +43,7 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
         return said(responses, COUNT_PATH).status == 405
 
     async def described(self) -> ServerInfo:
-        _, listing = await self.get_json(MODELS_PATH)
-        models = models_in(listing)
+        models = await self.listed()
         chosen = models.chosen
         return replace(
             self._info,

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 from kvchat.backends import errors
-from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
 from kvchat.backends.kinds import Figures, ServerKind
@@ -23,7 +22,6 @@ from kvchat.backends.payload import (
     figures_at,
     is_object,
     list_at,
-    models_in,
     said,
     text_at,
 )
@@ -104,8 +102,8 @@ class LMStudioBackend(ProgramBackend):
             if is_object(found) and isinstance(found.get("data"), list):
                 return tuple(_old_model(entry) for entry in list_at(found, "data")
                              if is_object(entry) and text_at(entry, "id")), slots
-        _, found = await self.get_json(MODELS_PATH)
-        return models_in(found).all, slots
+        found = await self.listed()
+        return found.all, slots
 
     def _unloads(self) -> str:
         seconds = seconds_of(self._options.keep_alive)

@@ -19,7 +19,6 @@ from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.payload import (
     Models,
-    PayloadError,
     Responses,
     count_at,
     figure_at,
@@ -67,9 +66,9 @@ class LocalAIBackend(ProgramBackend):
         return is_object(fields.get("endpoints")) and "version" in fields
 
     async def described(self) -> ServerInfo:
-        about = await self._told(WELL_KNOWN_PATH)
+        about = await self.told_at(WELL_KNOWN_PATH)
         _, listing = await self.get_json(MODELS_PATH)
-        loaded, chatty = _ids(await self._told(SYSTEM_PATH), "loaded_models"), await self._chatty()
+        loaded, chatty = _ids(await self.told_at(SYSTEM_PATH), "loaded_models"), await self._chatty()
         models = Models(tuple(
             replace(model, loaded=None if loaded is None else model.id in loaded,
                     chats=chatty is None or model.id in chatty) for model in models_in(listing).all))
@@ -86,25 +85,16 @@ class LocalAIBackend(ProgramBackend):
                 ("slots", False), ("context size", context), ("loaded models", loaded is not None)) if not is_known),
         )
 
-    async def _told(self, path: str) -> Mapping[str, object]:
-        """What is told at `path`; nothing where that fails: older versions, and keys that are not the
-        administrator's, can do without."""
-        try:
-            _, found = await self.get_json(path)
-        except (BackendError, PayloadError):
-            return {}
-        return found if is_object(found) else {}
-
     async def _chatty(self) -> frozenset[str] | None:
         """The models that chat; None where it is not told."""
-        entries = (await self._told(ABILITIES_PATH)).get("data")
+        entries = (await self.told_at(ABILITIES_PATH)).get("data")
         if not isinstance(entries, list) or not entries:
             return None
         return frozenset(str(entry.get("id")) for entry in entries if is_object(entry)
                          and (not isinstance(known := entry.get("capabilities"), list) or "chat" in known))
 
     async def _context(self, model: str) -> int | None:
-        return count_at(await self._told(CONFIG_PATH + quote(model, safe="")), "context_size") or None
+        return count_at(await self.told_at(CONFIG_PATH + quote(model, safe="")), "context_size") or None
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         fields, options = super().head(turn), turn.template_options

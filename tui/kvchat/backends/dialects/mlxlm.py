@@ -16,7 +16,7 @@ from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, OneTokenWarmUp, Watchdog
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import Model, PayloadError, Responses, models_in, owners, parsed, said
+from kvchat.backends.payload import Model, PayloadError, Responses, owners, parsed_or_none, said
 from kvchat.backends.stream import Decoder
 from kvchat.backends.transport import Exchange, Head
 from kvchat.cache.accounting import PromptProgress
@@ -68,8 +68,7 @@ class MlxLmBackend(OneTokenWarmUp):
     async def _models(self) -> tuple[Model, ...]:
         """The models it lists. It breaks off in the middle of that where no model was ever downloaded."""
         try:
-            _, listing = await self.get_json(MODELS_PATH)
-            return models_in(listing).all
+            return (await self.listed()).all
         except (BackendError, PayloadError) as error:
             if isinstance(error, BackendError) and error.trouble is not Trouble.PROTOCOL:
                 raise
@@ -128,8 +127,5 @@ def _is_path(name: str) -> bool:
 
 
 def _message_in(body: str) -> str:
-    try:
-        found = errors.error_in(parsed(body))
-    except PayloadError:
-        return ""
+    found = errors.error_in(parsed_or_none(body))
     return found[0] if found else ""

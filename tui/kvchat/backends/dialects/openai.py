@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.payload import Responses, models_in, said
+from kvchat.backends.payload import Responses, said
 
 
 class OpenAIBackend(OneTokenWarmUp):
@@ -18,8 +18,7 @@ class OpenAIBackend(OneTokenWarmUp):
         return isinstance(listing.value, list) or "data" in listing.fields
 
     async def described(self) -> ServerInfo:
-        _, listing = await self.get_json(MODELS_PATH)
-        models = models_in(listing)
+        models = await self.listed()
         chosen = models.chosen
         return replace(self._info, listing=models.all, model=chosen.id if chosen else "",
                        context_size=chosen.context_size if chosen else None)

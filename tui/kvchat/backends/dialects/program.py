@@ -126,7 +126,6 @@ class PrefillTimes:
         return round(min(max(0.0, prompt_tokens - read), prompt_tokens - (new_tokens or 1)))
 
 
-
 # -- the dialects -----------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import PayloadError, Responses, as_object, models_in, owners, text_at
+from kvchat.backends.payload import Responses, name_at, owners
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
@@ -43,27 +43,18 @@ class VllmBackend(OneTokenWarmUp):
 
     async def described(self) -> ServerInfo:
         self._lacks_details, self._has_counters = False, True
-        _, listing = await self.get_json(MODELS_PATH)
-        models = models_in(listing)
+        models = await self.listed()
         chosen = models.chosen
         return replace(
             self._info,
             model=chosen.id if chosen else "",
             listing=models.all,
             context_size=chosen.context_size if chosen else None,
-            build=await self._version(),
+            build=whole_characters(name_at(await self.told_at(VERSION_PATH), "version")),
             takes_local_extras=True,
             figures=Figures.AFTER,
             unknown=("slots", "prompt progress"),
         )
-
-    async def _version(self) -> str:
-        """Its version; empty where a proxy passes only the API."""
-        try:
-            _, found = await self.get_json(VERSION_PATH)
-            return whole_characters(text_at(as_object(found, "a version"), "version") or "")
-        except (BackendError, PayloadError):
-            return ""
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         """With the usage on every part of the answer, so that a stopped one has its size too."""

@@ -16,14 +16,13 @@ from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, R
 from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
 from kvchat.backends.dialects.ollama.models import full_name
 from kvchat.backends.payload import (
-    PayloadError,
     as_object,
     count_at,
     figure_at,
     is_object,
     name_at,
     object_at,
-    parsed,
+    parsed_or_none,
     text_at,
 )
 from kvchat.backends.stream import Payload
@@ -271,14 +270,9 @@ def _truncated(tokens: int, expected: int, context_size: int | None) -> str:
 
 def unwrapped(body: str) -> str:
     """An error body; where Ollama passes on the JSON error of its engine as the text of its own, that one."""
-    try:
-        value = parsed(body)
-        inner = value.get("error") if is_object(value) else None
-        if isinstance(inner, str) and is_object(parsed(inner)):
-            return inner
-    except PayloadError:
-        pass
-    return body
+    value = parsed_or_none(body)
+    inner = value.get("error") if is_object(value) else None
+    return inner if isinstance(inner, str) and is_object(parsed_or_none(inner)) else body
 
 
 def roomier(error: BackendError) -> BackendError:
@@ -292,12 +286,5 @@ def roomier(error: BackendError) -> BackendError:
 
 def stream_error(url: str, message: str) -> BackendError:
     """An error that came inside an answer."""
-    found = errors.error_in(_value_of(message))
+    found = errors.error_in(parsed_or_none(message))
     return roomier(errors.of_stream(url, *(found or (whole_characters(message), {}))))
-
-
-def _value_of(text: str) -> object:
-    try:
-        return parsed(text)
-    except PayloadError:
-        return None

@@ -48,7 +48,7 @@ from kvchat.backends.dialects.ollama.models import (
 )
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.kinds import Figures, ServerKind
-from kvchat.backends.payload import Models, PayloadError, Responses, as_object, parsed, said, text_at
+from kvchat.backends.payload import Models, PayloadError, Responses, as_object, parsed, parsed_or_none, said, text_at
 from kvchat.backends.transport import Clock, Head
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.request import chat_body
@@ -222,7 +222,7 @@ class OllamaBackend(HttpBackend):
 
     def _error(self, head: Head, body: str) -> BackendError:
         body = unwrapped(body)
-        found = errors.error_in(_value_of(body))
+        found = errors.error_in(parsed_or_none(body))
         message = found[0] if found else ""
         if head.status == 404 and (missing := _NO_SUCH_MODEL.search(message)):
             return _no_such_model(self.url, missing["name"])
@@ -243,13 +243,6 @@ def _no_such_model(url: str, name: str) -> BackendError:
     command = errors.quoted(f"ollama pull {shlex.quote(name)}")
     return BackendError(Trouble.REFUSED, Fault.MODEL_MISSING, status=404, url=url, model=errors.quoted(name),
                         command=command)
-
-
-def _value_of(text: str) -> object:
-    try:
-        return parsed(text)
-    except PayloadError:
-        return None
 
 
 def _version(build: str) -> tuple[int, ...]:
