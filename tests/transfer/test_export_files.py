@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfer_samples import CORPUS, chat
 
-from kvchat.transfer.formats import FORMATS, FileExists, Source, TransferError
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import FileExists, Source, TransferError
 from kvchat.transfer.write import export, suggested_name, write_text
 
 PLAIN = chat("Hello", "Hi").conversation

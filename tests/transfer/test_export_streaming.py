@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transfer_samples import branched_conversation, chat, hostile_conversation
 
+from kvchat.transfer import FORMATS
 from kvchat.transfer.exact_json import dumps
-from kvchat.transfer.formats import FORMATS, FileExists, Source, TransferError, pieces, render
+from kvchat.transfer.formats import FileExists, Source, TransferError, pieces, render
 from kvchat.transfer.lossless import _source_fields
 from kvchat.transfer.write import export
 

@@ -8,7 +8,8 @@ import pytest
 from screens_kit import Shown, conversation, showing
 from textual.widgets import Input
 
-from kvchat.transfer.formats import FORMATS, format_of
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import format_of
 from kvchat.transfer.write import suggested_name
 from kvchat.ui.screens.export import ExportRequest, ExportScreen
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from kvchat import __version__
-from kvchat.transfer.formats import FORMATS
+from kvchat.transfer import FORMATS
 
 KINDS = ("identity", "preference", "project", "person", "decision", "skill", "fact")
 STATUSES = ("live", "proposed", "deleted", "superseded", "all")

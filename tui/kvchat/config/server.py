@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields
 from typing import Literal
 from urllib.parse import urlsplit
 
-from kvchat.backends.kinds import DIALECTS
 from kvchat.config.option import choice, flag, one_of, table, text, texts, whole
 from kvchat.display import one_line
 from kvchat.prompt.request import Parameters, reserved
@@ -33,6 +32,12 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _SESSION_FIELDS = frozenset({"session_id", "prompt_cache_key", "litellm_session_id", "cache_salt", "extra_key"})
 """Fields closed to parameters that may carry a session's id: it stays the same as long as the conversation lives."""
 _DURATION = re.compile(r"-?(?:\d{1,9}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h))+)")
+
+
+def _is_kind(value: str) -> str | None:
+    from kvchat.backends.kinds import DIALECTS  # hardly ever set
+
+    return one_of(("", *DIALECTS))(value)
 
 
 def _address(value: str) -> str | None:
@@ -125,7 +130,7 @@ class ServerSettings:
                       example="qwen3-8b")
     kind: str = text(
         "", "What the server is: ollama, vllm … (another word shows all). Empty: found out by its answers.",
-        one_of(("", *DIALECTS)), example="ollama")
+        _is_kind, example="ollama")
     api_key_env: str = text(
         "", "The name of the environment variable that holds the server's API key. The key itself is never kept.",
         _variable, example="KVCHAT_API_KEY", shown=False)

@@ -1,8 +1,8 @@
 """What an export reads, its formats by name, and how it fails.
 
 The rule: every format is a pure function of `Source` values to pieces of text, in a module of its own with one line
-here; it never sees the store, the settings or a server, so nothing that is not in those values can leave by it. No
-piece is longer than one source, and no format is imported before its first use.
+in `kvchat.transfer`; it never sees the store, the settings or a server, so nothing that is not in those values can
+leave by it. No piece is longer than one source, and no format is imported before its first use.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol
 
+from kvchat.transfer import FORMATS
+
 if TYPE_CHECKING:
     from kvchat.cache.speed import SpeedFit
     from kvchat.prompt.conversation import Conversation
     from kvchat.prompt.tree import Tree
-
-FORMATS = {"md": "markdown", "html": "html", "json": "lossless", "jsonl": "jsonl"}
-"""The formats by what the command line and a file's suffix call them, each with its module."""
 
 
 class TransferError(Exception):

@@ -20,7 +20,8 @@ from textual.widgets import Input, Label, Static
 from kvchat.display import one_line
 from kvchat.numbers import counted
 from kvchat.prompt.conversation import Conversation
-from kvchat.transfer.formats import FORMATS, format_of
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import format_of
 from kvchat.transfer.write import suggested_name
 from kvchat.ui.screens.choice import ChoiceLine
 from kvchat.ui.screens.filtering import FilterLine
