@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, urlsplit
 
 from kvchat.backends.dialect import PLAIN, SESSION_HEADERS, BackendError, HostClass, Locality, ServerOptions, Trouble
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 
 # -- where a server stands --------------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
-from kvchat.display import one_line
 from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 
 # -- when to try again, as `Retry-After` says it ----------------------------------------------------------------------

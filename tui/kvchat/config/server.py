@@ -14,8 +14,8 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from kvchat.config.option import choice, flag, one_of, table, text, texts, whole
-from kvchat.display import one_line
 from kvchat.prompt.request import Parameters, reserved
+from kvchat.sanitize import one_line
 
 PROFILE_NAME = re.compile(r"(?!.*\.gguf\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 """What a profile may be called; never as a model file is, whose path can stand in the same places."""

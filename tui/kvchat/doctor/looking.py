@@ -15,7 +15,7 @@ from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.template import rendering
 from kvchat.doctor.report import Examination
-from kvchat.numbers import count, counted
+from kvchat.text.format import count, counted
 
 SLOTS_USED = 3
 """Slots that the probe may come to use: for its first question, its conversation and its side request."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum, auto
 
-from kvchat.numbers import duration
+from kvchat.text.format import duration
 
 Value = str | int | float | bool | None
 _STATUS = " ({status}){said}"

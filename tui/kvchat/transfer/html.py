@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, Role
+from kvchat.sanitize import clean
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
 from kvchat.transfer.markdown import is_heavy

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kvchat.display import clean
-from kvchat.numbers import date_and_time
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role
+from kvchat.sanitize import clean
+from kvchat.text.format import date_and_time
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
 
