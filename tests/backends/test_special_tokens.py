@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine_fixture import RunningServer, running_server, small_model
 from kvchat.backends import tokens
-from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.backends.identify import connect
 from kvchat.backends.tokens import SpecialTokens, special_texts
 from kvchat.prompt.context import broken, guarded
@@ -168,7 +168,7 @@ async def test_a_text_of_many_parts_is_learnt_part_by_part_within_the_time(monke
 
 
 @pytest.mark.parametrize("server", [
-    object(), Toy("<x>", error=BackendError(Trouble.REFUSED, Fault.TOLD, sentence="No."))])
+    object(), Toy("<x>", error=failure(Trouble.REFUSED, Fault.TOLD, sentence="No."))])
 async def test_a_server_that_cannot_be_asked_has_none(server: object) -> None:
     assert await _found(server, "one <x>") == set()
 

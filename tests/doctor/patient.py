@@ -21,6 +21,7 @@ from kvchat.backends.dialect import (
     SlotCount,
     TextDelta,
     Trouble,
+    failure,
 )
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Model
@@ -94,7 +95,7 @@ class Patient:
             return Ended(State.ERROR, error.sentence, error)
         wires = system_in_user(turn.wires) if turn.system_in_user else turn.wires
         if self.refuses_system and b'"system"' in wires[0]:
-            refusal = BackendError(Trouble.SYSTEM_ROLE, Fault.TOLD, sentence="No system role here.", status=400)
+            refusal = failure(Trouble.SYSTEM_ROLE, Fault.TOLD, sentence="No system role here.", status=400)
             return Ended(State.ERROR, refusal.sentence, refusal)
         prompt = ["preamble"] * self.preamble + words_of(wires)
         cached = self._cached(prompt, number % self.replicas)
@@ -173,4 +174,4 @@ class OpenPatient(Patient):
 
     async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
                          slot: int | None = None) -> ReadAhead:
-        raise BackendError(Trouble.REFUSED, Fault.TOLD, sentence="Not here.")
+        raise failure(Trouble.REFUSED, Fault.TOLD, sentence="Not here.")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, probe
 
-from kvchat.backends.dialect import BackendError, HostClass, TemplateFacts, Trouble
+from kvchat.backends.dialect import BackendError, HostClass, TemplateFacts, Trouble, failure
 from kvchat.backends.kinds import DIALECTS, Figures
 from kvchat.doctor.report import Examination, PinProbe, Severity, SnapshotProbe, Step, Topic, unexamined
 from kvchat.doctor.verdicts import report, verdicts
@@ -21,7 +21,7 @@ LOST: dict[Step, int | None] = {Step.AFTER_SIDE: 1}
 
 
 def a_fault(trouble: Trouble, sentence: str, status: int | None = None) -> BackendError:
-    return BackendError(trouble, Fault.TOLD, status=status, sentence=sentence)
+    return failure(trouble, Fault.TOLD, status=status, sentence=sentence)
 
 
 def topics(examination: Examination) -> dict[Topic, Severity]:

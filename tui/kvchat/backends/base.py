@@ -32,6 +32,7 @@ from kvchat.backends.dialect import (
     StreamEvent,
     Trouble,
     Waiting,
+    failure,
 )
 from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.errors import unknown_field
@@ -293,7 +294,7 @@ class HttpBackend:
         try:
             return self.body(turn)
         except (TypeError, ValueError, RecursionError):
-            raise BackendError(Trouble.REFUSED, Fault.NOT_AS_JSON) from None
+            raise failure(Trouble.REFUSED, Fault.NOT_AS_JSON) from None
 
     async def _attempt(self, turn: ChatTurn, body: bytes, emit: Emit, started: float) -> Ended:
         """One POST. Raises BackendError when there is no answer to read."""
@@ -475,7 +476,7 @@ class OneTokenWarmUp(HttpBackend):
         connection is closed before the CancelledError goes on.
         """
         if self._endpoint.is_cloud:
-            raise BackendError(Trouble.REFUSED, Fault.PAID_FOR, url=self.url)
+            raise failure(Trouble.REFUSED, Fault.PAID_FOR, url=self.url)
         reported = Reported()
 
         def hear(event: StreamEvent) -> None:

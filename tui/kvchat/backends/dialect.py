@@ -100,8 +100,8 @@ class Trouble(StrEnum):
 class BackendError(Exception):
     """A failure: a kind of problem and its arguments, which `kvchat.text.faults` puts into words."""
 
-    def __init__(self, trouble: Trouble, fault: Fault, *, status: int | None = None,
-                 prompt_tokens: int | None = None, context_size: int | None = None, **arguments: Value) -> None:
+    def __init__(self, trouble: Trouble, fault: Fault, arguments: Mapping[str, Value], *, status: int | None = None,
+                 prompt_tokens: int | None = None, context_size: int | None = None) -> None:
         super().__init__(fault)
         self.trouble = trouble
         self.fault = fault
@@ -125,8 +125,8 @@ class BackendError(Exception):
 
     def told_with(self, **arguments: Value) -> BackendError:
         """The same problem with more arguments: other settings that help, another name for the server."""
-        return BackendError(self.trouble, self.fault, status=self.status, prompt_tokens=self.prompt_tokens,
-                            context_size=self.context_size, **{**self.arguments, **arguments})
+        return BackendError(self.trouble, self.fault, {**self.arguments, **arguments}, status=self.status,
+                            prompt_tokens=self.prompt_tokens, context_size=self.context_size)
 
     @property
     def is_too_long(self) -> bool:
@@ -134,6 +134,13 @@ class BackendError(Exception):
         up beside an answer is no refusal: it comes inside a stream, without figures.)"""
         refused = self.status is not None or self.prompt_tokens is not None
         return (self.trouble is Trouble.CONTEXT_OVERFLOW and refused) or self.status == 413
+
+
+def failure(trouble: Trouble, fault: Fault, *, status: int | None = None, prompt_tokens: int | None = None,
+            context_size: int | None = None, **arguments: Value) -> BackendError:
+    """The error with these arguments by name."""
+    return BackendError(trouble, fault, arguments, status=status, prompt_tokens=prompt_tokens,
+                        context_size=context_size)
 
 
 @dataclass(frozen=True, slots=True)

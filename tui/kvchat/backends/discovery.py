@@ -18,7 +18,7 @@ from typing import Literal
 
 from kvchat.backends import errors, kinds
 from kvchat.backends.base import MODELS_PATH, HttpBackend
-from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.backends.endpoint import (
     LOOPBACK,
     BadAddressError,
@@ -427,7 +427,7 @@ class _Told(HttpBackend):
     async def get(self, path: str) -> tuple[Head, bytes]:
         answer = await self.visit.answer(path)
         if answer is UNASKED:
-            raise BackendError(Trouble.CUT, Fault.NOT_IN_TIME, url=self.url, path=path)
+            raise failure(Trouble.CUT, Fault.NOT_IN_TIME, url=self.url, path=path)
         return Head(answer.status, answer.headers), answer.body
 
     async def get_json(self, path: str) -> tuple[Head, object]:

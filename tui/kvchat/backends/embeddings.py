@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kvchat.backends import errors
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import BackendError, Trouble, failure
 from kvchat.backends.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
 from kvchat.backends.kinds import kind_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, parsed
@@ -132,7 +132,7 @@ class Embeddings:
                 if not too_long:
                     raise
                 if longest <= SHORTEST:
-                    raise BackendError(Trouble.REFUSED, Fault.TEXT_TOO_LONG, url=self._base_url,
+                    raise failure(Trouble.REFUSED, Fault.TEXT_TOO_LONG, url=self._base_url,
                                        longest=longest) from None
                 longest //= 2
 
@@ -143,13 +143,13 @@ class Embeddings:
                 self._endpoint = await open_endpoint(self._base_url, api_key=self._api_key, resolver=self._resolver)
             except BackendError as error:
                 if error.trouble is Trouble.REFUSED:  # the one refusal there is: a key on an open wire
-                    raise BackendError(error.trouble, Fault.PLAIN_VECTOR_KEY, url=self._base_url) from None
+                    raise failure(error.trouble, Fault.PLAIN_VECTOR_KEY, url=self._base_url) from None
                 raise
         own = _spots(self._endpoint.url, self._endpoint.place.addresses)
         for chat in self._chats():
             if not self._is_apart(chat) and own & await self._spots_of(chat.base_url):
                 own_model = kind_of(chat.kind).embeds_beside
-                raise BackendError(Trouble.REFUSED, Fault.NO_SEPARATE_MODEL if own_model else Fault.SAME_SERVER,
+                raise failure(Trouble.REFUSED, Fault.NO_SEPARATE_MODEL if own_model else Fault.SAME_SERVER,
                                    url=self._base_url)
         return self._endpoint
 
@@ -187,7 +187,7 @@ class Embeddings:
             raise errors.protocol(str(endpoint.url), str(error)) from None
         self._length = self._length or len(found[0])
         if len(found[0]) != self._length:
-            raise BackendError(Trouble.PROTOCOL, Fault.OTHER_VECTORS, url=str(endpoint.url), length=len(found[0]),
+            raise failure(Trouble.PROTOCOL, Fault.OTHER_VECTORS, url=str(endpoint.url), length=len(found[0]),
                                before=self._length)
         return found
 
@@ -215,7 +215,7 @@ def _refusal(endpoint: Endpoint, status: int, body: str, retry_after: str) -> Ba
     if errors.is_loading(status, body):
         return errors.StillLoadingError(url)
     if status in (404, 405, 501) and not re.search(r"\bmodel\b", body, re.IGNORECASE):
-        return BackendError(Trouble.REFUSED, Fault.NO_VECTORS, status=status, url=url)
+        return failure(Trouble.REFUSED, Fault.NO_VECTORS, status=status, url=url)
     return errors.of_status(url, status, body, retry_after=retry_after, has_key=endpoint.api_key is not None)
 
 

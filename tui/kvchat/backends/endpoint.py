@@ -15,7 +15,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, urlsplit
 
-from kvchat.backends.dialect import PLAIN, SESSION_HEADERS, BackendError, HostClass, Locality, ServerOptions, Trouble
+from kvchat.backends.dialect import (
+    PLAIN,
+    SESSION_HEADERS,
+    BackendError,
+    HostClass,
+    Locality,
+    ServerOptions,
+    Trouble,
+    failure,
+)
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 
@@ -51,7 +60,7 @@ class BadAddressError(ValueError):
 
     def of(self, fault: Fault, url: str) -> BackendError:
         """That a server cannot be used because of it."""
-        return BackendError(Trouble.BAD_ADDRESS, fault, url=url, why=self.why, host=self.host,
+        return failure(Trouble.BAD_ADDRESS, fault, url=url, why=self.why, host=self.host,
                             unspecified=self.unspecified)
 
 
@@ -192,7 +201,7 @@ def _ascii_host(host: str, shown: str) -> str:
 
 
 def _bad(fault: Fault, shown: str) -> BackendError:
-    return BackendError(Trouble.BAD_ADDRESS, fault, url=shown)
+    return failure(Trouble.BAD_ADDRESS, fault, url=shown)
 
 
 async def lookup(host: str, port: int) -> list[str]:
@@ -213,13 +222,13 @@ async def locate(url: BaseUrl, resolver: Resolver = lookup) -> Place:
     except (OSError, UnicodeError):
         found = []
     if not found:
-        raise BackendError(Trouble.UNREACHABLE, Fault.UNKNOWN_NAME, host=url.host, url=str(url))
+        raise failure(Trouble.UNREACHABLE, Fault.UNKNOWN_NAME, host=url.host, url=str(url))
     try:
         classes = [classify(ipaddress.ip_address(text)) for text in found]
     except BadAddressError as error:
         raise error.of(Fault.SERVER_ADDRESS, str(url)) from None
     except ValueError:
-        raise BackendError(Trouble.BAD_ADDRESS, Fault.NAME_LEADS_NOWHERE, host=url.host, url=str(url)) from None
+        raise failure(Trouble.BAD_ADDRESS, Fault.NAME_LEADS_NOWHERE, host=url.host, url=str(url)) from None
     if url.host.endswith(".local"):
         classes.append(HostClass.LAN)
     reachable = [text for text in found if "%" not in text] or found
@@ -268,7 +277,7 @@ class Endpoint:
         place = _as_told(place, self.options.locality)
         if self._holds_a_key and self.url.scheme == "http" and not self.allow_plain_http_key \
                 and place.host_class not in (HostClass.LOOPBACK, HostClass.TAILNET):
-            raise BackendError(Trouble.REFUSED, Fault.PLAIN_KEY, url=str(self.url))
+            raise failure(Trouble.REFUSED, Fault.PLAIN_KEY, url=str(self.url))
         return replace(self, place=place)
 
 
@@ -295,7 +304,7 @@ def _as_told(place: Place, locality: Locality) -> Place:
 def _usable_key(api_key: str | None) -> str | None:
     key = (api_key or "").strip()
     if not key.isascii() or not key.isprintable() or " " in key:
-        raise BackendError(Trouble.UNAUTHORIZED, Fault.BAD_KEY)
+        raise failure(Trouble.UNAUTHORIZED, Fault.BAD_KEY)
     return key or None
 
 
@@ -308,5 +317,5 @@ def _usable_proxy(proxy: str | None) -> str | None:
     except ValueError:
         usable = False
     if not usable:
-        raise BackendError(Trouble.BAD_ADDRESS, Fault.BAD_PROXY)
+        raise failure(Trouble.BAD_ADDRESS, Fault.BAD_PROXY)
     return proxy

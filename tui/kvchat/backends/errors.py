@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import BackendError, Trouble, failure
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
@@ -84,7 +84,7 @@ class NotConnectedError(BackendError):
     """No connection was made, so the server has seen nothing of the request."""
 
     def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
-        super().__init__(Trouble.UNREACHABLE, Fault.NOT_CONNECTED, url=url, reason=quoted(reason))
+        super().__init__(Trouble.UNREACHABLE, Fault.NOT_CONNECTED, {"url": url, "reason": quoted(reason)})
         self.refused = refused
         """Whether a machine answered that nothing listens there: a server that starts may accept soon."""
 
@@ -93,44 +93,44 @@ class NoAnswerError(BackendError):
     """The server accepted the connection and said nothing for as long as one waits for a quick answer."""
 
     def __init__(self, url: str, seconds: float) -> None:
-        super().__init__(Trouble.UNREACHABLE, Fault.NO_ANSWER, url=url, seconds=seconds)
+        super().__init__(Trouble.UNREACHABLE, Fault.NO_ANSWER, {"url": url, "seconds": seconds})
 
 
 class StillLoadingError(BackendError):
     """The server answers 503 while it loads its model: the one answer after which a request repeats by itself."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Trouble.LOADING, Fault.LOADING, status=503, url=url)
+        super().__init__(Trouble.LOADING, Fault.LOADING, {"url": url}, status=503)
 
 
 class UnknownFieldError(BackendError):
     """The server refused the request for a field by name, before it began: without it, the request may go again."""
 
     def __init__(self, url: str, status: int, field: str) -> None:
-        super().__init__(Trouble.REFUSED, Fault.UNKNOWN_FIELD, status=status, url=url, field=field)
+        super().__init__(Trouble.REFUSED, Fault.UNKNOWN_FIELD, {"url": url, "field": field}, status=status)
         self.field = field
 
 
 def cut(url: str, *, before_answer: bool) -> BackendError:
-    return BackendError(Trouble.CUT, Fault.CUT_BEFORE if before_answer else Fault.CUT, url=url)
+    return failure(Trouble.CUT, Fault.CUT_BEFORE if before_answer else Fault.CUT, url=url)
 
 
 def protocol(url: str, what: str) -> BackendError:
     """`what` ends the sentence "The server at ... sent ..."."""
-    return BackendError(Trouble.PROTOCOL, Fault.PROTOCOL, url=url, what=quoted(what))
+    return failure(Trouble.PROTOCOL, Fault.PROTOCOL, url=url, what=quoted(what))
 
 
 def not_json(url: str) -> BackendError:
-    return BackendError(Trouble.PROTOCOL, Fault.NOT_JSON, url=url)
+    return failure(Trouble.PROTOCOL, Fault.NOT_JSON, url=url)
 
 
 def dead(url: str) -> BackendError:
-    return BackendError(Trouble.DEAD, Fault.DEAD, url=url)
+    return failure(Trouble.DEAD, Fault.DEAD, url=url)
 
 
 def unexpected(url: str, error: Exception) -> BackendError:
     """A failure nobody foresaw; its text may hold secrets, so only its type is told."""
-    return BackendError(Trouble.PROTOCOL, Fault.UNEXPECTED, url=url, error=type(error).__name__)
+    return failure(Trouble.PROTOCOL, Fault.UNEXPECTED, url=url, error=type(error).__name__)
 
 
 def error_in(value: object) -> tuple[str, Mapping[str, object]] | None:
@@ -195,7 +195,7 @@ def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
 def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendError:
     """An error that came inside an answer."""
     return (_overflow(url, message, error) or _roles(url, message)
-            or BackendError(Trouble.SERVER_ERROR, Fault.STREAM_ERROR, url=url, said=quoted(message)))
+            or failure(Trouble.SERVER_ERROR, Fault.STREAM_ERROR, url=url, said=quoted(message)))
 
 
 def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
@@ -206,10 +206,10 @@ def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_ke
         return known
     if status == 401:
         wrong = Fault.WRONG_KEY if has_key else Fault.NO_KEY
-        return BackendError(Trouble.UNAUTHORIZED, wrong, status=status, url=url)
+        return failure(Trouble.UNAUTHORIZED, wrong, status=status, url=url)
     trouble, fault = _kind(status, message, str(error.get("code")))
     seconds = seconds_of(retry_after, datetime.now(UTC)) if fault is Fault.TOO_MANY else None
-    return BackendError(trouble, fault, status=status, url=url, said=quoted(message), seconds=seconds)
+    return failure(trouble, fault, status=status, url=url, said=quoted(message), seconds=seconds)
 
 
 def _kind(status: int, message: str, code: str) -> tuple[Trouble, Fault]:
@@ -243,7 +243,7 @@ def _roles(url: str, message: str, status: int | None = None) -> BackendError | 
     if not is_about_roles(message):
         return None
     words = quoted(message.rpartition("Jinja Exception:")[2])
-    return BackendError(Trouble.SYSTEM_ROLE, Fault.ROLES, status=status, url=url, words=words)
+    return failure(Trouble.SYSTEM_ROLE, Fault.ROLES, status=status, url=url, words=words)
 
 
 def _overflow(
@@ -258,9 +258,9 @@ def _overflow(
     if not typed:
         prompt, window = _number(_PROMPT_TOKENS, message), _number(_WINDOW_TOKENS, message)
     if prompt and window and prompt > window:
-        return BackendError(Trouble.CONTEXT_OVERFLOW, Fault.TOO_LONG, status=status, prompt_tokens=prompt,
+        return failure(Trouble.CONTEXT_OVERFLOW, Fault.TOO_LONG, status=status, prompt_tokens=prompt,
                             context_size=window, url=url, prompt=prompt, window=window, least="at least" in message)
-    return BackendError(Trouble.CONTEXT_OVERFLOW, Fault.WINDOW_FULL, status=status, prompt_tokens=prompt,
+    return failure(Trouble.CONTEXT_OVERFLOW, Fault.WINDOW_FULL, status=status, prompt_tokens=prompt,
                         context_size=window, url=url, words=quoted(message, SHORT),
                         with_figures=bool(prompt and window))
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from kvchat.backends import embeddings
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import BackendError, Trouble, failure
 from kvchat.backends.embeddings import Embeddings
 from kvchat.backends.engine.gguf import GgufError, read_header
 from kvchat.backends.engine.options import EngineOptions, default_threads
@@ -110,7 +110,7 @@ class LocalEmbeddings:
                 async with asyncio.timeout(patience):
                     source = await self._running()
             except TimeoutError:
-                raise BackendError(Trouble.LOADING, Fault.VECTORS_LOADING, file=str(self._file)) from None
+                raise failure(Trouble.LOADING, Fault.VECTORS_LOADING, file=str(self._file)) from None
             try:
                 found = await work(source)
             except BackendError as error:
@@ -126,7 +126,7 @@ class LocalEmbeddings:
         """The source at the engine, which is started if it does not run. To start takes its time whoever waits for it,
         or no longer does."""
         if self._closed:
-            raise BackendError(Trouble.REFUSED, Fault.ENDING)
+            raise failure(Trouble.REFUSED, Fault.ENDING)
         if self._ending is not None:
             await asyncio.shield(self._ending)
         if self._source is not None and self._engine.endpoint is not None:
@@ -143,7 +143,7 @@ class LocalEmbeddings:
             endpoint = await self._engine.start(EngineOptions(
                 self._file, MOST_TOKENS, threads=self._threads, batch_size=MOST_TOKENS, cache_ram=0, embeds=True))
         except (EngineError, GgufError) as error:
-            problem = BackendError(Trouble.REFUSED, Fault.VECTORS_NOT_STARTED, sentence=error.sentence)
+            problem = failure(Trouble.REFUSED, Fault.VECTORS_NOT_STARTED, sentence=error.sentence)
             raise self._noted(problem) from None
         finally:
             self._starting = None
@@ -166,7 +166,7 @@ class LocalEmbeddings:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._engine.wait(), _MOMENT)
         if self._exit is not None:
-            return BackendError(Trouble.CUT, Fault.VECTORS_ENDED, sentence=self._exit.sentence, file=str(self._file))
+            return failure(Trouble.CUT, Fault.VECTORS_ENDED, sentence=self._exit.sentence, file=str(self._file))
         return error.told_with(server="engine for vectors")
 
     def _noted(self, error: BackendError) -> BackendError:

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kvchat.backends import errors
-from kvchat.backends.dialect import BackendError, HostClass, Trouble
+from kvchat.backends.dialect import BackendError, HostClass, Trouble, failure
 from kvchat.backends.endpoint import Endpoint
 from kvchat.text.faults import Fault
 
@@ -207,12 +207,12 @@ class Exchange:
         head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         self._answered = True
         if 300 <= head.status < 400:
-            raise BackendError(
+            raise failure(
                 Trouble.REFUSED, Fault.REDIRECT, url=self._url,
                 target=errors.quoted(head.headers.get("location", "")) or "none")
         encoding = head.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity"):
-            raise BackendError(Trouble.PROTOCOL, Fault.ENCODED, url=self._url, encoding=errors.quoted(encoding))
+            raise failure(Trouble.PROTOCOL, Fault.ENCODED, url=self._url, encoding=errors.quoted(encoding))
         await self._queue.put(head)
         async for chunk in response.aiter_raw():
             await self._queue.put(chunk)
@@ -298,7 +298,7 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise BackendError(Trouble.BAD_ADDRESS, Fault.CERTIFICATE_FILE, file=errors.quoted(ca_file),
+        raise failure(Trouble.BAD_ADDRESS, Fault.CERTIFICATE_FILE, file=errors.quoted(ca_file),
                            reason=errors.quoted(str(error))) from None
 
 
@@ -324,7 +324,7 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
     causes = list(_causes(error))
     untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
     if untrusted is not None:
-        return BackendError(Trouble.BAD_ADDRESS, Fault.BAD_CERTIFICATE, url=url,
+        return failure(Trouble.BAD_ADDRESS, Fault.BAD_CERTIFICATE, url=url,
                             reason=errors.quoted(untrusted.verify_message))
     if isinstance(error, httpx.ConnectTimeout):
         return errors.NotConnectedError(url, "no answer to the connection")
@@ -334,7 +334,7 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
         refused = _is_refused(error)
         return errors.NotConnectedError(url, "connection refused" if refused else _reason(causes), refused=refused)
     if isinstance(error, httpx.WriteError | httpx.WriteTimeout):
-        return BackendError(Trouble.CUT, Fault.NOT_SENT, url=url)
+        return failure(Trouble.CUT, Fault.NOT_SENT, url=url)
     if isinstance(error, httpx.RemoteProtocolError) and not _is_cut(str(error)):
         return errors.protocol(url, "something that is not HTTP")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):

@@ -21,6 +21,7 @@ from kvchat.backends.dialect import (
     TextDelta,
     Trouble,
     Waiting,
+    failure,
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.chat.live import LiveAnswer
@@ -101,8 +102,8 @@ class Answering:
         if isinstance(error, BackendError):
             return Ended(State.ERROR, error.sentence, error)
         if error is not None:
-            failure = BackendError(Trouble.PROTOCOL, Fault.UNFORESEEN, error=f"{type(error).__name__}: {error}")
-            return Ended(State.ERROR, failure.sentence, failure)
+            failed = failure(Trouble.PROTOCOL, Fault.UNFORESEEN, error=f"{type(error).__name__}: {error}")
+            return Ended(State.ERROR, failed.sentence, failed)
         return self._request.result()
 
     def _on_event(self, event: StreamEvent) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kvchat import logs
-from kvchat.backends.dialect import Backend, BackendError, Trouble
+from kvchat.backends.dialect import Backend, BackendError, Trouble, failure
 from kvchat.backends.endpoint import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.server.connection import server_options
@@ -121,7 +121,7 @@ async def _connected(server: ServerSettings) -> Backend:
     try:
         key = await asyncio.to_thread(api_key, server)
     except ConfigError as error:
-        raise BackendError(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
+        raise failure(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
     for secret in (key, *server.headers.values()):
         logs.hide(secret)
     return await connect(server.base_url, api_key=key, ca_file=server.ca_file or None, proxy=server.proxy or None,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends.dialect import (
     Backend,
-    BackendError,
     ChatTurn,
     Ended,
     ReasoningDelta,
@@ -22,6 +21,7 @@ from kvchat.backends.dialect import (
     StreamEvent,
     TextDelta,
     Trouble,
+    failure,
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.doctor.report import ProbeTurn, Step
@@ -235,7 +235,7 @@ class Talk:
             this = asyncio.current_task()
             if heard.tokens <= self._longest or (this is not None and this.cancelling()):
                 raise
-        endless = BackendError(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url)
+        endless = failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url)
         return heard, Ended(State.ERROR, endless.sentence, endless)
 
     def _refused_system(self, ended: Ended) -> bool:

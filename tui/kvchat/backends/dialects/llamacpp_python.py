@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import OneTokenWarmUp, one_token
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, failure
 from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.payload import Responses, said
 from kvchat.backends.stream import Payload
@@ -82,7 +82,7 @@ class NothingSaidError(BackendError):
     """The stream ended before its first part."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Trouble.SERVER_ERROR, Fault.NOTHING_SAID, url=url)
+        super().__init__(Trouble.SERVER_ERROR, Fault.NOTHING_SAID, {"url": url})
 
 
 class LlamaCppPythonAnswer(ChatAnswer):
@@ -101,4 +101,4 @@ class LlamaCppPythonAnswer(ChatAnswer):
 
 
 def interrupted(url: str) -> BackendError:
-    return BackendError(Trouble.CUT, Fault.INTERRUPTED, url=url)
+    return failure(Trouble.CUT, Fault.INTERRUPTED, url=url)

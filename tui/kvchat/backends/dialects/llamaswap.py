@@ -26,6 +26,7 @@ from kvchat.backends.dialect import (
     StreamEvent,
     Trouble,
     Waiting,
+    failure,
 )
 from kvchat.backends.dialects.llamacpp import PROPS_PATH, LlamaCppBackend, described_by, live_fields, look_again
 from kvchat.backends.kinds import Figures, ServerKind
@@ -162,9 +163,9 @@ class LlamaSwapBackend(HttpBackend):
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
         if not is_ready:
-            raise BackendError(Trouble.REFUSED, Fault.NOT_LOADED, url=self.url, model=errors.quoted(model))
+            raise failure(Trouble.REFUSED, Fault.NOT_LOADED, url=self.url, model=errors.quoted(model))
         if self._known is False:
-            raise BackendError(Trouble.REFUSED, Fault.NOT_FOLLOWED, status=501, url=self.url,
+            raise failure(Trouble.REFUSED, Fault.NOT_FOLLOWED, status=501, url=self.url,
                                model=errors.quoted(model))
         if self._upstream is None:
             url = self._endpoint.url

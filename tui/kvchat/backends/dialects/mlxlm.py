@@ -14,7 +14,7 @@ from pathlib import PurePosixPath, PureWindowsPath
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, OneTokenWarmUp, Watchdog
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble, failure
 from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.payload import Model, PayloadError, Responses, owners, parsed_or_none, said
 from kvchat.backends.stream import Decoder
@@ -98,8 +98,8 @@ class MlxLmBackend(OneTokenWarmUp):
         if known.trouble is not Trouble.REFUSED:
             return known
         if "'NoneType'" in said_so:
-            return BackendError(Trouble.REFUSED, Fault.STARTED_WITHOUT_MODEL, status=404, url=self.url)
-        return BackendError(Trouble.REFUSED, Fault.NOT_BEGUN, status=404, url=self.url, words=errors.quoted(said_so))
+            return failure(Trouble.REFUSED, Fault.STARTED_WITHOUT_MODEL, status=404, url=self.url)
+        return failure(Trouble.REFUSED, Fault.NOT_BEGUN, status=404, url=self.url, words=errors.quoted(said_so))
 
 
 class MlxLmAnswer(ChatAnswer):

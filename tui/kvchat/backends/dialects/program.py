@@ -27,6 +27,7 @@ from kvchat.backends.dialect import (
     StreamEvent,
     TextDelta,
     Trouble,
+    failure,
 )
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.transport import Clock, Head
@@ -267,7 +268,7 @@ class ProgramBackend(HttpBackend):
         words = said.lower()
         for remedy in self.remedies:
             if remedy.words in words:
-                return BackendError(remedy.trouble, Fault.PROGRAM, status=error.status, title=self.title,
+                return failure(remedy.trouble, Fault.PROGRAM, status=error.status, title=self.title,
                                     url=self.url, told=remedy.told)
         if error.trouble is Trouble.UNAUTHORIZED and error.status == 401:
             return error.told_with(keys=f" {self.keys}")

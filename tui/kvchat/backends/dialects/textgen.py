@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
+from kvchat.backends.dialect import ChatTurn, Emit, Ended, ServerInfo, Trouble, failure
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
 from kvchat.backends.kinds import Figures, ServerKind
 from kvchat.backends.payload import Models, Responses, as_object, figures_at, is_object, models_in, said, text_at
@@ -74,7 +74,7 @@ class TextGenBackend(ProgramBackend):
         if self.info.model or not (ended.state is State.EMPTY or (error and error.trouble is Trouble.CUT)):
             return ended
         trouble = error.trouble if error else Trouble.REFUSED
-        unloaded = BackendError(trouble, Fault.PROGRAM, title=self.title, url=self.url,
+        unloaded = failure(trouble, Fault.PROGRAM, title=self.title, url=self.url,
                                 told=f"has no model loaded. {LOAD}")
         return replace(ended, note=unloaded.sentence, error=error and unloaded)
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Literal
 
 from kvchat import logs
 from kvchat.backends import kinds
-from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
+from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble, failure
 from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.llamacpp.shape import Shape
 from kvchat.chat.cache.snapshots import Snapshots
@@ -243,7 +243,7 @@ class Connector:
 
     async def _found(self) -> Backend:
         if self._missing:
-            raise BackendError(Trouble.REFUSED, Fault.TOLD, sentence=self._missing)
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence=self._missing)
         if self.home:
             return await self._served(self.home)
         if self.base_url:
@@ -255,7 +255,7 @@ class Connector:
         path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
-        raise BackendError(Trouble.UNREACHABLE, Fault.NO_SERVER, asked=kinds.usual_places() if self._finds else "",
+        raise failure(Trouble.UNREACHABLE, Fault.NO_SERVER, asked=kinds.usual_places() if self._finds else "",
                            unusable=self._unusable if self._finds else "", embedded=find_spec("xllamacpp") is not None)
 
     async def _discovered(self) -> Backend | None:
@@ -306,7 +306,7 @@ class Connector:
                 endpoint = await self._engine.start(self._options)
             except EngineError as error:
                 self._log = "\n".join(error.log)
-                raise BackendError(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
+                raise failure(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
             backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
             await self.snapshots.use(backend, self._options)
@@ -321,7 +321,7 @@ class Connector:
         try:
             key = api_key(server, name=self._setting)
         except ConfigError as error:
-            raise BackendError(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
+            raise failure(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
         for secret in (key, *server.headers.values()):
             logs.hide(secret)
         return key

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kvchat.backends import kinds
-from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import FallbackChosen, ServerChanged
@@ -90,7 +90,7 @@ class Servers(ConversationObserver):
         llama.cpp would let another model answer without a word."""
         model = self.asked_model(conversation.id)
         if server.models and model not in server.models and kinds.kind_of(server.kind).takes_any_model:
-            raise BackendError(Trouble.REFUSED, Fault.NO_SUCH_MODEL, url=server.base_url, model=one_line(model, 80),
+            raise failure(Trouble.REFUSED, Fault.NO_SUCH_MODEL, url=server.base_url, model=one_line(model, 80),
                                models=one_line(", ".join(server.models), 200))
         return model
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble
+from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble, failure
 from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
 from kvchat.backends.dialects.ollama.models import full_name
 from kvchat.backends.payload import (
@@ -279,7 +279,7 @@ def roomier(error: BackendError) -> BackendError:
     """An error with what helps against a full window at Ollama."""
     if error.trouble is not Trouble.CONTEXT_OVERFLOW:
         return error
-    return BackendError(
+    return failure(
         Trouble.CONTEXT_OVERFLOW, Fault.OWN_WINDOW_FULL, status=error.status, prompt_tokens=error.prompt_tokens,
         context_size=error.context_size, prompt=error.prompt_tokens, window=error.context_size, room=WIDEN)
 

@@ -24,6 +24,7 @@ from kvchat.backends.dialect import (
     ServerOptions,
     StreamEvent,
     Trouble,
+    failure,
 )
 from kvchat.backends.dialects.ollama.answer import Asked, Memory, OllamaAnswer, roomier, unwrapped
 from kvchat.backends.dialects.ollama.messages import (
@@ -227,13 +228,13 @@ class OllamaBackend(HttpBackend):
         if head.status == 404 and (missing := _NO_SUCH_MODEL.search(message)):
             return _no_such_model(self.url, missing["name"])
         if head.status == 400 and message.startswith("model is required"):
-            return BackendError(Trouble.REFUSED, Fault.NO_MODEL_YET, status=400, url=self.url)
+            return failure(Trouble.REFUSED, Fault.NO_MODEL_YET, status=400, url=self.url)
         if head.status == 400 and (refusing := _NO_THINKING.search(message)):
             name = full_name(refusing["name"])
             self._thoughtless.add(name)
             return errors.UnknownFieldError(self.url, 400, f"think for {errors.quoted(name)}")
         if head.status == 401 and "signin_url" in body:
-            return BackendError(Trouble.UNAUTHORIZED, Fault.NOT_SIGNED_IN, status=401, url=self.url)
+            return failure(Trouble.UNAUTHORIZED, Fault.NOT_SIGNED_IN, status=401, url=self.url)
         if head.status == 500 and _OVERFLOW.search(message):
             head = Head(400, head.headers)  # one engine of Ollama's reports a prompt that is too long as its failure
         return roomier(super()._error(head, body))
@@ -241,7 +242,7 @@ class OllamaBackend(HttpBackend):
 
 def _no_such_model(url: str, name: str) -> BackendError:
     command = errors.quoted(f"ollama pull {shlex.quote(name)}")
-    return BackendError(Trouble.REFUSED, Fault.MODEL_MISSING, status=404, url=url, model=errors.quoted(name),
+    return failure(Trouble.REFUSED, Fault.MODEL_MISSING, status=404, url=url, model=errors.quoted(name),
                         command=command)
 
 
