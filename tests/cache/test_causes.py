@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import corpus
+from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
@@ -60,7 +61,12 @@ def evidence(cached=3_800, *, now=None, before=None, **more):
     last = {"sent": Sent(LLAMA, WIRES_BEFORE), "prompt_tokens": 9_900, "predicted_tokens": 2_020, "slot": 0,
             "reply": REPLY, **(before or {})}
     sent = Sent(**{"server": LLAMA, "wires": WIRES_NOW, **(now or {})})
-    return Evidence(figures(cached=cached), sent, LastRead(**last), **more)
+    return seen(figures(cached=cached), sent, LastRead(**last), **more)
+
+
+def seen(figures, now, before=None, **more):
+    """Evidence with what a server of that kind can be told."""
+    return Evidence(figures, now, before, flags=kind_of(now.server.kind).flags, **more)
 
 
 def texts(old, new, **more):
@@ -207,9 +213,9 @@ def test_the_switch_for_keeping_thoughts_is_named_only_where_there_is_one():
 
 
 def test_a_remedy_names_no_flag_of_another_server():
-    turn = evidence(0, evicted=11_919, now={"server": ServerIdentity(kind="vLLM")})
+    turn = evidence(0, evicted=11_919, now={"server": ServerIdentity(kind="vllm")})
     assert "--gpu-memory-utilization" in helps(explain(turn))
-    assert "--" not in helps(explain(replace(turn, now=replace(turn.now, server=ServerIdentity(kind="openai")))))
+    assert "--" not in helps(explain(evidence(0, evicted=11_919, now={"server": ServerIdentity(kind="openai")})))
 
 
 def test_a_server_without_a_host_cache_is_told_to_park():
@@ -343,9 +349,9 @@ def test_a_restart_that_lost_little_is_named_only_without_a_better_cause():
 
 
 @pytest.mark.parametrize("kind, flag", [
-    ("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("Ollama", "Update Ollama")])
+    ("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("ollama", "Update Ollama")])
 def test_a_server_that_could_report_is_a_finding_without_a_number(kind, flag):
-    turn = Evidence(figures(cached=None), Sent(ServerIdentity(kind=kind)))
+    turn = seen(figures(cached=None), Sent(ServerIdentity(kind=kind)))
     finding = explain(turn)
     assert (finding.cause, finding.tokens) == (Cause.NOT_REPORTED, 0)
     assert flag in helps(finding)
@@ -434,7 +440,8 @@ anything = st.builds(
                           st.sampled_from(["prefix", "least recent", "pinned"]), st.none()),
     st.lists(use, max_size=3).map(tuple), st.none() | st.builds(Foreign, st.none() | st.integers(0, 3), count), maybe,
     st.none() | st.builds(Shape, st.integers(1, 4), st.booleans(), maybe, rewind=st.sampled_from(Rewind)),
-    st.sampled_from([0, 1, 16, 528]), st.integers(0, 5))
+    st.sampled_from([0, 1, 16, 528]), st.integers(0, 5),
+).map(lambda turn: replace(turn, flags=kind_of(turn.now.server.kind).flags))
 
 
 @settings(max_examples=400, deadline=None)

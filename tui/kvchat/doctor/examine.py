@@ -13,8 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount
-from kvchat.backends.slot_files import SlotFile
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFile
 from kvchat.cache.tokens import Tokens
 from kvchat.doctor.probes import Meter, Talk, size_for
 from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step, failure_of

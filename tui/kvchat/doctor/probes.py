@@ -14,7 +14,6 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends.dialect import (
     Backend,
-    BackendError,
     ChatTurn,
     Ended,
     ReasoningDelta,
@@ -22,11 +21,13 @@ from kvchat.backends.dialect import (
     StreamEvent,
     TextDelta,
     Trouble,
+    failure,
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.doctor.report import ProbeTurn, Step
 from kvchat.prompt.message import Message, Role, State, new_id
 from kvchat.prompt.request import Parameters
+from kvchat.text.faults import Fault
 
 TEXT = ("garden river stone window morning bread paper summer winter yellow green silver quiet small old new long "
          "bright slow warm cold road hill field house table water light cloud wind rain snow tree leaf flower bird "
@@ -234,8 +235,7 @@ class Talk:
             this = asyncio.current_task()
             if heard.tokens <= self._longest or (this is not None and this.cancelling()):
                 raise
-        endless = BackendError(Trouble.PROTOCOL, f"The server at {info.base_url} does not end an answer where it is "
-                               "asked to (max_tokens), so the examination was ended.")
+        endless = failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url)
         return heard, Ended(State.ERROR, endless.sentence, endless)
 
     def _refused_system(self, ended: Ended) -> bool:

@@ -11,27 +11,12 @@ from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClass, ServerInfo, SlotCount
-from kvchat.backends.kinds import (
-    JAN,
-    KOBOLDCPP,
-    LLAMACPP,
-    LLAMACPP_PYTHON,
-    LLAMAFILE,
-    LMSTUDIO,
-    LOCALAI,
-    OLLAMA,
-    OPENAI,
-    TEXTGEN,
-    title_of,
-)
+from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.template import rendering
 from kvchat.doctor.report import Examination
 from kvchat.text.format import count, counted
 
-ONE_CACHE = frozenset(kind.name for kind in (
-    LLAMACPP, LLAMAFILE, LLAMACPP_PYTHON, OLLAMA, LMSTUDIO, KOBOLDCPP, TEXTGEN, LOCALAI, JAN, OPENAI))
-"""Kinds of servers that may keep no more than one conversation when they do not say how many slots they have."""
 SLOTS_USED = 3
 """Slots that the probe may come to use: for its first question, its conversation and its side request."""
 PROCESS_LOOKS = 4
@@ -85,7 +70,7 @@ async def _processes(backend: CacheAccess) -> tuple[bool | None, int | None]:
 
 async def _trained(backend: Backend) -> int | None:
     """Tokens that the model was trained for, as llama.cpp lists it."""
-    if backend.info.kind != LLAMACPP.name or not isinstance(backend, _Asked):
+    if backend.info.kind != LLAMACPP or not isinstance(backend, _Asked):
         return None
     try:
         _, found = await backend.get_json("/v1/models")
@@ -140,6 +125,6 @@ def _occupied(info: ServerInfo, held: tuple[int, ...] | None, replicas: bool) ->
             return f"All {len(held)} slots hold something. For what lies longest in one of them: {after}"
         return (f"Only {free} of {len(held)} slots {'is' if free == 1 else 'are'} empty, and the probe may use "
                 f"{SLOTS_USED}. For what lies in another one: {after}")
-    if info.slots is None and info.kind in ONE_CACHE:
+    if info.slots is None and not kind_of(info.kind).keeps_many:
         return f"{title_of(info.kind)} may keep only one conversation. For the one it holds: {after}"
     return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kvchat.backends.dialect import HostClass, Trouble
-from kvchat.backends.kinds import LMSTUDIO, OLLAMA, title_of
+from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
 from kvchat.doctor import advice
 from kvchat.doctor import verdicts as template_verdicts
@@ -84,8 +84,6 @@ def _took(seconds: float | None) -> str:
 
 
 SMALL_WINDOW = 4096
-SMALL_BY_DEFAULT = (OLLAMA.name, LMSTUDIO.name)
-"""Kinds that give a model a window of 4,096 tokens unless they are told otherwise."""
 CLOUD_CACHES_FROM = 1024
 """Tokens of a prompt from which cloud services cache it."""
 SLOW_RESTORE_S = 0.2
@@ -212,7 +210,7 @@ def _unreported(found: Examination) -> Iterable[Verdict]:
     info, turns = found.server, found.turns
     if info is None or not turns:
         return
-    remedy = remedy_sentence(remedies.not_reported(info.kind))
+    remedy = remedy_sentence(remedies.not_reported(info.kind, advice.flags_of(info)))
     guess = seems_reused(found)
     seen = {True: " By the time to the first token the cache works.",
             False: " By the time to the first token nothing is reused."}.get(guess, "") if guess is not None else ""
@@ -279,7 +277,7 @@ def _window(found: Examination) -> Iterable[Verdict]:
                       "another model.")
         return
     more = f" of the {count(trained)} that the model was trained for" if trained else ""
-    may_be_all = size == SMALL_WINDOW and trained is None and info.kind not in SMALL_BY_DEFAULT
+    may_be_all = size == SMALL_WINDOW and trained is None and not kind_of(info.kind).small_window
     yield Verdict(Topic.WINDOW, _NOTE if may_be_all else _BAD, f"{said}{more}: a conversation is full after a few "
                   "long answers, and what is compacted or dropped then has to be read again.",
                   advice.larger_window(info, trained))

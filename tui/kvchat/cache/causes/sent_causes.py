@@ -51,7 +51,7 @@ def cut(case: Case) -> Suspicion | None:
         return None
     return case.suspect(
         Cause.CUT, said(Reason.CUT, prefilled=case.prompt, whole=whole),
-        remedies.larger_window(case.kind, max(whole, case.e.figures.context_size or 0)))
+        remedies.larger_window(case.flags, max(whole, case.e.figures.context_size or 0)))
 
 
 def shift(e: Evidence) -> tuple[int, int] | None:
@@ -68,7 +68,7 @@ def shifted(case: Case) -> Suspicion | None:
         return None
     kept, whole = found
     return case.suspect(Cause.SHIFTED, said(Reason.SHIFTED, kept=kept, whole=whole),
-                        remedies.no_shift(case.kind, whole))
+                        remedies.no_shift(case.flags, whole))
 
 
 def our_bytes(case: Case) -> Suspicion | None:

@@ -146,7 +146,7 @@ class ConversationController:
 
     @in_worker("dialog")
     async def export(self, path: str = "") -> None:
-        from kvchat.transfer import TransferError
+        from kvchat.transfer.formats import TransferError
         from kvchat.ui.screens.export import ExportRequest, ExportScreen
 
         conversation = self.workspace.conversation

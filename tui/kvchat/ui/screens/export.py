@@ -26,7 +26,9 @@ from kvchat.chat.unsaved import file_name
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
-from kvchat.transfer import FORMATS, FileExists, Source, TransferError, suggested_name
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import FileExists, Source, TransferError, format_of
+from kvchat.transfer.write import suggested_name
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.modal import Modal
@@ -92,8 +94,6 @@ class ChoiceLine(Widget, can_focus=True):
             start = end + 2
 
 
-NAMES = {"md": "Markdown", "html": "HTML", "json": "JSON (lossless)", "jsonl": "JSONL (OpenAI)"}
-
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
@@ -141,7 +141,7 @@ class ExportScreen(Modal[ExportRequest]):
         yield self._field("What", ChoiceLine(these, id="which"))
         branches = ["this branch", f"all {self._branches:,} branches"] if self._branches > 1 else ["the only one"]
         yield self._field("Branches", ChoiceLine(branches, id="branches"))
-        yield self._field("Format", ChoiceLine([NAMES.get(name, name) for name in self._formats], id="format"))
+        yield self._field("Format", ChoiceLine([format_of(name).name for name in self._formats], id="format"))
         yield Static(classes="words note", id="about")
         yield FilterLine("a file, for instance ~/chat.md")
         yield Static(classes="words", id="answer")
@@ -167,7 +167,7 @@ class ExportScreen(Modal[ExportRequest]):
 
     @property
     def _all_branches(self) -> bool:
-        return FORMATS[self._format].every_branch or self.query_one("#branches", ChoiceLine).chosen == 1
+        return format_of(self._format).every_branch or self.query_one("#branches", ChoiceLine).chosen == 1
 
     @on(ChoiceLine.Changed)
     def _chosen(self) -> None:
@@ -180,13 +180,13 @@ class ExportScreen(Modal[ExportRequest]):
         if path.value not in ("", self._suggested):
             return
         if self._conversation is None or self._all_conversations:
-            name = f"conversations{FORMATS[self._format].suffix}"
+            name = f"conversations.{self._format}"
         else:
             name = suggested_name(self._conversation, self._format)
         path.value = self._suggested = one_line(_home(self._folder / name))
 
     def _explain(self) -> None:
-        found = FORMATS[self._format]
+        found = format_of(self._format)
         branches = " It always holds all branches." if found.every_branch else ""
         self.query_one("#about", Static).update(content((f"{found.title}.{branches}", MUTED)))
         self._say_where()

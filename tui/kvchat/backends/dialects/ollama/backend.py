@@ -13,9 +13,21 @@ from dataclasses import replace
 
 from kvchat.backends import errors
 from kvchat.backends.base import GET_S, LOCAL_EXTRAS, NEVER_SENT, HttpBackend
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent, Trouble
-from kvchat.backends.dialects.ollama_answer import Asked, Memory, OllamaAnswer, roomier, unwrapped
-from kvchat.backends.dialects.ollama_messages import (
+from kvchat.backends.dialect import (
+    PLAIN,
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    Reported,
+    ServerInfo,
+    ServerOptions,
+    StreamEvent,
+    Trouble,
+    failure,
+)
+from kvchat.backends.dialects.ollama.answer import Asked, Memory, OllamaAnswer, roomier, unwrapped
+from kvchat.backends.dialects.ollama.messages import (
     fields_in,
     keep_alive_of,
     messages,
@@ -23,7 +35,7 @@ from kvchat.backends.dialects.ollama_messages import (
     think_of,
     unloads,
 )
-from kvchat.backends.dialects.ollama_models import (
+from kvchat.backends.dialects.ollama.models import (
     NO_FACTS,
     USUAL_CONTEXT,
     Entry,
@@ -36,15 +48,13 @@ from kvchat.backends.dialects.ollama_models import (
     window,
 )
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import OLLAMA, Figures
-from kvchat.backends.models import Models
-from kvchat.backends.options import PLAIN, ServerOptions
-from kvchat.backends.payload import PayloadError, as_object, parsed, text_at
-from kvchat.backends.recognise import Responses, said
-from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import Head
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Models, PayloadError, Responses, as_object, parsed, parsed_or_none, said, text_at
+from kvchat.backends.transport import Clock, Head
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.request import chat_body
 from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.text.faults import Fault
 
 ROOT_PATH, VERSION_PATH, LOCALAI_PATH = "/", "/api/version", "/.well-known/localai.json"
 GREETING = "Ollama is running"
@@ -60,7 +70,13 @@ _OVERFLOW = re.compile(r"context (?:length|size)")
 
 
 class OllamaBackend(HttpBackend):
-    kind = OLLAMA.name
+    kind = ServerKind(
+        "ollama", "Ollama", (11434,), Flags(
+            window=Change("OLLAMA_CONTEXT_LENGTH={size}"), beside=Change("OLLAMA_NUM_PARALLEL=2"),
+            idle="OLLAMA_KEEP_ALIVE=-1", keep_alive="-1", reports_when_updated=True, asked_window="num_ctx",
+            without_date="Make the model anew from a Modelfile with a TEMPLATE that has no currentDate "
+                         "(ollama create)."),
+        small_window=True, embeds_beside=True, tag=":latest")
     probes = (ROOT_PATH, VERSION_PATH, LOCALAI_PATH)
     health_path = VERSION_PATH
     chat_path = "/api/chat"
@@ -207,21 +223,18 @@ class OllamaBackend(HttpBackend):
 
     def _error(self, head: Head, body: str) -> BackendError:
         body = unwrapped(body)
-        found = errors.error_in(_value_of(body))
+        found = errors.error_in(parsed_or_none(body))
         message = found[0] if found else ""
         if head.status == 404 and (missing := _NO_SUCH_MODEL.search(message)):
             return _no_such_model(self.url, missing["name"])
         if head.status == 400 and message.startswith("model is required"):
-            return BackendError(Trouble.REFUSED, f"Ollama at {self.url} has no model yet. Get one with `ollama pull`, "
-                                                 "for example `ollama pull qwen3`, then choose it.", status=400)
+            return failure(Trouble.REFUSED, Fault.NO_MODEL_YET, status=400, url=self.url)
         if head.status == 400 and (refusing := _NO_THINKING.search(message)):
             name = full_name(refusing["name"])
             self._thoughtless.add(name)
             return errors.UnknownFieldError(self.url, 400, f"think for {errors.quoted(name)}")
         if head.status == 401 and "signin_url" in body:
-            return BackendError(Trouble.UNAUTHORIZED, f"This model does not run at {self.url} but at ollama.com, and "
-                                                      "this Ollama is not signed in there. Run `ollama signin`, or "
-                                                      "choose a model that runs here.", status=401)
+            return failure(Trouble.UNAUTHORIZED, Fault.NOT_SIGNED_IN, status=401, url=self.url)
         if head.status == 500 and _OVERFLOW.search(message):
             head = Head(400, head.headers)  # one engine of Ollama's reports a prompt that is too long as its failure
         return roomier(super()._error(head, body))
@@ -229,15 +242,8 @@ class OllamaBackend(HttpBackend):
 
 def _no_such_model(url: str, name: str) -> BackendError:
     command = errors.quoted(f"ollama pull {shlex.quote(name)}")
-    return BackendError(Trouble.REFUSED, f"Ollama at {url} does not have the model {errors.quoted(name)} (404). Get it "
-                                         f"with `{command}`, or choose another model.", status=404)
-
-
-def _value_of(text: str) -> object:
-    try:
-        return parsed(text)
-    except PayloadError:
-        return None
+    return failure(Trouble.REFUSED, Fault.MODEL_MISSING, status=404, url=url, model=errors.quoted(name),
+                        command=command)
 
 
 def _version(build: str) -> tuple[int, ...]:

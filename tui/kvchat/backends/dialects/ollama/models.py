@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from kvchat.backends.dialect import TemplateFacts
-from kvchat.backends.models import Model
-from kvchat.backends.payload import as_object, count_at, figures_at, is_object, list_at, text_at
+from kvchat.backends.payload import Model, as_object, count_at, figures_at, is_object, list_at, text_at
 from kvchat.prompt.wire import whole_characters
 
 THINKING, COMPLETION = "thinking", "completion"

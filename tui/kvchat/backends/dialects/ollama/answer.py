@@ -12,24 +12,24 @@ from dataclasses import dataclass, field, replace
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.decoder import Payload
-from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble
-from kvchat.backends.dialects.ollama_messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
-from kvchat.backends.dialects.ollama_models import full_name
+from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble, failure
+from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
+from kvchat.backends.dialects.ollama.models import full_name
 from kvchat.backends.payload import (
-    PayloadError,
     as_object,
     count_at,
     figure_at,
     is_object,
     name_at,
     object_at,
-    parsed,
+    parsed_or_none,
     text_at,
 )
+from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import SPEED_SAMPLE
 from kvchat.prompt.message import State, chained
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 NS_PER_MS = 1_000_000
 RELOAD_MS = 200.0
@@ -270,36 +270,21 @@ def _truncated(tokens: int, expected: int, context_size: int | None) -> str:
 
 def unwrapped(body: str) -> str:
     """An error body; where Ollama passes on the JSON error of its engine as the text of its own, that one."""
-    try:
-        value = parsed(body)
-        inner = value.get("error") if is_object(value) else None
-        if isinstance(inner, str) and is_object(parsed(inner)):
-            return inner
-    except PayloadError:
-        pass
-    return body
+    value = parsed_or_none(body)
+    inner = value.get("error") if is_object(value) else None
+    return inner if isinstance(inner, str) and is_object(parsed_or_none(inner)) else body
 
 
 def roomier(error: BackendError) -> BackendError:
     """An error with what helps against a full window at Ollama."""
     if error.trouble is not Trouble.CONTEXT_OVERFLOW:
         return error
-    if error.prompt_tokens and error.context_size:
-        sentence = f"The conversation has {error.prompt_tokens:,} tokens, but its window holds {error.context_size:,}."
-    else:
-        sentence = "The conversation is longer than its window."
-    return BackendError(Trouble.CONTEXT_OVERFLOW, f"{sentence} {ROOM}.", status=error.status,
-                        prompt_tokens=error.prompt_tokens, context_size=error.context_size)
+    return failure(
+        Trouble.CONTEXT_OVERFLOW, Fault.OWN_WINDOW_FULL, status=error.status, prompt_tokens=error.prompt_tokens,
+        context_size=error.context_size, prompt=error.prompt_tokens, window=error.context_size, room=WIDEN)
 
 
 def stream_error(url: str, message: str) -> BackendError:
     """An error that came inside an answer."""
-    found = errors.error_in(_value_of(message))
+    found = errors.error_in(parsed_or_none(message))
     return roomier(errors.of_stream(url, *(found or (whole_characters(message), {}))))
-
-
-def _value_of(text: str) -> object:
-    try:
-        return parsed(text)
-    except PayloadError:
-        return None
