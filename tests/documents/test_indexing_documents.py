@@ -301,8 +301,9 @@ def test_a_file_that_became_a_link_since_it_was_found_is_not_followed(index: Ind
 def test_files_that_need_an_extra_are_read_once_it_is_there(
         index: Index, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from kvchat.documents import stamps
+    from kvchat.documents.reading.pdf import MISSING
 
-    stamp = Stamp(5, 7, 0, "ab", "needs kvchat[documents]")
+    stamp = Stamp(5, 7, 0, "ab", MISSING)
     monkeypatch.setattr(stamps, "find_spec", lambda name: None)
     assert stamp.holds("ab")
     monkeypatch.setattr(stamps, "find_spec", lambda name: object())

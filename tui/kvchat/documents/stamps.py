@@ -15,8 +15,8 @@ from kvchat.display import one_line
 from kvchat.documents.collection import READER
 from kvchat.documents.scanning import Found
 
-NEEDS = "needs kvchat["
-"""How the reason of a file begins that can be read once an extra is installed."""
+NEEDS = "install kvchat["
+"""What stands in the reason of a file that can be read once an extra is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Stamp:
     @property
     def can_now(self) -> bool:
         """Whether what the file needed was installed since."""
-        return self.reason.startswith(NEEDS) and find_spec("pypdf") is not None
+        return NEEDS in self.reason and find_spec("pypdf") is not None
 
     def is_readable_now(self, path: Path) -> bool:
         """Whether a file that could not be opened may be read now: permissions change without its dates."""

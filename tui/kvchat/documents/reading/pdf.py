@@ -23,6 +23,8 @@ from kvchat.documents.reading.outline import as_title
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
 
+MISSING = "is a PDF; install kvchat[documents] to read them"
+"""Why a PDF is not read without the extra."""
 _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 _CONTROLS = {code: " " for code in (*range(0x20), *range(0x7F, 0xA1)) if code not in (0x0A, 0x0D)}
 _BROKEN_WORD = re.compile(r"(?<=[^\W\d_])(?:-|\u2010|\u00ad) *\n *([^\W\d_]\S*+) *+(\n?)")
@@ -39,7 +41,7 @@ def read_pdf(data: bytes) -> Content:
     try:
         import pypdf
     except ImportError:
-        raise UnreadableError("is a PDF; install kvchat[documents] to read them") from None
+        raise UnreadableError(MISSING) from None
     with _quiet():
         try:
             return _content(pypdf.PdfReader(BytesIO(data)))
