@@ -9,7 +9,7 @@ import pytest
 from index_kit import keys, lines
 
 from kvchat.index import index as module
-from kvchat.index import ranking, tables
+from kvchat.index import tables
 from kvchat.index.index import Chunk, Document, Index, exactly
 from standins.embeddings import vector
 
@@ -182,10 +182,7 @@ def test_all_names_stay_reachable_in_a_large_collection(index: Index) -> None:
 
 # Large indexes.
 
-def test_common_words_of_a_question_do_not_hide_what_its_rare_ones_find(
-        index: Index, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "_SCORED", 40)
-    monkeypatch.setattr(ranking, "_COUNTED", 200)
+def test_common_words_of_a_question_do_not_hide_what_its_rare_ones_find(index: Index, found: Found) -> None:
     index.replace("docs/h/a.md", lines(
         *(f"{('report on an island', 'report on a harbour', 'letter')[number % 3]} {number}" for number in range(400)),
         both="a lighthouse, an island", rare="a lighthouse, a bridge"))
@@ -197,10 +194,7 @@ def test_common_words_of_a_question_do_not_hide_what_its_rare_ones_find(
     assert len(found("lighthouse harbour", scope="memory/")) == 8
 
 
-def test_the_same_index_put_in_another_order_answers_a_long_question_alike(
-        index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "_SCORED", 40)
-    monkeypatch.setattr(ranking, "_COUNTED", 200)
+def test_the_same_index_put_in_another_order_answers_a_long_question_alike(index: Index) -> None:
     documents = [document(f"docs/h/{number:03}.md", f"harbour {number % 7} island {number % 50} report {number % 11}")
                  for number in range(300)]
     index.replace_all(documents)

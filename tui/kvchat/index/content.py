@@ -158,20 +158,6 @@ def counts(connection: sqlite3.Connection, within: Within) -> tuple[int, int]:
 _HAS_TEXT = "EXISTS (SELECT 1 FROM chunk WHERE chunk.doc = doc.id)"
 
 
-def counted(connection: sqlite3.Connection, within: Within, most: int) -> int:
-    """How many chunks there are, counted up to `most`."""
-    where, values = within.condition
-    count: int = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM doc JOIN chunk ON chunk.doc = doc.id "
-                                    f"WHERE {where} LIMIT ?)", (*values, most)).fetchone()[0]
-    return count
-
-
-def counted_all(connection: sqlite3.Connection) -> int:
-    """How many chunks there are in all documents: told at once."""
-    count: int = connection.execute("SELECT count(*) FROM chunk").fetchone()[0]
-    return count
-
-
 def completions(connection: sqlite3.Connection, scope: str, beginning: str, most: int) -> list[str]:
     """Names of documents with chunks for completing `beginning` behind the scope: one for each folder and file that it
     can become at its place, in their order; then those in which a folder's or the file's own name begins so, the

@@ -121,7 +121,7 @@ class Index:
 
         def work(at: Tables) -> list[Hit]:
             with at.reading() as connection:
-                found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k, at.mirrors)
+                found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k)
                 near = nearness.near(at.held, connection, vector, model, within, found, POOL) if vector else {}
                 best = _fused(connection, found, near)[:k]
                 chunks = content.chunks(connection, [one.id for one in best])

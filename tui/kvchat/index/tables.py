@@ -19,7 +19,6 @@ from pathlib import Path
 
 from kvchat import paths
 from kvchat.index.lock import FileLock, IndexBusyError, said
-from kvchat.index.mirror import Mirrors
 from kvchat.index.nearness import Held
 from kvchat.index.scoping import Within
 from kvchat.index.words import TOKENIZE
@@ -66,7 +65,6 @@ class Tables:
         self.path = path
         self.held: dict[Within, Held] = {}
         """The vectors of the scopes that were searched last."""
-        self.mirrors = Mirrors()
         self.is_stand_in = False
         """Whether it is in memory only because its file is in use."""
         self._lock: FileLock | None = None
@@ -117,7 +115,6 @@ class Tables:
         with self._writing, self._reading, contextlib.suppress(sqlite3.Error, OSError):
             self._reader.close()
             self._writer.close()
-            self.mirrors.close()
             lock, self._lock = self._lock, None
             if lock:
                 lock.close()
