@@ -11,7 +11,7 @@ from indexing_kit import collection, indexed, made, texts
 
 from kvchat.documents import batching
 from kvchat.documents.indexing import status_of
-from kvchat.index import content, tables
+from kvchat.index import content, index_file
 from kvchat.index.index import BUSY, Index
 from kvchat.store.locks import try_lock
 
@@ -66,7 +66,7 @@ def test_a_large_file_that_was_half_put_in_is_read_again(
 
 
 def test_an_index_in_use_is_said_to_be_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(index_file, "PATIENCE_S", 0.0)
     root = made(tmp_path / "notes", {"a.md": "a quokka"})
     index = Index.open(tmp_path / "index.db")
     handle = os.open(tmp_path / "index.db.lock", os.O_RDWR)

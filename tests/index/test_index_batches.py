@@ -9,7 +9,7 @@ import pytest
 from index_kit import keys, lines
 
 from kvchat.index import index as module
-from kvchat.index import tables
+from kvchat.index import index_file
 from kvchat.index.index import Chunk, Document, Index, exactly
 from standins.embeddings import vector
 
@@ -208,12 +208,12 @@ def test_the_same_index_put_in_another_order_answers_a_long_question_alike(index
 
 def test_an_index_that_was_locked_is_used_again_once_it_is_free(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "READ_MS", 10)
-    monkeypatch.setattr(tables, "WRITE_MS", 10)
+    monkeypatch.setattr(index_file, "READ_MS", 10)
+    monkeypatch.setattr(index_file, "WRITE_MS", 10)
     path = tmp_path / "index.db"
     index = Index.open(path)
     index.replace("docs/h/a.md", lines("lighthouse"))
-    holder = tables.connect(path)
+    holder = index_file.connect(path)
     holder.execute("BEGIN EXCLUSIVE")
     assert index.search("lighthouse") == [] and index.path == path
     holder.close()

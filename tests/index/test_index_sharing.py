@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from index_kit import lines
 
-from kvchat.index import tables
+from kvchat.index import index_file
 from kvchat.index.index import Chunk, Index
 from kvchat.store.locks import try_lock
 
@@ -35,7 +35,7 @@ def test_a_large_collection_takes_nothing_from_a_small_scope(index: Index) -> No
 
 def test_a_search_and_an_opening_wait_for_nobody_who_holds_the_lock_of_writers(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(index_file, "PATIENCE_S", 0.0)
     path = tmp_path / "index.db"
     first = Index.open(path)
     first.replace("docs/a/x.md", lines("the quokka sleeps"))
@@ -49,7 +49,7 @@ def test_a_search_and_an_opening_wait_for_nobody_who_holds_the_lock_of_writers(
 
 def test_a_file_that_is_locked_while_another_writes_for_long_is_used_again_afterwards(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "READ_MS", 10)
+    monkeypatch.setattr(index_file, "READ_MS", 10)
     path = tmp_path / "index.db"
     index, other = Index.open(path), Index.open(path)
     index.replace("docs/a/x.md", lines("the quokka sleeps"))

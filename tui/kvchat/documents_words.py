@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 
 from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Passage, Report, Skipped, Status
-from kvchat.index.words import content_words
+from kvchat.index.tokenizer import content_words
 from kvchat.memory_words import instant
 from kvchat.numbers import count, counted, day_time, duration, size
 from kvchat.store.query import folded

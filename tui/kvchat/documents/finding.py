@@ -13,7 +13,7 @@ from dataclasses import replace
 from kvchat.documents.collection import Passage, tokens_of
 from kvchat.documents.library import Library
 from kvchat.documents.telling import telling
-from kvchat.index.words import readable
+from kvchat.index.tokenizer import readable
 from kvchat.prompt.citing import is_there
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 

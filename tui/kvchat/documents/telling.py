@@ -15,7 +15,7 @@ from functools import cache
 
 from kvchat.documents.collection import Passage
 from kvchat.index.index import Index
-from kvchat.index.words import content_words, readable, stem, stems
+from kvchat.index.tokenizer import content_words, readable, stem, stems
 
 ENOUGH = 0.4
 """The part of what the words of a question weigh that those in a passage must weigh."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvchat.index import vector_rows
+from kvchat.index import vectors
 from kvchat.index.scoping import ALL, Within, places
-from kvchat.index.words import prepared
+from kvchat.index.tokenizer import prepared
 from kvchat.prompt.wire import whole_characters
 
 Name = tuple[str, str]
@@ -135,7 +135,7 @@ def _take_out(connection: sqlite3.Connection, fts: bool, doc: str, chunks: Seque
     ids = [(chunk,) for chunk, _, _ in chunks]
     connection.executemany("DELETE FROM chunk WHERE id = ?", ids)
     connection.executemany("DELETE FROM body WHERE id = ?", ids)
-    vector_rows.remove(connection, ids)
+    vectors.remove(connection, ids)
 
 
 # Read: documents.

@@ -32,14 +32,11 @@ from pathlib import Path
 from sqlite3 import Connection
 from typing import Literal, TypeVar
 
-from kvchat.index import content, nearness, ranking, tables, vector_rows
+from kvchat.index import content, index_file, ranking, vector_search, vectors
 from kvchat.index.content import Chunk, Name
-from kvchat.index.fusion import fused
-from kvchat.index.lock import BUSY, IndexBusyError
-from kvchat.index.ranking import Ranked, in_order
+from kvchat.index.index_file import BUSY, IndexBusyError, Tables
 from kvchat.index.scoping import Scope, Within, exactly
-from kvchat.index.tables import Tables
-from kvchat.index.words import content_words
+from kvchat.index.tokenizer import content_words
 from kvchat.store.errors import StoreError, StoreUnavailable
 
 __all__ = ["BUSY", "Chunk", "Document", "Hit", "Index", "IndexBusyError", "Scope", "exactly"]
@@ -82,7 +79,7 @@ class Index:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._tables = tables.opened(path)
+        self._tables = index_file.opened(path)
         self._renewing = threading.Lock()
         self._asked: dict[Name, int] = {}
         self._putting = threading.RLock()
@@ -122,8 +119,8 @@ class Index:
         def work(at: Tables) -> list[Hit]:
             with at.reading() as connection:
                 found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k)
-                near = nearness.near(at.held, connection, vector, model, within, found, POOL) if vector else {}
-                best = _fused(connection, found, near)[:k]
+                near = vector_search.near(at.held, connection, vector, model, within, found, POOL) if vector else {}
+                best = ranking.fused(connection, found, near)[:k]
                 chunks = content.chunks(connection, [one.id for one in best])
             counts = ranking.matched(at.fts, words, chunks)
             by_words = {one.id for one in found}
@@ -242,26 +239,26 @@ class Index:
         """At most `limit` chunks that have no vector of this model, each with its document."""
         def work(at: Tables) -> list[tuple[int, str, str, str, str]]:
             with at.reading() as connection:
-                return vector_rows.lacking(connection, model, limit, Within.of(scope))
+                return vectors.lacking(connection, model, limit, Within.of(scope))
 
         nothing: list[tuple[int, str, str, str, str]] = []
         found = self._done(work, nothing)
         self._asked |= {(doc, key): id for id, doc, key, _, _ in found}
         return [(doc, Chunk(*rest)) for _, doc, *rest in found]
 
-    def put_vectors(self, model: str, vectors: Mapping[Name, Sequence[float]]) -> None:
+    def put_vectors(self, model: str, given: Mapping[Name, Sequence[float]]) -> None:
         """Keep the vectors of chunks, by document and key. Those of a model used before are thrown away. One whose
         chunk is gone, or has changed since `without_vector` named it, is left out. Raises ValueError for vectors of
         several lengths or with numbers that are not finite; nothing is kept then."""
-        if not vectors:
+        if not given:
             return
-        if len({len(vector) for vector in vectors.values()}) > 1:
+        if len({len(vector) for vector in given.values()}) > 1:
             raise ValueError("vectors of one model have one length")
-        asked = {name: self._asked.pop(name) for name in vectors if name in self._asked}
+        asked = {name: self._asked.pop(name) for name in given if name in self._asked}
 
         def work(at: Tables) -> None:
             with at.writing(PATIENCE_S) as connection:
-                vector_rows.put(connection, model, vectors, asked)
+                vectors.put(connection, model, given, asked)
 
         self._done(work, None)
 
@@ -321,7 +318,7 @@ class Index:
             return
         with self._renewing:
             if self._path is not None and self._tables.path is None:
-                found, before = tables.opened(self._path), self._tables
+                found, before = index_file.opened(self._path), self._tables
                 before.is_stand_in = found.is_stand_in
                 if found.path is not None:
                     self._tables = found
@@ -338,17 +335,8 @@ class Index:
             log.warning("the search index failed: %s", error.__cause__ or error)
             failed.close()
             path = None if in_memory else self._path
-            self._tables = tables.opened(path, anew=not isinstance(error, StoreUnavailable))
+            self._tables = index_file.opened(path, anew=not isinstance(error, StoreUnavailable))
             self._again = self._next_try()
-
-
-def _fused(connection: Connection, found: Sequence[Ranked], near: Mapping[int, float]) -> list[Ranked]:
-    """One order of what was found by words and what is near."""
-    if not near:
-        return list(found)
-    by_vector = in_order(connection, near.items())
-    scores = fused([[one.id for one in found], [one.id for one in by_vector]])
-    return in_order(connection, scores.items())
 
 
 def _why(id: int, by_words: set[int], near: Mapping[int, float]) -> Literal["words", "vector", "both"]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from kvchat.index import content
 from kvchat.index.scoping import Within
-from kvchat.index.words import TOKENIZE, Word, prepared, readable, stems
+from kvchat.index.tokenizer import TOKENIZE, Word, prepared, readable, stems
 from kvchat.store.database import connect
 
 HEAD_WEIGHT = 3.0
@@ -145,3 +145,19 @@ def _scanned(connection: sqlite3.Connection, words: Sequence[Word], within: With
 def _times(word: Word, there: Counter[str]) -> int:
     stem = word.stem
     return sum(n for other, n in there.items() if other.startswith(stem)) if word.begins else there[stem]
+
+
+_FLATNESS = 60
+"""How slowly a place counts for less: the usual constant of reciprocal rank fusion."""
+
+
+def fused(connection: sqlite3.Connection, found: Sequence[Ranked], near: Mapping[int, float]) -> list[Ranked]:
+    """One order of what was found by words and what is near, by reciprocal rank: no scores are compared that mean
+    different things."""
+    if not near:
+        return list(found)
+    scores: dict[int, float] = {}
+    for order in (found, in_order(connection, near.items())):
+        for place, one in enumerate(order, 1):
+            scores[one.id] = scores.get(one.id, 0.0) + 1 / (_FLATNESS + place)
+    return in_order(connection, scores.items())

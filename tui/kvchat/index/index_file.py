@@ -1,7 +1,8 @@
-"""The index's file: its tables, opening it, and what happens when it cannot be used.
+"""The index's file: its tables, opening it, who may write it, and what happens when it cannot be used.
 
 The rule: it is disposable. A damaged or outdated file is thrown away and made anew; where even that fails, the index
-lives in memory. A database that is not an index is never touched; one that is in use is waited for, then left alone.
+lives in memory. A database that is not an index is never touched; one that is in use is waited for, then left alone:
+that is no damage, but an error of its own, after a wait that the caller chose.
 
 The journal is a rollback journal, not a WAL: then the file can be replaced while another kvchat has it open. The lock
 beside it keeps that from happening in the middle of a write.
@@ -11,19 +12,73 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import random
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from kvchat import paths
-from kvchat.index.lock import FileLock, IndexBusyError, said
-from kvchat.index.nearness import Held
 from kvchat.index.scoping import Within
-from kvchat.index.words import TOKENIZE
+from kvchat.index.tokenizer import TOKENIZE
+from kvchat.index.vector_search import Held
 from kvchat.store.database import connect, has_fts
-from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code
+from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
+from kvchat.store.locks import try_lock, unlock
+
+BUSY = "The search index is in use by another kvchat; try again."
+_CODES = (5, 6)
+"""SQLite's BUSY and LOCKED."""
+
+
+class IndexBusyError(StoreUnavailable):
+    """Another program holds the file for longer than the caller waits."""
+
+    def __init__(self) -> None:
+        super().__init__(BUSY)
+
+
+@contextmanager
+def said(path: Path | None) -> Iterator[None]:
+    """Turn errors of SQLite and the file system into the store's own, and those of a file in use into
+    IndexBusyError."""
+    try:
+        with told(path):
+            yield
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, sqlite3.Error) and result_code(cause) in _CODES:
+            raise IndexBusyError from cause
+        raise
+
+
+class FileLock:
+    """The lock file. Held by one process at a time; threads are kept apart by the caller."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+
+    @contextmanager
+    def held(self, seconds: float) -> Iterator[None]:
+        """Hold the lock. Raises IndexBusyError where another process keeps it for so long."""
+        deadline = time.monotonic() + seconds
+        pause = 0.0005
+        while not try_lock(self._fd):
+            if time.monotonic() > deadline:
+                raise IndexBusyError
+            time.sleep(pause * (0.5 + random.random()))
+            pause = min(pause * 1.5, 0.02)
+        try:
+            yield
+        finally:
+            unlock(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
 
 VERSION = 2
 """Raised when the tables, or `words.prepared`, change; older files are then made anew."""
