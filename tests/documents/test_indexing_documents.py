@@ -17,7 +17,7 @@ from kvchat.documents.exclusion import alone
 from kvchat.documents.indexing import ELSEWHERE, FORGOTTEN, index_collection, is_stale, status_of
 from kvchat.documents.library import Library
 from kvchat.documents.options import Options
-from kvchat.documents.reading.apart import Readers
+from kvchat.documents.reading.sandbox import Readers
 from kvchat.documents.stamps import Stamp, stamp_of
 from kvchat.index.index import Index
 from kvchat.store import Store

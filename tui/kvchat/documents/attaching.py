@@ -186,11 +186,11 @@ def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
 def _check_kind(name: str, head: bytes, shown: str) -> None:
     """Raises DocumentError where the beginning of a file that is too large tells that it could not be attached if it
     were smaller: then that is what the person needs to know."""
-    from kvchat.documents.reading import formats, signatures
+    from kvchat.documents.reading import formats, magic_bytes
     from kvchat.documents.reading.decoding import decoded
 
     try:
-        if signatures.is_zip(head):
+        if magic_bytes.is_zip(head):
             if Path(name).suffix.lower() not in _CONDENSED:
                 raise UnreadableError("is an archive")
         elif formats.kind(name, head) == "text":
@@ -214,8 +214,8 @@ def _too_large(shown: str, size: int, most_bytes: int) -> TooLargeError:
 def _text_of(name: str, data: bytes) -> str:
     """All that a file says: its own lines, or its parts with a blank line between them. Raises UnreadableError."""
     from kvchat.documents.reading import formats
-    from kvchat.documents.reading.apart import Readers
     from kvchat.documents.reading.decoding import decoded
+    from kvchat.documents.reading.sandbox import Readers
 
     if formats.kind(name, data) == "text" and Path(name).suffix.lower() not in _CONDENSED:
         return decoded(data)

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from io import StringIO
 from itertools import islice, pairwise, takewhile
 
-from kvchat.documents.reading.content import Content, Section, Unit
-from kvchat.documents.reading.outline import as_title
+from kvchat.documents.reading.content import Content, Section, Unit, as_title
 from kvchat.documents.splitting import FULL, LONGEST, split
 from kvchat.index.content import Chunk
 

@@ -33,7 +33,7 @@ def index_collection(index: Index, collection: Collection, options: Options, *,
     """Bring what the index holds of a collection up to date. `anew`: read every file, also those that have not
     changed; searches find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong
     is in the report."""
-    from kvchat.documents.reading.apart import Readers
+    from kvchat.documents.reading.sandbox import Readers
     from kvchat.documents.visiting import Visit
 
     path = index.path

@@ -10,8 +10,8 @@ import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 
+from kvchat.documents.reading.content import lines_of
 from kvchat.documents.reading.markdown import Fences
-from kvchat.documents.reading.outline import lines_of
 
 FULL = 1200
 """Characters that a piece has at most, if it can be helped."""

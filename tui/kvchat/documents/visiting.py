@@ -25,7 +25,7 @@ from kvchat.documents.stamps import Stamp, reason_of, stamp_of
 from kvchat.index.index import Chunk, Index, IndexBusyError
 
 if TYPE_CHECKING:
-    from kvchat.documents.reading.apart import Readers
+    from kvchat.documents.reading.sandbox import Readers
 
 STOPPED = "It was stopped; what is done is kept."
 TOLD_EVERY = 0.1

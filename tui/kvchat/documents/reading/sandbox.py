@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading import formats, framing
+from kvchat.documents.reading import formats, pipe_protocol
 from kvchat.documents.reading.content import Content
 
 MODULE = "kvchat.documents.reading.reader_child"
@@ -55,7 +55,7 @@ class Readers:
         try:
             return formats.read(name, data)
         except MemoryError:
-            raise UnreadableError(framing.TOO_MUCH) from None
+            raise UnreadableError(pipe_protocol.TOO_MUCH) from None
         except RecursionError:
             raise UnreadableError("is nested too deeply") from None
 
@@ -70,16 +70,16 @@ class Readers:
         try:
             return self._asked(name, data)
         except UnreadableError as error:
-            if not (used and str(error) == framing.TOO_MUCH):
+            if not (used and str(error) == pipe_protocol.TOO_MUCH):
                 raise
         return self._asked(name, data)  # the memory may have gone to the files before
 
     def _asked(self, name: str, data: bytes) -> Content:
         child = self._child = self._living()
         try:
-            return framing.content_of(child.ask(name, data))
+            return pipe_protocol.content_of(child.ask(name, data))
         except UnreadableError as error:
-            if str(error) == framing.TOO_MUCH:
+            if str(error) == pipe_protocol.TOO_MUCH:
                 self._drop(child)
             raise
         except _LateError:
@@ -157,11 +157,11 @@ class _Child:
         self._asking = True
         try:
             if self._greeting:
-                framing.put(self._to, self._greeting)
+                pipe_protocol.put(self._to, self._greeting)
                 self._greeting = None
-            framing.put(self._to, json.dumps(name).encode())
-            framing.put(self._to, data)
-            answer = framing.take(self._from)
+            pipe_protocol.put(self._to, json.dumps(name).encode())
+            pipe_protocol.put(self._to, data)
+            answer = pipe_protocol.take(self._from)
         except (OSError, ValueError):  # ValueError: closed meanwhile
             answer = None
         finally:
@@ -198,4 +198,4 @@ class _Child:
         except subprocess.TimeoutExpired:
             return CRASHED
         out_of_memory = sys.platform != "win32" and code in (-signal.SIGKILL, -signal.SIGABRT)
-        return framing.TOO_MUCH if out_of_memory else CRASHED
+        return pipe_protocol.TOO_MUCH if out_of_memory else CRASHED
