@@ -20,7 +20,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.chat.worker import Worker
-from kvchat.documents import consultation as looking
+from kvchat.documents import retrieval_plan as looking
 from kvchat.documents.attaching import attached
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock

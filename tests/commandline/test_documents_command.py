@@ -20,9 +20,9 @@ import pytest
 
 from kvchat import paths
 from kvchat.cli import main
-from kvchat.documents import visiting
+from kvchat.documents import index_run
 from kvchat.documents.collection import Passage, Progress
-from kvchat.documents.exclusion import alone
+from kvchat.documents.index_lock import alone
 from kvchat.documents_progress import progress_words
 from kvchat.documents_words import FIRST, snippet, until
 from kvchat.memory_words import UsageError, instant
@@ -225,7 +225,7 @@ def many(tmp_path: Path) -> Path:
 @contextmanager
 def interrupted(moment: int, times: int = 1) -> Iterator[None]:
     """Ctrl+C is pressed while a file, by its number, is read."""
-    real, numbers = visiting.loaded, itertools.count(1)
+    real, numbers = index_run.loaded, itertools.count(1)
 
     def loaded(*arguments: Any) -> Any:
         if next(numbers) == moment:
@@ -235,7 +235,7 @@ def interrupted(moment: int, times: int = 1) -> Iterator[None]:
         return real(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(visiting, "loaded", loaded)
+        patch.setattr(index_run, "loaded", loaded)
         yield
 
 

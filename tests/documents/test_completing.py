@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kvchat.documents.collection import Collection
-from kvchat.documents.completing import collections, on_disk, within
+from kvchat.documents.mentions import collections, on_disk, within
 
 HANDBOOK = Collection("handbook", "/handbook", 0.0)
 DOCS = [f"docs/handbook/{path}" for path in ("guide/setup.md", "guide/use/keys.md", "guide.md", "notes.txt")]

@@ -9,10 +9,10 @@ import pytest
 from indexing_kit import made
 
 from kvchat.documents.collection import Collection, Passage, tokens_of
-from kvchat.documents.finding import found
-from kvchat.documents.indexing import index_collection
+from kvchat.documents.index_run import index_collection
 from kvchat.documents.library import Library
 from kvchat.documents.mentions import Kind
+from kvchat.documents.retriever import found
 from kvchat.store import Store
 
 FILES = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from indexing_kit import collection, indexed, made, texts
 
-from kvchat.documents import batching
-from kvchat.documents.indexing import status_of
+from kvchat.documents import index_run
+from kvchat.documents.index_run import status_of
 from kvchat.index import content, index_file
 from kvchat.index.index import BUSY, Index
 from kvchat.store.locks import try_lock
@@ -21,7 +21,7 @@ LARGE = "".join(f"word{n} and word{n % 977}, {n % 31}\n" * 3 for n in range(2000
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many chunks each writing touched."""
-    monkeypatch.setattr(batching, "MOST_CHUNKS", 20)
+    monkeypatch.setattr(index_run, "MOST_CHUNKS", 20)
     sizes: list[int] = []
     real = content.apply
 

@@ -17,7 +17,7 @@ from kvchat.config import changed
 from kvchat.display import clean
 from kvchat.documents.attaching import attached
 from kvchat.documents.collection import ref_of
-from kvchat.documents.stamps import Stamp
+from kvchat.documents.file_versions import Stamp
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.ui.screens.source import SourceScreen, TextRows

@@ -234,7 +234,7 @@ def opened(
         return open_memories(places, settings, store, service.memory.session)
 
     def library() -> Library | None:
-        from kvchat.documents.opening import open_library
+        from kvchat.documents.library import open_library
 
         return open_library(places, settings, store)
 

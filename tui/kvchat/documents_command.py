@@ -19,8 +19,7 @@ from kvchat.config import Settings
 from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Passage, Report
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.library import FORGOTTEN, Library
-from kvchat.documents.opening import open_library
+from kvchat.documents.library import FORGOTTEN, Library, open_library
 from kvchat.documents_progress import ProgressLine, stopping
 from kvchat.documents_words import (
     COLLECTIONS,
@@ -178,7 +177,7 @@ class _GoneThrough:
 
 def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThrough:
     """Index what is new in a collection, or all of it `anew`. Raises DocumentError."""
-    from kvchat.documents.indexing import index_collection
+    from kvchat.documents.index_run import index_collection
 
     library = desk.library
     if library.index.path is None:

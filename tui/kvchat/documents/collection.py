@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kvchat.prompt.context import PASSAGE, ContextBlock
+
+if TYPE_CHECKING:
+    from kvchat.config.settings import DocumentSettings
 
 PREFIX = "docs/"
 """How the names of all documents in the index begin."""
@@ -211,3 +215,17 @@ class Passage:
         """About how many tokens it has in a question."""
         block = self.block
         return tokens_of(block.text) + tokens_of(block.source) + _AROUND
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Part of the settings, as the indexing process gets them."""
+
+    largest: int = 20_000_000
+    """Larger files are skipped. Bytes."""
+    hidden: bool = False
+    """Whether names that begin with a dot are gone through too."""
+
+    @classmethod
+    def of(cls, settings: DocumentSettings) -> Options:
+        return cls(settings.largest_file_mb * 1_000_000, settings.hidden)

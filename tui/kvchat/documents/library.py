@@ -7,26 +7,45 @@ method is synchronous and may be called in any thread.
 from __future__ import annotations
 
 import os
+import re
 import time
-from collections.abc import Callable, Sequence
+import unicodedata
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.display import one_line
-from kvchat.documents.collection import PREFIX, Collection, Passage, Status, doc_of, is_name, place_of, ref_of
-from kvchat.documents.completing import collections, on_disk, within
+from kvchat.documents.collection import PREFIX, Collection, Options, Passage, Status, doc_of, is_name, place_of, ref_of
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.exclusion import is_held, revoke
-from kvchat.documents.mentions import Kind, Mention, is_of_disk
-from kvchat.documents.naming import named, unused
-from kvchat.documents.options import Options
+from kvchat.documents.index_lock import is_held, revoke
+from kvchat.documents.mentions import Kind, Mention, collections, is_of_disk, on_disk, within
 from kvchat.index.index import Index
 from kvchat.index.scoping import exactly
 from kvchat.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from kvchat.config import Settings
+    from kvchat.paths import Paths
     from kvchat.store import Store
+
+LONGEST = 40
+
+
+def named(root: Path) -> str:
+    """A name for the collection of a folder or file, made of its own: `My Notes (old)` is `my-notes-old`."""
+    plain = unicodedata.normalize("NFKC", root.stem if root.is_file() else root.name)
+    name = re.sub(r"[^\w.]+", "-", plain).strip("-._").lower()[:LONGEST]
+    return name or "documents"
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """The name, with a number where it is taken; `taken` holds folded names."""
+    number, chosen = 1, name
+    while chosen.casefold() in taken:
+        number += 1
+        chosen = f"{name[:LONGEST - 5]}-{number}"
+    return chosen
 
 
 FORGOTTEN = 100
@@ -129,7 +148,7 @@ class Library:
 
     def status(self, name: str) -> Status:
         """What is in the index of a collection. Raises DocumentError."""
-        from kvchat.documents.indexing import status_of
+        from kvchat.documents.index_run import status_of
 
         return status_of(self.index, self.get(name))
 
@@ -139,7 +158,7 @@ class Library:
 
     def is_stale(self, name: str) -> bool:
         """Whether files of a collection have changed since they were indexed."""
-        from kvchat.documents.indexing import is_stale
+        from kvchat.documents.index_run import is_stale
 
         return is_stale(self.index, self.get(name), self.options)
 
@@ -238,3 +257,18 @@ def _absolute(path: str) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         raise DocumentError(f"{one_line(path, 200)} cannot be read: {error}.") from None
     return root
+
+
+INDEX = "index.db"
+
+
+def index_path(places: Paths) -> Path:
+    """The file of the search index, the memory's too. It is made anew from the files at any time."""
+    return places.data / INDEX
+
+
+def open_library(places: Paths, settings: Settings, store: Store) -> Library | None:
+    """The library of this run; None where the run is incognito: that has none."""
+    if store.database.path is None:
+        return None
+    return Library.open(store, index_path(places), Options.of(settings.documents))

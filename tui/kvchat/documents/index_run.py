@@ -1,7 +1,13 @@
-"""A visit: going through a collection once, from the folders to the index.
+"""Index runs: making the index hold what the files of a collection say, from the folders to the index.
 
-The rule: what the stamps say is done is not done again; what is gone from the disk is taken out only while its root is
-certainly there. One file's trouble is one line of the report; the others are indexed.
+The rule: the stamps in the index are all that is known of what was done, and what they say is done is not done again.
+So a run that ended anywhere is gone on with by the next one, and deleting the index only costs time. What is gone from
+the disk is taken out only while its root is certainly there. One file's trouble is one line of the report; the others
+are indexed.
+
+A document has its stamp only once all its chunks are in, so that what a run that is killed at any moment leaves half
+done is read again; and no transaction is so long that another kvchat waits for it noticeably. What cannot be put in
+because another kvchat holds the index raises IndexBusyError.
 """
 
 from __future__ import annotations
@@ -9,23 +15,88 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.documents.batching import Batch
-from kvchat.documents.collection import Collection, Progress, Report, Skipped, doc_of
+from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped, Status, doc_of
 from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.file_versions import Stamp, reason_of, stamp_of
+from kvchat.documents.index_lock import alone
 from kvchat.documents.loading import Loaded, VanishedError, loaded
-from kvchat.documents.options import Options
-from kvchat.documents.roots import Root
-from kvchat.documents.scanning import Found, scan
-from kvchat.documents.stamps import Stamp, reason_of, stamp_of
-from kvchat.index.index import Chunk, Index, IndexBusyError
+from kvchat.documents.scanning import Found, Root, scan, trouble_of
+from kvchat.index.index import Chunk, Document, Index, IndexBusyError, exactly
 
 if TYPE_CHECKING:
     from kvchat.documents.reading.sandbox import Readers
+
+MOST_SECONDS = 0.25
+MOST_CHUNKS = 2000
+MOST_CHARACTERS = 4_000_000
+MOST_GONE = 200
+_REST = 0.05
+"""Seconds between removals in which another process can take the lock: whoever waits tries every 0.03."""
+
+
+class Batch:
+    """Documents that wait for their transaction."""
+
+    def __init__(self, index: Index, lasts: Callable[[], bool] = lambda: True) -> None:
+        self._index = index
+        self._lasts = lasts
+        """Whether there is still something to write for."""
+        self._documents: list[Document] = []
+        self._begun = 0.0
+        self._chunks = 0
+        self._characters = 0
+
+    def put(self, doc: str, chunks: Sequence[Chunk], stamp: str, date: float | None) -> None:
+        """Make `chunks` what there is of a document, now or a moment later. A large one goes in by and by."""
+        if max(len(chunks), self._there(doc)) > MOST_CHUNKS:
+            self.flush()
+            self._index.replace_slowly((doc, chunks, stamp, date), MOST_CHUNKS, _REST)
+            return
+        if not self._documents:
+            self._begun = time.monotonic()
+        self._documents.append((doc, chunks, stamp, date))
+        self._chunks += len(chunks)
+        self._characters += sum(len(chunk.text) for chunk in chunks)
+        if (self._chunks >= MOST_CHUNKS or self._characters >= MOST_CHARACTERS
+                or time.monotonic() - self._begun >= MOST_SECONDS):
+            self.flush()
+
+    def flush(self) -> None:
+        """Put in what waits."""
+        if self._documents and self._lasts():
+            self._index.replace_all(self._documents, at_once=True)
+        self._documents = []
+        self._chunks = self._characters = 0
+
+    def remove(self, docs: Sequence[str]) -> None:
+        """Take documents out."""
+        some: list[str] = []
+        chunks = 0
+        for doc in docs:
+            if not self._lasts():
+                return
+            there = self._there(doc)
+            if there > MOST_CHUNKS:
+                self._index.replace_slowly((doc, (), "", None), MOST_CHUNKS, _REST)
+                there = 0
+            if some and (chunks + there > MOST_CHUNKS or len(some) == MOST_GONE):
+                self._index.replace_all((), gone=some, at_once=True)
+                time.sleep(_REST)
+                some, chunks = [], 0
+            some.append(doc)
+            chunks += there
+        if self._lasts():
+            self._index.replace_all((), gone=some, at_once=True)
+
+    def _there(self, doc: str) -> int:
+        """How many chunks the index has of a document."""
+        return self._index.counts(exactly(doc))[1]
+
 
 STOPPED = "It was stopped; what is done is kept."
 TOLD_EVERY = 0.1
@@ -235,3 +306,88 @@ class Visit:
             self._told_at = now
             self._told(Progress(self._collection.name, self._files, self._all_files, self._bytes, self._all_bytes,
                                 self._chunks, now - self._begun, path, counting, self._bytes_skipped))
+
+
+ELSEWHERE = "It is being indexed by another kvchat."
+READ_S = 120.0
+"""Seconds for each file: a PDF of some thousand pages takes that long."""
+UNWRITABLE = "The search index cannot be written; its folder is read-only or full."
+FORGOTTEN = "The collection was forgotten meanwhile."
+GONE = "Nothing of it is in the search index any more; make it anew with kvchat documents rebuild {}."
+_REPLACED = "The search index was replaced meanwhile; index it once more."
+
+
+def index_collection(index: Index, collection: Collection, options: Options, *,
+                     told: Callable[[Progress], None] = lambda progress: None,
+                     stopped: Callable[[], bool] = lambda: False, anew: bool = False) -> Report:
+    """Bring what the index holds of a collection up to date. `anew`: read every file, also those that have not
+    changed; searches find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong
+    is in the report."""
+    from kvchat.documents.reading.sandbox import Readers
+
+    path = index.path
+    with alone(path, collection.name) as hold:
+        if not hold:
+            return Report(collection.name, trouble=ELSEWHERE)
+        for _ in range(2):
+            with Readers(READ_S) as readers:
+                visit = Visit(index, collection, options, readers, told, lambda: stopped() or not hold.lasts, anew,
+                              lambda: hold.lasts)
+                report = visit.report()
+            if not hold.lasts:
+                return visit.reported(FORGOTTEN)
+            if index.path != path:
+                return visit.reported(UNWRITABLE)
+            try:
+                if report.trouble or visit.is_kept():
+                    return report
+            except IndexBusyError as error:
+                return visit.reported(str(error))
+        return visit.reported(_REPLACED)
+
+
+def status_of(index: Index, collection: Collection) -> Status:
+    """What is in the index of a collection, by the stamps alone."""
+    files = chunks = size = 0
+    skipped: list[Skipped] = []
+    for doc, text in index.docs(collection.scope).items():
+        stamp = stamp_of(text)
+        if stamp is None:
+            continue
+        if stamp.reason:
+            skipped.append(Skipped(doc.removeprefix(collection.scope), stamp.reason))
+        else:
+            files, chunks, size = files + 1, chunks + stamp.chunks, size + stamp.size
+    trouble = index.trouble or trouble_of(Path(collection.root), bool(skipped or files))
+    if not trouble and not (skipped or files) and collection.indexed and _has_files(Path(collection.root)):
+        trouble = GONE.format(collection.name)
+    return Status(collection, files, chunks, size, tuple(skipped), trouble)
+
+
+def _has_files(root: Path) -> bool:
+    try:
+        return root.is_file() or any(root.iterdir())
+    except OSError:
+        return False
+
+
+def is_stale(index: Index, collection: Collection, options: Options) -> bool:
+    """Whether files were added, changed or removed since they were indexed, as far as looking at the folders can tell.
+    A root that is not there is not: there is nothing to be done then."""
+    known = index.docs(collection.scope)
+    if index.trouble or trouble_of(Path(collection.root), bool(known)):
+        return False
+    root = Path(collection.root)
+    try:
+        for item in scan(root, options):
+            text = known.pop(doc_of(collection.name, item.path), None)
+            if isinstance(item, Skipped):
+                fresh = text == str(Stamp(reason=reason_of(item.reason)))
+            else:
+                stamp = stamp_of(text)
+                fresh = stamp is not None and stamp.is_of(item) and not stamp.is_readable_now(root / item.path)
+            if not fresh:
+                return True
+    except DocumentError:
+        return False
+    return bool(known)

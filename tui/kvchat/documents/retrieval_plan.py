@@ -1,4 +1,4 @@
-"""What a question asks of the documents: the files and places it mentions, and what to search there.
+"""The retrieval plan of a question: the files and places it mentions, and what to search there.
 
 The rule: where a person names a place, only that is searched, and what cannot be followed is said.
 """

@@ -1,4 +1,4 @@
-"""Stamps: of which state of a file the index holds the chunks, or why it holds none.
+"""File versions: of which state of a file the index holds the chunks, or why it holds none.
 
 The rule: a stamp is all that is known of a file without opening it, so that a second run opens nothing that is as it
 was. It is one line of text; what cannot be read as one is the stamp of no file.
