@@ -95,7 +95,7 @@ class Batch:
 
     def _there(self, doc: str) -> int:
         """How many chunks the index has of a document."""
-        return self._index.counts(exactly(doc))[1]
+        return self._index.count(exactly(doc))
 
 
 STOPPED = "It was stopped; what is done is kept."

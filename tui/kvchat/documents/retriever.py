@@ -89,7 +89,7 @@ def telling(index: Index, query: str, scopes: Sequence[str]) -> Telling:
              and word.stem not in _talk()]
     if not words:
         return Telling({})
-    chunks = index.counts(scopes)[1]
+    chunks = index.count(scopes)
     counts = index.frequencies([word.text for word in words], min(chunks // 4 + 1, _COUNTED), scope=scopes)
     weights = {word.stem: max(_LEAST, math.log((1 + chunks) / (1 + count)))
                for word, count in zip(words, counts, strict=True)}

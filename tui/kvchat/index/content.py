@@ -147,12 +147,12 @@ def docs(connection: sqlite3.Connection, within: Within) -> dict[str, str]:
     return dict(connection.execute(f"SELECT name, stamp FROM doc WHERE {where} ORDER BY name", values))
 
 
-def counts(connection: sqlite3.Connection, within: Within) -> tuple[int, int]:
-    """How many documents there are, and how many chunks they have."""
+def count(connection: sqlite3.Connection, within: Within) -> int:
+    """How many chunks there are."""
     where, values = within.condition
-    docs = connection.execute(f"SELECT count(*) FROM doc WHERE {where}", values).fetchone()[0]
-    chunks = connection.execute(f"SELECT count(*) FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}", values)
-    return docs, chunks.fetchone()[0]
+    found: int = connection.execute(
+        f"SELECT count(*) FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}", values).fetchone()[0]
+    return found
 
 
 _HAS_TEXT = "EXISTS (SELECT 1 FROM chunk WHERE chunk.doc = doc.id)"
