@@ -49,11 +49,11 @@ def read(name: str, data: bytes) -> Content:
         case "docx":
             from kvchat.documents.reading.office_text import read_docx
 
-            return read_docx(data)
+            return _some(read_docx(data))
         case "odt":
             from kvchat.documents.reading.office_text import read_odt
 
-            return read_odt(data)
+            return _some(read_odt(data))
         case "html":
             from kvchat.documents.reading.html import read_html
 

@@ -9,11 +9,12 @@ without text not counted.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from io import BytesIO
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading.content import Builder, Content, Section, Unit, as_title
+from kvchat.documents.reading.content import Builder, Content, Unit, as_title
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -21,31 +22,29 @@ if TYPE_CHECKING:
 LARGEST = 64 << 20
 """Bytes of XML of one file."""
 _PIECE = 1 << 16
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_SPACES = re.compile("[ \u00a0]{2,}")
+_DEEPEST = 8
 
 
-class Handler(Protocol):
+class Handler:
     """Told of the elements of a part, as `xml.etree.ElementTree.XMLParser` tells its target."""
 
-    def start(self, tag: str, attributes: dict[str, str]) -> Any: ...
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """An element begins."""
 
-    def end(self, tag: str) -> Any: ...
+    def end(self, tag: str) -> None:
+        """It ends."""
 
-    def data(self, text: str) -> Any: ...
-
-
-class _Guarded:
-    """Passes on what a parser tells, but for a document type: with it, entities could be defined."""
-
-    def __init__(self, handler: Handler) -> None:
-        self.start = handler.start
-        self.end = handler.end
-        self.data = handler.data
+    def data(self, text: str) -> None:
+        """Text in the innermost element."""
 
     def doctype(self, name: str, public: str | None, system: str | None) -> None:
+        """Refused: with it, entities could be defined."""
         raise UnreadableError("has a document type in its XML, which is not safe to read")
 
     def close(self) -> None:
-        pass
+        """The part ends."""
 
 
 class Zipped:
@@ -78,11 +77,14 @@ class Zipped:
         except Exception:
             return False
 
-    def parse(self, name: str, handler: Handler) -> None:
-        """Tell the handler all of a part. Raises UnreadableError where it is missing, broken or too large."""
+    def parse(self, name: str, handler: Handler, *, optional: bool = False) -> None:
+        """Tell the handler all of a part. Raises UnreadableError where it is missing (but an `optional` one), broken or
+        too large."""
         from xml.etree.ElementTree import XMLParser
 
-        parser = XMLParser(target=_Guarded(handler))
+        if optional and name not in self:
+            return
+        parser = XMLParser(target=handler)
         try:
             with self._file.open(name) as part:
                 while piece := part.read(_PIECE):
@@ -99,43 +101,30 @@ class Zipped:
             raise self._broken from None
 
 
-class Words:
-    """A handler that collects the text of the elements of one name."""
+class _Title(Handler):
+    """The title among the properties."""
 
-    def __init__(self, tag: str) -> None:
-        self._tag = tag
+    def __init__(self) -> None:
+        self.parts: list[str] = []
         self._inside = False
-        self._parts: list[str] = []
-
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self._parts).split())
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        self._inside = tag == self._tag
+        self._inside = tag == "{http://purl.org/dc/elements/1.1/}title"
 
     def end(self, tag: str) -> None:
         self._inside = False
 
     def data(self, text: str) -> None:
         if self._inside:
-            self._parts.append(text)
+            self.parts.append(text)
 
 
 def title_in(archive: Zipped, part: str) -> str:
     """The title that a file's properties name."""
-    words = Words("{http://purl.org/dc/elements/1.1/}title")
-    try:
-        if part in archive:
-            archive.parse(part, words)
-    except UnreadableError:
-        pass
-    return words.text
-
-
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
-_SPACES = re.compile("[ \u00a0]{2,}")
-_DEEPEST = 8
+    title = _Title()
+    with suppress(UnreadableError):
+        archive.parse(part, title, optional=True)
+    return " ".join("".join(title.parts).split())
 
 
 class Flow:
@@ -197,19 +186,17 @@ class Flow:
             self._rows.pop()
             self._before = ""
 
-    def sections(self) -> tuple[Section, ...]:
-        """All sections."""
+    def content(self, title: str) -> Content:
+        """All of it; `title`: the one among the document's properties."""
         while self._rows:
             self.end_table()
-        return self._builder.sections()
+        return Content(title or self.title, Unit.PARAGRAPH, self._builder.sections(), exact=False)
 
     def _add(self, text: str, kind: str) -> None:
         self._builder.add(text, self._number, self._number, close=bool(kind) and kind == self._before)
         self._before = kind
 
 
-_WORD = "word/document.xml"
-_NOTES = {"footnoteReference": "word/footnotes.xml", "endnoteReference": "word/endnotes.xml"}
 _HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _WORD_UNSEEN = frozenset(("del", "moveFrom", "Fallback", "instrText", "delText", "rPrChange", "pPrChange"))
 _WORD_MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
@@ -221,25 +208,13 @@ _TITLE = -1
 def read_docx(data: bytes) -> Content:
     """What a Word document says. Raises UnreadableError."""
     archive = Zipped(data, "Word document")
-    if _WORD not in archive:
-        raise UnreadableError("is a broken Word document")
-    styles = _Styles()
-    if "word/styles.xml" in archive:
-        archive.parse("word/styles.xml", styles)
-    notes = {mark: _notes(archive, part) for mark, part in _NOTES.items()}
-    flow = Flow()
-    archive.parse(_WORD, _WordBody(flow, styles.levels(), notes))
-    sections = flow.sections()
-    if not sections:
-        raise UnreadableError("has no text")
-    return Content(title_in(archive, "docProps/core.xml") or flow.title, Unit.PARAGRAPH, sections, exact=False)
-
-
-def _notes(archive: Zipped, part: str) -> dict[str, str]:
-    notes = _Notes()
-    if part in archive:
-        archive.parse(part, notes)
-    return notes.by_id()
+    styles, footnotes, endnotes, flow = _Styles(), _Notes(), _Notes(), Flow()
+    archive.parse("word/styles.xml", styles, optional=True)
+    archive.parse("word/footnotes.xml", footnotes, optional=True)
+    archive.parse("word/endnotes.xml", endnotes, optional=True)
+    notes = {"footnoteReference": footnotes.by_id(), "endnoteReference": endnotes.by_id()}
+    archive.parse("word/document.xml", _WordBody(flow, styles.levels(), notes))
+    return flow.content(title_in(archive, "docProps/core.xml"))
 
 
 def _name(tag: str) -> str:
@@ -251,7 +226,7 @@ def _attribute(attributes: dict[str, str], name: str) -> str:
     return next((value for key, value in attributes.items() if _name(key) == name), "")
 
 
-class _Styles:
+class _Styles(Handler):
     """The styles, told as they stand in `word/styles.xml`. Their names are English in a file of any language."""
 
     def __init__(self) -> None:
@@ -272,12 +247,6 @@ class _Styles:
         elif name == "outlineLvl":
             self._levels.setdefault(self._style, _level(value))
 
-    def end(self, tag: str) -> None:
-        pass
-
-    def data(self, text: str) -> None:
-        pass
-
     def levels(self) -> dict[str, int]:
         """The level of a heading that each style gives; 0: of none."""
         found = dict(self._levels)
@@ -296,7 +265,7 @@ def _level(value: str) -> int:
     return int(value) + 1 if value.isascii() and value.isdigit() and len(value) == 1 and value != "9" else 0
 
 
-class _Paragraphs:
+class _Paragraphs(Handler):
     """The paragraphs of a part, as its elements come. One can stand within another: in a text box."""
 
     def __init__(self) -> None:
@@ -404,7 +373,7 @@ class _WordBody(_Paragraphs):
             self._flow.table()
         elif name == "tc":
             self._flow.cell()
-        elif name in _NOTES:
+        elif name in self._notes:
             note = self._notes[name].get(_attribute(attributes, "id"))
             self.put(f" ({note})" if note else "")
         elif not self._formats:
@@ -431,7 +400,6 @@ class _WordBody(_Paragraphs):
         self._flow.paragraph(text, level=max(level, 0), depth=depth, is_title=level == _TITLE)
 
 
-_ODT = "content.xml"
 _ODT_UNSEEN = frozenset(("annotation", "tracked-changes", "hidden-text", "script", "scripts", "automatic-styles"))
 _ODT_MARKS = {"tab": "\t", "line-break": "\n"}
 
@@ -442,14 +410,11 @@ def read_odt(data: bytes) -> Content:
     if archive.holds("META-INF/manifest.xml", b"encryption-data"):
         raise UnreadableError("is encrypted")
     flow = Flow()
-    archive.parse(_ODT, _OdtBody(flow))
-    sections = flow.sections()
-    if not sections:
-        raise UnreadableError("has no text")
-    return Content(title_in(archive, "meta.xml") or flow.title, Unit.PARAGRAPH, sections, exact=False)
+    archive.parse("content.xml", _OdtBody(flow))
+    return flow.content(title_in(archive, "meta.xml"))
 
 
-class _OdtBody:
+class _OdtBody(Handler):
     """The content, as its elements come."""
 
     def __init__(self, flow: Flow) -> None:
