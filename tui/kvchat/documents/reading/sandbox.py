@@ -77,22 +77,11 @@ class Readers:
     def _asked(self, name: str, data: bytes) -> Content:
         child = self._child = self._living()
         try:
-            return pipe_protocol.content_of(child.ask(name, data))
-        except UnreadableError as error:
-            if str(error) == pipe_protocol.TOO_MUCH:
+            return child.ask(name, data)
+        except BaseException as error:  # interrupted too: an answer to this file must not become one to the next
+            if type(error) is not UnreadableError or str(error) == pipe_protocol.TOO_MUCH:
                 self._drop(child)
             raise
-        except _LateError:
-            reason = f"took longer than {self._seconds:g} s to read"
-        except _EndedError as ended:
-            reason = str(ended)
-        except ValueError:
-            reason = CRASHED
-        except BaseException:  # interrupted: an answer to this file must not become one to the next
-            self._drop(child)
-            raise
-        self._drop(child)
-        raise UnreadableError(reason)
 
     def _living(self) -> _Child:
         """The process that reads, started where there is none."""
@@ -110,12 +99,8 @@ class Readers:
             self._child = None
 
 
-class _LateError(Exception):
-    """The time is up."""
-
-
-class _EndedError(Exception):
-    """The process has ended; the text is the reason that its file gets."""
+class _EndedError(UnreadableError):
+    """The process has ended, or is good for nothing any more."""
 
 
 class _Child:
@@ -143,8 +128,8 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, name: str, data: bytes) -> bytes:
-        """The frame that answers a file. Raises _LateError and _EndedError; the process is dead then, or as good as."""
+    def ask(self, name: str, data: bytes) -> Content:
+        """What a file says. Raises UnreadableError, and where the process is dead then or as good as, _EndedError."""
         late = threading.Event()
 
         def stop() -> None:
@@ -168,10 +153,13 @@ class _Child:
             clock.cancel()
             self._asking = False
         if late.is_set():
-            raise _LateError
+            raise _EndedError(f"took longer than {self._seconds:g} s to read")
         if answer is None:
             raise _EndedError(self._end_in_words())
-        return answer
+        try:
+            return pipe_protocol.content_of(answer)
+        except ValueError:
+            raise _EndedError(CRASHED) from None
 
     def end(self) -> None:
         """Close its stdin, which ends it; kill it where that takes too long, or while it reads."""
