@@ -284,7 +284,7 @@ def _scope(library: Library, name: str) -> str:
         raise UsageError("--in needs the name of a collection, or of a folder or file in one: --in handbook/guide.")
     found = library.scope_of(name)
     if found is not None:
-        return found.scope
+        return found
     collection, _, path = name.partition("/")
     raise DocumentError(f"Nothing is indexed at {one_line(path, 200)} in the collection "
                         f"{library.get(collection).name}.")

@@ -107,10 +107,6 @@ _SLOW = 500_000
 log = logging.getLogger(__name__)
 
 
-class _StoppedError(Exception):
-    """The person, or the end of the app, stopped it."""
-
-
 class Visit:
     """Going through a collection once."""
 
@@ -129,38 +125,31 @@ class Visit:
 
     def report(self) -> Report:
         """Do it all."""
+        trouble = ""
         try:
-            known = self._index.docs(self._collection.scope, surely=True)
-            self._documents = len(known)
-            for text in known.values():
-                self._count(None, stamp_of(text))
-            root = Root(Path(self._collection.root), bool(known))
-            todo = self._looked_for(known)
-            root.check()
-            self._forget(known)
-            self._tell(force=True)
-            for found, old in todo:
-                self._brought_up_to_date(root, found, old)
-            trouble = ""
-            self._batch.flush()
+            self._go_through()
+        except (IndexBusyError, DocumentError) as error:
+            trouble = str(error)
+        try:
+            self._batch.flush()  # also what waits where it ended early
         except IndexBusyError as error:
             trouble = str(error)
-        except _StoppedError:
-            trouble = STOPPED
-        except DocumentError as error:
-            trouble = str(error)
-        if trouble:
-            trouble = self._kept_before(trouble)
         self._tell(force=True)
         return self.reported(trouble)
 
-    def _kept_before(self, trouble: str) -> str:
-        """Put in what waits, though it ends early."""
-        try:
-            self._batch.flush()
-        except IndexBusyError as error:
-            return str(error)
-        return trouble
+    def _go_through(self) -> None:
+        """Raises IndexBusyError, and DocumentError where it cannot be gone through to the end, or is stopped."""
+        known = self._index.docs(self._collection.scope, surely=True)
+        self._documents = len(known)
+        for text in known.values():
+            self._count(None, stamp_of(text))
+        root = Root(Path(self._collection.root), bool(known))
+        todo = self._looked_for(known)
+        root.check()
+        self._forget(known)
+        self._tell(force=True)
+        for found, old in todo:
+            self._brought_up_to_date(root, found, old)
 
     def reported(self, trouble: str) -> Report:
         """What was done so far."""
@@ -179,7 +168,7 @@ class Visit:
         todo: list[tuple[Found, Stamp | None]] = []
         for item in scan(Path(self._collection.root), self._options):
             if self._stopped():
-                raise _StoppedError
+                raise DocumentError(STOPPED)
             doc = self._doc(item.path)
             self._documents += doc not in known
             old = stamp_of(known.pop(doc, None))
@@ -215,7 +204,7 @@ class Visit:
 
     def _brought_up_to_date(self, root: Root, found: Found, old: Stamp | None) -> None:
         if self._stopped():
-            raise _StoppedError
+            raise DocumentError(STOPPED)
         self._tell(found.path, force=found.size >= _SLOW)
         try:
             file = loaded(root.folder + b"/" + found.path.encode(), self._options.largest)

@@ -11,7 +11,6 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +18,7 @@ from kvchat.display import one_line
 from kvchat.documents.collection import PREFIX, Collection, Options, Passage, Status, doc_of, is_name, place_of, ref_of
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.index_lock import is_held, revoke
-from kvchat.documents.mentions import Kind, Mention, collections, is_of_disk, on_disk, within
+from kvchat.documents.mentions import Mention, collections, is_of_disk, on_disk, within
 from kvchat.index.index import Index
 from kvchat.index.scoping import exactly
 from kvchat.store.errors import StoreError
@@ -50,17 +49,6 @@ def unused(name: str, taken: Container[str]) -> str:
 
 FORGOTTEN = 100
 """Documents that are taken out of the index at a time, so that nobody waits for it long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a name like `handbook/guide/setup.md` means."""
-
-    scope: str
-    """Where to search for it."""
-    kind: Kind
-    doc: str = ""
-    """The document that a file is; empty for all else."""
 
 
 class Library:
@@ -184,21 +172,20 @@ class Library:
 
     # -- names
 
-    def scope_of(self, name: str) -> Target | None:
-        """What `handbook`, `handbook/guide/` or `handbook/guide/setup.md` means; None: nothing."""
+    def scope_of(self, name: str) -> str | None:
+        """Where to search for `handbook`, `handbook/guide/` or `handbook/guide/setup.md`; None: it means nothing."""
         first, _, rest = name.partition("/")
         collection = next((one for one in self.collections() if one.name.casefold() == first.casefold()), None)
         if collection is None:
             return None
-        rest = rest.strip("/")
-        if not rest:
-            return Target(collection.scope, Kind.COLLECTION)
-        doc = doc_of(collection.name, rest)
+        return self.scope_within(collection, rest.strip("/")) if rest.strip("/") else collection.scope
+
+    def scope_within(self, collection: Collection, path: str) -> str | None:
+        """Where to search for a file or folder of a collection; None: nothing of it is indexed."""
+        doc = doc_of(collection.name, path)
         if self.index.get(doc):
-            return Target(exactly(doc), Kind.FILE, doc)
-        if self.index.names(f"{doc}/", "", 1):
-            return Target(f"{doc}/", Kind.FOLDER)
-        return None
+            return exactly(doc)
+        return f"{doc}/" if self.index.names(f"{doc}/", "", 1) else None
 
     def file_of(self, ref: str) -> Path | None:
         """The file that a reference or a document's name is about; None where it is gone, or leads out of its
