@@ -13,7 +13,7 @@ from contextlib import suppress
 from io import BytesIO
 from typing import TYPE_CHECKING
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import UnreadableError, attempted
 from kvchat.documents.reading.content import Builder, Content, Unit, as_title
 
 if TYPE_CHECKING:
@@ -55,27 +55,17 @@ class Zipped:
 
         self._broken = UnreadableError(f"is a broken {what}")
         self._left = LARGEST
-        try:
-            self._file: ZipFile = ZipFile(BytesIO(data))
-        except MemoryError:
-            raise
-        except Exception:  # zipfile lets errors of many kinds through
-            raise self._broken from None
+        file = attempted(lambda: ZipFile(BytesIO(data)))
+        if file is None:
+            raise self._broken
+        self._file: ZipFile = file
 
     def __contains__(self, name: str) -> bool:
         return name in self._file.NameToInfo
 
     def holds(self, name: str, mark: bytes) -> bool:
         """Whether a part has these bytes in its first 64 KiB."""
-        if name not in self:
-            return False
-        try:
-            with self._file.open(name) as part:
-                return mark in part.read(_PIECE)
-        except MemoryError:
-            raise
-        except Exception:
-            return False
+        return bool(attempted(lambda: mark in self._file.open(name).read(_PIECE)))
 
     def parse(self, name: str, handler: Handler, *, optional: bool = False) -> None:
         """Tell the handler all of a part. Raises UnreadableError where it is missing (but an `optional` one), broken or

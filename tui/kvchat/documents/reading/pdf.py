@@ -13,10 +13,11 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
-from kvchat.documents.errors import UnreadableError
+from kvchat.documents.errors import UnreadableError, attempted
 from kvchat.documents.reading.content import Content, Section, Unit, as_title
 
 if TYPE_CHECKING:
@@ -42,12 +43,10 @@ def read_pdf(data: bytes) -> Content:
     except ImportError:
         raise UnreadableError(MISSING) from None
     with _quiet():
-        try:
-            return _content(pypdf.PdfReader(BytesIO(data)))
-        except (UnreadableError, MemoryError):
-            raise
-        except Exception:  # pypdf lets errors of many kinds through where a file is broken
-            raise UnreadableError("is a broken PDF") from None
+        content = attempted(lambda: _content(pypdf.PdfReader(BytesIO(data))))
+    if content is None:
+        raise UnreadableError("is a broken PDF")
+    return content
 
 
 @contextmanager
@@ -60,45 +59,26 @@ def _quiet() -> Iterator[None]:
 
 
 def _content(reader: PdfReader) -> Content:
-    _unlock(reader)
+    if reader.is_encrypted and not attempted(lambda: reader.decrypt("")):  # the owner's password alone is no hindrance
+        raise UnreadableError("is encrypted")
     pages = list(reader.pages)
     if not pages:
         raise UnreadableError("is a broken PDF")
     titles = _titles(reader)
-    read = [_page_text(page) for page in pages]
+    read = [attempted(partial(_page_text, page)) for page in pages]
     sections = tuple(Section(titles(number), text, number, number) for number, text in enumerate(read, 1) if text)
     if not sections:
         raise UnreadableError("is a broken PDF" if None in read else "has no text: it is scanned pages")
     return Content(_title(reader), Unit.PAGE, sections, exact=False)
 
 
-def _unlock(reader: PdfReader) -> None:
-    """Open a file that only its owner's password protects. Raises UnreadableError for any other."""
-    if not reader.is_encrypted:
-        return
-    try:
-        opened = reader.decrypt("")
-    except MemoryError:
-        raise
-    except Exception:  # without the package for its cipher too
-        opened = None
-    if not opened:
-        raise UnreadableError("is encrypted")
-
-
-def _page_text(page: PageObject) -> str | None:
-    """The text of a page that can be seen; None: it cannot be read."""
-
-    try:
-        contents = page.get_contents()
-        if contents is None or not any(mark in contents.get_data() for mark in (b"Tj", b"TJ", b"'", b'"', b"Do")):
-            return ""
-        ink = Ink(page)
-        return tidied(page.extract_text(visitor_operand_before=ink.before, visitor_operand_after=ink.after))
-    except MemoryError:
-        raise
-    except Exception:  # a page that is broken; the others may not be
-        return None
+def _page_text(page: PageObject) -> str:
+    """The text of a page that can be seen."""
+    contents = page.get_contents()
+    if contents is None or not any(mark in contents.get_data() for mark in (b"Tj", b"TJ", b"'", b'"', b"Do")):
+        return ""
+    ink = Ink(page)
+    return tidied(page.extract_text(visitor_operand_before=ink.before, visitor_operand_after=ink.after))
 
 
 def tidied(text: str) -> str:
@@ -116,10 +96,7 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def _title(reader: PdfReader) -> str:
-    try:
-        said = reader.metadata.title if reader.metadata else ""
-    except Exception:  # a broken entry is none
-        said = ""
+    said = attempted(lambda: reader.metadata.title if reader.metadata else "")
     title = as_title(tidied(said)) if isinstance(said, str) else ""
     return "" if _NO_TITLE.fullmatch(title) else title
 
@@ -148,12 +125,7 @@ class _Titles:
 
 def _titles(reader: PdfReader) -> _Titles:
     starts: list[tuple[int, tuple[str, ...]]] = []
-    try:
-        _walk(reader, reader.outline, (), starts)
-    except MemoryError:
-        raise
-    except Exception:  # a broken outline is as good as none
-        pass
+    attempted(lambda: _walk(reader, reader.outline, (), starts))
     return _Titles(starts)
 
 
