@@ -63,7 +63,7 @@ def by_words(connection: sqlite3.Connection, fts: bool, words: Sequence[Word], w
 def _indexed(connection: sqlite3.Connection, words: Sequence[Word], within: Within,
              limit: int) -> list[tuple[int, float]]:
     """The ids of chunks and their BM25, the best first; at most `limit`, all for -1."""
-    tables, condition, values = _holding(_any(words), within)
+    tables, condition, values = _holding(words, within)
     return connection.execute(f"SELECT words.rowid, -bm25(words, 0.0, {HEAD_WEIGHT}, 1.0) AS score {tables} "
                               f"WHERE {condition} ORDER BY score DESC LIMIT ?", (*values, limit)).fetchall()
 
@@ -77,29 +77,20 @@ def frequencies(connection: sqlite3.Connection, fts: bool, sought: Sequence[Sequ
         return [min(most, sum(any(_times(word, there) for word in words) for there in texts)) for words in sought]
     counts = []
     for words in sought:
-        tables, condition, values = _holding(_any(words), within)
+        tables, condition, values = _holding(words, within)
         counts.append(connection.execute(f"SELECT count(*) FROM (SELECT 1 {tables} WHERE {condition} LIMIT ?)",
                                          (*values, most)).fetchone()[0] if words else 0)
     return counts
 
 
-def _any(words: Sequence[Word]) -> str:
-    return " OR ".join(word.match for word in words)
-
-
-def _holding(match: str, within: Within) -> tuple[str, str, tuple[object, ...]]:
-    """FROM, the condition that a chunk of the scope holds what is looked for, and its values."""
-    if within.is_all:
-        return "FROM words", "words MATCH ?", (match,)
-    tokens = within.tokens
-    if tokens is None:
-        where, values = within.condition
-        return f"FROM words{_NAMED}", f"words MATCH ? AND {where}", (match, *values)
-    match = f"(place : ({tokens})) AND ({match})"
-    if not within.is_dated:
-        return "FROM words", "words MATCH ?", (match,)
-    where, values = within.dated
-    return f"FROM words{_NAMED}", f"words MATCH ? AND {where}", (match, *values)
+def _holding(words: Sequence[Word], within: Within) -> tuple[str, str, tuple[object, ...]]:
+    """FROM, the condition that a chunk of the scope holds one of the words, and its values."""
+    match = " OR ".join(word.match for word in words)
+    where, values = within.condition
+    if (tokens := within.tokens) is not None:
+        match = f"(place : ({tokens})) AND ({match})"
+        where, values = within.dated
+    return f"FROM words{_NAMED if values else ''}", f"words MATCH ? AND {where}", (match, *values)
 
 
 def matched(fts: bool, words: Sequence[Word], found: Mapping[int, content.Chunk]) -> Counter[int]:
