@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from io import BytesIO
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from kvchat.documents.errors import UnreadableError, attempted
@@ -34,6 +35,7 @@ _GAPS = re.compile(r"\n{3,}")
 _NO_TITLE = re.compile(r"untitled.*|.*\.(?:docx?|dvi|indd|tex|pdf|qxd|pptx?|rtf|odt|ps)|microsoft \w+ - .*|\W*|title",
                        re.IGNORECASE)
 _MOST_ENTRIES = 5_000
+_PAGE = itemgetter(0)
 
 
 def read_pdf(data: bytes) -> Content:
@@ -64,9 +66,10 @@ def _content(reader: PdfReader) -> Content:
     pages = list(reader.pages)
     if not pages:
         raise UnreadableError("is a broken PDF")
-    titles = _titles(reader)
+    starts = _starts(reader)
     read = [attempted(partial(_page_text, page)) for page in pages]
-    sections = tuple(Section(titles(number), text, number, number) for number, text in enumerate(read, 1) if text)
+    sections = tuple(Section(_titles(starts, number), text, number, number)
+                     for number, text in enumerate(read, 1) if text)
     if not sections:
         raise UnreadableError("is a broken PDF" if None in read else "has no text: it is scanned pages")
     return Content(_title(reader), Unit.PAGE, sections, exact=False)
@@ -101,36 +104,31 @@ def _title(reader: PdfReader) -> str:
     return "" if _NO_TITLE.fullmatch(title) else title
 
 
-class _Titles:
-    """The outline of a file, by pages."""
-
-    def __init__(self, starts: list[tuple[int, tuple[str, ...]]]) -> None:
-        starts.sort(key=lambda start: start[0])  # stable: entries of a page keep their order
-        self._starts = starts
-        self._pages = [page for page, _ in starts]
-
-    def __call__(self, page: int) -> tuple[str, ...]:
-        """The headings above a page: of the first that begins on it, and those in that one; else the last before."""
-        after = bisect_right(self._pages, page)
-        at = bisect_right(self._pages, page - 1)
-        if at == after:
-            return self._starts[at - 1][1] if at else ()
-        titles = self._starts[at][1]
-        for _, deeper in self._starts[at + 1 : after]:
-            if deeper[: len(titles)] != titles:
-                break
-            titles = deeper
-        return titles
+_Starts = list[tuple[int, tuple[str, ...]]]
+"""The outline of a file: the pages on which headings begin, each with those that it stands under, in order."""
 
 
-def _titles(reader: PdfReader) -> _Titles:
-    starts: list[tuple[int, tuple[str, ...]]] = []
+def _starts(reader: PdfReader) -> _Starts:
+    starts: _Starts = []
     attempted(lambda: _walk(reader, reader.outline, (), starts))
-    return _Titles(starts)
+    return sorted(starts, key=_PAGE)  # entries of a page keep their order
 
 
-def _walk(reader: PdfReader, entries: list[Any], above: tuple[str, ...],
-          starts: list[tuple[int, tuple[str, ...]]]) -> None:
+def _titles(starts: _Starts, page: int) -> tuple[str, ...]:
+    """The headings above a page: of the first that begins on it, and those in that one; else the last before."""
+    after = bisect_right(starts, page, key=_PAGE)
+    at = bisect_right(starts, page - 1, key=_PAGE)
+    if at == after:
+        return starts[at - 1][1] if at else ()
+    titles = starts[at][1]
+    for _, deeper in starts[at + 1 : after]:
+        if deeper[: len(titles)] != titles:
+            break
+        titles = deeper
+    return titles
+
+
+def _walk(reader: PdfReader, entries: list[Any], above: tuple[str, ...], starts: _Starts) -> None:
     titles = above
     for entry in entries:
         if len(starts) >= _MOST_ENTRIES:
