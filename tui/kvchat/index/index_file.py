@@ -13,10 +13,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import random
 import sqlite3
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -25,9 +23,9 @@ from kvchat import paths
 from kvchat.index.scoping import Within
 from kvchat.index.tokenizer import TOKENIZE
 from kvchat.index.vector_search import Held
-from kvchat.store.database import connect, has_fts
+from kvchat.store.database import connect, has_fts, identity_of
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
-from kvchat.store.locks import try_lock, unlock
+from kvchat.store.locks import locked_within, unlock
 
 BUSY = "The search index is in use by another kvchat; try again."
 _CODES = (5, 6)
@@ -64,13 +62,8 @@ class FileLock:
     @contextmanager
     def held(self, seconds: float) -> Iterator[None]:
         """Hold the lock. Raises IndexBusyError where another process keeps it for so long."""
-        deadline = time.monotonic() + seconds
-        pause = 0.0005
-        while not try_lock(self._fd):
-            if time.monotonic() > deadline:
-                raise IndexBusyError
-            time.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 1.5, 0.02)
+        if not locked_within(self._fd, seconds):
+            raise IndexBusyError
         try:
             yield
         finally:
@@ -81,7 +74,7 @@ class FileLock:
 
 
 VERSION = 2
-"""Raised when the tables, or `words.prepared`, change; older files are then made anew."""
+"""Raised when the tables, or `tokenizer.prepared`, change; older files are then made anew."""
 _APPLICATION_ID = 0x6B766978
 READ_MS, WRITE_MS = 1000, 3000
 """How long SQLite waits for another program's lock: a search no longer than a person does, a write longer than a disk
@@ -132,7 +125,7 @@ class Tables:
             with self._locked(WRITE_MS / 1000) if is_new else contextlib.nullcontext():
                 if path:
                     _make_private(path)
-                self._identity = _identity(path)
+                self._identity = identity_of(path)
                 self._writer = self._reader = _connected(path, READ_MS)
                 undo.callback(self._writer.close)
                 self.fts = has_fts(self._writer)
@@ -209,7 +202,7 @@ class Tables:
         return 2 * VERSION + self.fts
 
     def _still_there(self) -> None:
-        if _identity(self.path) != self._identity:
+        if identity_of(self.path) != self._identity:
             raise StoreUnavailable(f"{self.path} was deleted or replaced.")
 
 
@@ -294,13 +287,3 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         raise
-
-
-def _identity(path: Path | None) -> tuple[int, int] | None:
-    if path is None:
-        return None
-    try:
-        found = path.stat()
-    except OSError:
-        return (0, 0)
-    return found.st_dev, found.st_ino
