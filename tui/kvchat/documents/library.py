@@ -7,45 +7,36 @@ method is synchronous and may be called in any thread.
 from __future__ import annotations
 
 import os
-import re
 import time
-import unicodedata
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.display import one_line
-from kvchat.documents.collection import PREFIX, Collection, Options, Passage, Status, doc_of, is_name, place_of, ref_of
+from kvchat.documents.collection import (
+    PREFIX,
+    Collection,
+    Options,
+    Passage,
+    Status,
+    doc_of,
+    is_name,
+    named,
+    place_of,
+    ref_of,
+    unused,
+)
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.index_lock import is_held, revoke
 from kvchat.documents.mentions import Mention, collections, is_of_disk, on_disk, within
 from kvchat.index.index import Index
 from kvchat.index.scoping import exactly
+from kvchat.sanitize import one_line
 from kvchat.store.errors import StoreError
 
 if TYPE_CHECKING:
     from kvchat.config import Settings
     from kvchat.paths import Paths
     from kvchat.store import Store
-
-LONGEST = 40
-
-
-def named(root: Path) -> str:
-    """A name for the collection of a folder or file, made of its own: `My Notes (old)` is `my-notes-old`."""
-    plain = unicodedata.normalize("NFKC", root.stem if root.is_file() else root.name)
-    name = re.sub(r"[^\w.]+", "-", plain).strip("-._").lower()[:LONGEST]
-    return name or "documents"
-
-
-def unused(name: str, taken: Container[str]) -> str:
-    """The name, with a number where it is taken; `taken` holds folded names."""
-    number, chosen = 1, name
-    while chosen.casefold() in taken:
-        number += 1
-        chosen = f"{name[:LONGEST - 5]}-{number}"
-    return chosen
-
 
 FORGOTTEN = 100
 """Documents that are taken out of the index at a time, so that nobody waits for it long."""

@@ -23,9 +23,9 @@ from kvchat import paths
 from kvchat.index.scoping import Within
 from kvchat.index.tokenizer import TOKENIZE
 from kvchat.index.vector_search import Held
-from kvchat.store.database import connect, has_fts, identity_of
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
-from kvchat.store.locks import locked_within, unlock
+from kvchat.store.file.database import connect, has_fts, identity_of
+from kvchat.store.presence.locks import locked_within, unlock
 
 BUSY = "The search index is in use by another kvchat; try again."
 _CODES = (5, 6)

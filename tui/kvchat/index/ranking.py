@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from kvchat.index import content
 from kvchat.index.scoping import Within
 from kvchat.index.tokenizer import TOKENIZE, Word, prepared, readable, stems
-from kvchat.store.database import connect
+from kvchat.store.file.database import connect
 
 HEAD_WEIGHT = 3.0
 """How much more a word in the head of a chunk counts than one in its text."""

@@ -26,7 +26,7 @@ from kvchat.memory.pages.folder import Folder, FolderError
 from kvchat.memory.state import StaleChange, State
 from kvchat.memory.syncing import Syncing
 from kvchat.store import Store, StoreError
-from kvchat.store.locks import WriteLock
+from kvchat.store.presence.locks import WriteLock
 
 TRIES = 5
 """How often a change is tried anew when somebody else was quicker."""

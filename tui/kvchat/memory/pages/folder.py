@@ -27,7 +27,7 @@ from kvchat.memory.pages.files import Problem as Problem
 from kvchat.memory.pages.page import Page, PageProblem
 from kvchat.memory.pages.turns import turn
 from kvchat.store.errors import StoreUnavailable
-from kvchat.store.locks import WriteLock
+from kvchat.store.presence.locks import WriteLock
 
 LOG = "log"
 TRIES = 20

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kvchat.store.errors import StoreUnavailable
-from kvchat.store.locks import WAIT_SECONDS, FolderInUse, WriteLock
+from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
 
 HIDDEN = ".kvchat.lock"
 PAUSE_SECONDS = 0.005
