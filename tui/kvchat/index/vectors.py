@@ -17,7 +17,7 @@ from functools import cache
 from operator import mul
 from typing import Any
 
-from kvchat.index.scoping import Within
+from kvchat.index.scoping import ALL, Within
 from kvchat.prompt.wire import whole_characters
 
 _BLOCK = 1024
@@ -110,7 +110,7 @@ _MODEL, _LENGTH, _REVISION = "model", "length", "revision"
 
 def rows(connection: sqlite3.Connection, within: Within, limit: int = -1) -> list[Row]:
     """The vectors of documents, at most `limit` of them."""
-    if within.is_all:
+    if within == ALL:
         return connection.execute("SELECT chunk, scale, data FROM vector LIMIT ?", (limit,)).fetchall()
     where, values = within.condition
     return connection.execute(
