@@ -15,7 +15,7 @@ from screens_kit import HOSTILE, MARKUP, Shown, showing
 
 from kvchat.documents.attaching import attached
 from kvchat.documents.collection import ref_of
-from kvchat.documents.stamps import Stamp
+from kvchat.documents.file_versions import Stamp
 from kvchat.documents.standing import file_lines, place_in, standing
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock

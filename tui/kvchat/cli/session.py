@@ -99,7 +99,7 @@ class Session:
             return open_memories(places, settings, store, service.memory.session)
 
         def library() -> Library | None:
-            from kvchat.documents.opening import open_library
+            from kvchat.documents.library import open_library
 
             return open_library(places, settings, store)
 

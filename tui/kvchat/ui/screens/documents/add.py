@@ -23,8 +23,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.documents.collection import Collection, is_name
-from kvchat.documents.naming import named, unused
+from kvchat.documents.collection import Collection, is_name, named, unused
 from kvchat.sanitize import one_line
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal

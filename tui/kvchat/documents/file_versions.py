@@ -1,4 +1,4 @@
-"""Stamps: of which state of a file the index holds the chunks, or why it holds none.
+"""File versions: of which state of a file the index holds the chunks, or why it holds none.
 
 The rule: a stamp is all that is known of a file without opening it, so that a second run opens nothing that is as it
 was. It is one line of text; what cannot be read as one is the stamp of no file.
@@ -15,8 +15,8 @@ from kvchat.documents.collection import READER
 from kvchat.documents.scanning import Found
 from kvchat.sanitize import one_line
 
-NEEDS = "needs kvchat["
-"""How the reason of a file begins that can be read once an extra is installed."""
+NEEDS = "install kvchat["
+"""What stands in the reason of a file that can be read once an extra is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Stamp:
     @property
     def can_now(self) -> bool:
         """Whether what the file needed was installed since."""
-        return self.reason.startswith(NEEDS) and find_spec("pypdf") is not None
+        return NEEDS in self.reason and find_spec("pypdf") is not None
 
     def is_readable_now(self, path: Path) -> bool:
         """Whether a file that could not be opened may be read now: permissions change without its dates."""

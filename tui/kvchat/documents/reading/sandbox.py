@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import BinaryIO
 
 from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading import formats, framing
+from kvchat.documents.reading import formats, pipe_protocol
 from kvchat.documents.reading.content import Content
 
 MODULE = "kvchat.documents.reading.reader_child"
@@ -55,7 +55,7 @@ class Readers:
         try:
             return formats.read(name, data)
         except MemoryError:
-            raise UnreadableError(framing.TOO_MUCH) from None
+            raise UnreadableError(pipe_protocol.TOO_MUCH) from None
         except RecursionError:
             raise UnreadableError("is nested too deeply") from None
 
@@ -70,29 +70,18 @@ class Readers:
         try:
             return self._asked(name, data)
         except UnreadableError as error:
-            if not (used and str(error) == framing.TOO_MUCH):
+            if not (used and str(error) == pipe_protocol.TOO_MUCH):
                 raise
         return self._asked(name, data)  # the memory may have gone to the files before
 
     def _asked(self, name: str, data: bytes) -> Content:
         child = self._child = self._living()
         try:
-            return framing.content_of(child.ask(name, data))
-        except UnreadableError as error:
-            if str(error) == framing.TOO_MUCH:
+            return child.ask(name, data)
+        except BaseException as error:  # interrupted too: an answer to this file must not become one to the next
+            if type(error) is not UnreadableError or str(error) == pipe_protocol.TOO_MUCH:
                 self._drop(child)
             raise
-        except _LateError:
-            reason = f"took longer than {self._seconds:g} s to read"
-        except _EndedError as ended:
-            reason = str(ended)
-        except ValueError:
-            reason = CRASHED
-        except BaseException:  # interrupted: an answer to this file must not become one to the next
-            self._drop(child)
-            raise
-        self._drop(child)
-        raise UnreadableError(reason)
 
     def _living(self) -> _Child:
         """The process that reads, started where there is none."""
@@ -110,12 +99,8 @@ class Readers:
             self._child = None
 
 
-class _LateError(Exception):
-    """The time is up."""
-
-
-class _EndedError(Exception):
-    """The process has ended; the text is the reason that its file gets."""
+class _EndedError(UnreadableError):
+    """The process has ended, or is good for nothing any more."""
 
 
 class _Child:
@@ -143,8 +128,8 @@ class _Child:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def ask(self, name: str, data: bytes) -> bytes:
-        """The frame that answers a file. Raises _LateError and _EndedError; the process is dead then, or as good as."""
+    def ask(self, name: str, data: bytes) -> Content:
+        """What a file says. Raises UnreadableError, and where the process is dead then or as good as, _EndedError."""
         late = threading.Event()
 
         def stop() -> None:
@@ -157,21 +142,24 @@ class _Child:
         self._asking = True
         try:
             if self._greeting:
-                framing.put(self._to, self._greeting)
+                pipe_protocol.put(self._to, self._greeting)
                 self._greeting = None
-            framing.put(self._to, json.dumps(name).encode())
-            framing.put(self._to, data)
-            answer = framing.take(self._from)
+            pipe_protocol.put(self._to, json.dumps(name).encode())
+            pipe_protocol.put(self._to, data)
+            answer = pipe_protocol.take(self._from)
         except (OSError, ValueError):  # ValueError: closed meanwhile
             answer = None
         finally:
             clock.cancel()
             self._asking = False
         if late.is_set():
-            raise _LateError
+            raise _EndedError(f"took longer than {self._seconds:g} s to read")
         if answer is None:
             raise _EndedError(self._end_in_words())
-        return answer
+        try:
+            return pipe_protocol.content_of(answer)
+        except ValueError:
+            raise _EndedError(CRASHED) from None
 
     def end(self) -> None:
         """Close its stdin, which ends it; kill it where that takes too long, or while it reads."""
@@ -198,4 +186,4 @@ class _Child:
         except subprocess.TimeoutExpired:
             return CRASHED
         out_of_memory = sys.platform != "win32" and code in (-signal.SIGKILL, -signal.SIGABRT)
-        return framing.TOO_MUCH if out_of_memory else CRASHED
+        return pipe_protocol.TOO_MUCH if out_of_memory else CRASHED

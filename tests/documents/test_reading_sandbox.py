@@ -18,9 +18,9 @@ from reading_kit import archive, docx, paragraph, pdf, pdf_text, text_of
 
 from corpus import corpus
 from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading import apart, formats, framing
-from kvchat.documents.reading.apart import Readers
+from kvchat.documents.reading import formats, pipe_protocol, sandbox
 from kvchat.documents.reading.content import Content, Section, Unit
+from kvchat.documents.reading.sandbox import Readers
 
 WORD = docx(paragraph("words of Word"))
 BIG = docx(paragraph("x" * (40 << 20)))
@@ -123,7 +123,7 @@ def test_a_process_that_dies_over_a_file_gives_its_reason(readers: Readers, monk
                                                           tmp_path: Path) -> None:
     (tmp_path / "crashing.py").write_text("import os, sys\nsys.stdin.buffer.read(30)\nos.kill(os.getpid(), 11)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(apart, "MODULE", "crashing")
+    monkeypatch.setattr(sandbox, "MODULE", "crashing")
     assert reason(lambda: readers.read("x.docx", WORD)) == "is broken in a way that ended its reader"
     monkeypatch.undo()
     assert text_of(readers.read("x.docx", WORD)) == "words of Word"
@@ -134,10 +134,10 @@ def test_a_process_that_dies_over_a_file_gives_its_reason(readers: Readers, monk
 def test_an_answer_that_is_none_is_a_reason(readers: Readers, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
                                            answer: bytes) -> None:
     (tmp_path / "lying.py").write_text(
-        "import sys\nfrom kvchat.documents.reading import framing\nfor _ in range(3): framing.take(sys.stdin.buffer)\n"
-        f"framing.put(sys.stdout.buffer, {answer!r})\n")
+        "import sys\nfrom kvchat.documents.reading.pipe_protocol import put, take\n"
+        f"for _ in range(3): take(sys.stdin.buffer)\nput(sys.stdout.buffer, {answer!r})\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(apart, "MODULE", "lying")
+    monkeypatch.setattr(sandbox, "MODULE", "lying")
     assert reason(lambda: readers.read("x.docx", WORD)) == "is broken in a way that ended its reader"
     assert readers.pid is None
 
@@ -145,7 +145,7 @@ def test_an_answer_that_is_none_is_a_reason(readers: Readers, monkeypatch: pytes
 def test_closing_from_another_thread_ends_what_is_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "hanging.py").write_text("import threading\nthreading.Event().wait()\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(apart, "MODULE", "hanging")
+    monkeypatch.setattr(sandbox, "MODULE", "hanging")
     readers = Readers(seconds=60.0)
     said: list[str] = []
     large = WORD + bytes(1 << 20)
@@ -165,7 +165,7 @@ def test_it_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     script = textwrap.dedent("""
         import sys, time
         from pathlib import Path
-        from kvchat.documents.reading.apart import Readers
+        from kvchat.documents.reading.sandbox import Readers
         readers = Readers()
         readers.read("x.docx", Path(sys.argv[1]).read_bytes())
         print(readers.pid, flush=True)
@@ -203,7 +203,7 @@ def test_the_process_loads_no_screen_and_reaches_no_network() -> None:
 
 def test_frames_hold_any_content() -> None:
     content = Content("t\ud800", Unit.PARAGRAPH, (Section(("a", "b"), "x\n\0\u2028", 1, 2, code=True),), exact=False)
-    assert framing.content_of(framing.answer_of(content)) == content
+    assert pipe_protocol.content_of(pipe_protocol.answer_of(content)) == content
 
 
 def test_mutated_pdfs_give_content_or_a_reason(readers: Readers) -> None:

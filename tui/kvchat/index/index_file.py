@@ -1,7 +1,8 @@
-"""The index's file: its tables, opening it, and what happens when it cannot be used.
+"""The index's file: its tables, opening it, who may write it, and what happens when it cannot be used.
 
 The rule: it is disposable. A damaged or outdated file is thrown away and made anew; where even that fails, the index
-lives in memory. A database that is not an index is never touched; one that is in use is waited for, then left alone.
+lives in memory. A database that is not an index is never touched; one that is in use is waited for, then left alone:
+that is no damage, but an error of its own, after a wait that the caller chose.
 
 The journal is a rollback journal, not a WAL: then the file can be replaced while another kvchat has it open. The lock
 beside it keeps that from happening in the middle of a write.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -18,16 +20,61 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
 from kvchat import paths
-from kvchat.index.lock import FileLock, IndexBusyError, said
-from kvchat.index.mirror import Mirrors
-from kvchat.index.nearness import Held
 from kvchat.index.scoping import Within
-from kvchat.index.words import TOKENIZE
-from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code
-from kvchat.store.file.database import connect, has_fts
+from kvchat.index.tokenizer import TOKENIZE
+from kvchat.index.vector_search import Held
+from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code, told
+from kvchat.store.file.database import connect, has_fts, identity_of
+from kvchat.store.presence.locks import locked_within, unlock
+
+BUSY = "The search index is in use by another kvchat; try again."
+_CODES = (5, 6)
+"""SQLite's BUSY and LOCKED."""
+
+
+class IndexBusyError(StoreUnavailable):
+    """Another program holds the file for longer than the caller waits."""
+
+    def __init__(self) -> None:
+        super().__init__(BUSY)
+
+
+@contextmanager
+def said(path: Path | None) -> Iterator[None]:
+    """Turn errors of SQLite and the file system into the store's own, and those of a file in use into
+    IndexBusyError."""
+    try:
+        with told(path):
+            yield
+    except StoreUnavailable as error:
+        cause = error.__cause__
+        if isinstance(cause, sqlite3.Error) and result_code(cause) in _CODES:
+            raise IndexBusyError from cause
+        raise
+
+
+class FileLock:
+    """The lock file. Held by one process at a time; threads are kept apart by the caller."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+
+    @contextmanager
+    def held(self, seconds: float) -> Iterator[None]:
+        """Hold the lock. Raises IndexBusyError where another process keeps it for so long."""
+        if not locked_within(self._fd, seconds):
+            raise IndexBusyError
+        try:
+            yield
+        finally:
+            unlock(self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
 
 VERSION = 2
-"""Raised when the tables, or `words.prepared`, change; older files are then made anew."""
+"""Raised when the tables, or `tokenizer.prepared`, change; older files are then made anew."""
 _APPLICATION_ID = 0x6B766978
 READ_MS, WRITE_MS = 1000, 3000
 """How long SQLite waits for another program's lock: a search no longer than a person does, a write longer than a disk
@@ -66,7 +113,6 @@ class Tables:
         self.path = path
         self.held: dict[Within, Held] = {}
         """The vectors of the scopes that were searched last."""
-        self.mirrors = Mirrors()
         self.is_stand_in = False
         """Whether it is in memory only because its file is in use."""
         self._lock: FileLock | None = None
@@ -79,7 +125,7 @@ class Tables:
             with self._locked(WRITE_MS / 1000) if is_new else contextlib.nullcontext():
                 if path:
                     _make_private(path)
-                self._identity = _identity(path)
+                self._identity = identity_of(path)
                 self._writer = self._reader = _connected(path, READ_MS)
                 undo.callback(self._writer.close)
                 self.fts = has_fts(self._writer)
@@ -117,7 +163,6 @@ class Tables:
         with self._writing, self._reading, contextlib.suppress(sqlite3.Error, OSError):
             self._reader.close()
             self._writer.close()
-            self.mirrors.close()
             lock, self._lock = self._lock, None
             if lock:
                 lock.close()
@@ -157,7 +202,7 @@ class Tables:
         return 2 * VERSION + self.fts
 
     def _still_there(self) -> None:
-        if _identity(self.path) != self._identity:
+        if identity_of(self.path) != self._identity:
             raise StoreUnavailable(f"{self.path} was deleted or replaced.")
 
 
@@ -242,13 +287,3 @@ def _transaction(connection: sqlite3.Connection, begin: str) -> Iterator[None]:
             with contextlib.suppress(sqlite3.Error):
                 connection.execute("ROLLBACK")
         raise
-
-
-def _identity(path: Path | None) -> tuple[int, int] | None:
-    if path is None:
-        return None
-    try:
-        found = path.stat()
-    except OSError:
-        return (0, 0)
-    return found.st_dev, found.st_ino

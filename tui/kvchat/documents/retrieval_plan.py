@@ -1,4 +1,4 @@
-"""What a question asks of the documents: the files and places it mentions, and what to search there.
+"""The retrieval plan of a question: the files and places it mentions, and what to search there.
 
 The rule: where a person names a place, only that is searched, and what cannot be followed is said.
 """
@@ -15,7 +15,6 @@ from kvchat.documents.attaching import attached
 from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.documents.mentions import Written, is_of_disk, without, written
-from kvchat.index.scoping import exactly
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import one_line
 
@@ -135,20 +134,18 @@ class _Following:
             if not library.index.names(collection.scope, "", 1):
                 raise self._not_indexed(collection, name)
             return collection.scope
-        doc = doc_of(collection.name, rest)
-        is_indexed = bool(library.index.get(doc))
+        scope = library.scope_within(collection, rest)  # where the file is gone, what was indexed of it is found
+        is_indexed = scope is not None and not scope.endswith("/")
         whole = Path(collection.root, rest) if not Path(collection.root).is_file() else Path(collection.root)
-        file = library.file_of(doc) if is_indexed or whole.name == Path(rest).name else None
+        file = library.file_of(doc_of(collection.name, rest)) if is_indexed or whole.name == Path(rest).name else None
         try:
             if file is not None:
                 return attached(file, name, self._most)
         except TooLargeError:
             if not is_indexed:
                 raise self._not_indexed(collection, name) from None
-        if is_indexed:
-            return exactly(doc)  # where the file is gone, what was indexed of it is found
-        if library.index.names(f"{doc}/", "", 1):
-            return f"{doc}/"
+        if scope is not None:
+            return scope
         if _is_folder(whole):
             raise self._not_indexed(collection, name)
         return None

@@ -5,8 +5,10 @@ The rule: only formats that no text file begins like are told by this; a text is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Container
 from io import BytesIO
+
+from kvchat.documents.errors import attempted
 
 _IMAGE, _AUDIO, _VIDEO = "is an image", "is an audio file", "is a video"
 _ARCHIVE, _FONT, _PROGRAM, _DATABASE = "is an archive", "is a font", "is a program", "is a database"
@@ -77,14 +79,15 @@ def zip_kind(data: bytes) -> str:
     """What a ZIP archive is: `docx`, `odt`, or else why it cannot be read."""
     from zipfile import ZipFile
 
-    try:
+    def looked_into() -> tuple[Container[str], bytes]:
         with ZipFile(BytesIO(data)) as archive:
             names = archive.NameToInfo
-            kind = _mimetype(archive.open("mimetype").read) if "mimetype" in names else b""
-    except MemoryError:
-        raise
-    except Exception:  # zipfile lets errors of many kinds through
+            return names, archive.open("mimetype").read(100) if "mimetype" in names else b""
+
+    found = attempted(looked_into)
+    if found is None:
         return "is a broken archive"
+    names, kind = found
     if "word/document.xml" in names:
         return "docx"
     if kind.startswith(b"application/vnd.oasis.opendocument.text"):
@@ -94,7 +97,3 @@ def zip_kind(data: bytes) -> str:
     if kind.startswith(b"application/vnd.oasis.opendocument."):
         return "is an office file, but no text"
     return next((said for name, said in kinds if name in names), _ARCHIVE)
-
-
-def _mimetype(read: Callable[[int], bytes]) -> bytes:
-    return read(100)

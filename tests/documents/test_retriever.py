@@ -9,10 +9,9 @@ import pytest
 from indexing_kit import made
 
 from kvchat.documents.collection import Collection, Passage, tokens_of
-from kvchat.documents.finding import found
-from kvchat.documents.indexing import index_collection
+from kvchat.documents.index_run import index_collection
 from kvchat.documents.library import Library
-from kvchat.documents.mentions import Kind
+from kvchat.documents.retriever import found
 from kvchat.store import Store
 
 FILES = {
@@ -130,7 +129,7 @@ def test_one_file_does_not_crowd_out_the_others(library: Library, tmp_path: Path
     assert len(paths) == 6 and paths.count("long.md") == 3
     scope = library.scope_of("n/long.md")
     assert scope is not None
-    alone = found(library, "fog horn", [scope.scope], (), most=6, tokens=9000, named=True)
+    alone = found(library, "fog horn", [scope], (), most=6, tokens=9000, named=True)
     assert {one.place.path for one in alone} == {"long.md"} and len(alone) > 3
 
 
@@ -139,9 +138,9 @@ def test_one_file_does_not_crowd_out_the_others(library: Library, tmp_path: Path
 
 def test_a_file_that_is_named_is_searched_alone(library: Library, tmp_path: Path) -> None:
     added(library, tmp_path / "n", {"a.md": "a quokka\n", "a.md2": "a quokka\n", "a.md.d/b.md": "a quokka\n"})
-    target = library.scope_of("n/a.md")
-    assert target is not None and (target.kind, target.doc) == (Kind.FILE, "docs/n/a.md")
-    assert {passage.place.path for passage in library.search("quokka", 9, [target.scope])} == {"a.md"}
+    file = library.scope_of("n/a.md")
+    assert file is not None
+    assert {passage.place.path for passage in library.search("quokka", 9, [file])} == {"a.md"}
     folder = library.scope_of("n/a.md.d/")
-    assert folder is not None and (folder.kind, folder.doc) == (Kind.FOLDER, "")
-    assert {passage.place.path for passage in library.search("quokka", 9, [folder.scope])} == {"a.md.d/b.md"}
+    assert folder is not None
+    assert {passage.place.path for passage in library.search("quokka", 9, [folder])} == {"a.md.d/b.md"}

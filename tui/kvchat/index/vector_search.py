@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
 
-from kvchat.index import content, vector_rows, vectors
+from kvchat.index import content, vectors
 from kvchat.index.ranking import Ranked
 from kvchat.index.scoping import Within
 
@@ -31,12 +31,12 @@ class Held:
     """The vectors of a scope, in memory."""
 
     matrix: vectors.Matrix
-    state: vector_rows.State
+    state: vectors.State
     """Of the vectors, when they were read."""
     good_until: float
     """By the monotonic clock: what changes before that waits."""
 
-    def fits(self, state: vector_rows.State) -> bool:
+    def fits(self, state: vectors.State) -> bool:
         same_model = (self.state.model, self.state.length) == (state.model, state.length)
         return self.state == state or (same_model and time.monotonic() < self.good_until)
 
@@ -46,13 +46,13 @@ def near(held: dict[Within, Held], connection: Connection, vector: Sequence[floa
     """The cosines of the chunks whose vectors are compared, of about `count` at most: by id. `held`: what is in memory,
     read and kept by this function; `found`: the best by words."""
     one = vectors.unit(vector)
-    state = vector_rows.state(connection)
+    state = vectors.state(connection)
     if one is None or state.length != len(one) or model not in ("", state.model):
         return {}
     if vectors.numpy() is not None:
         dated = content.ids(connection, within) if within.is_dated else None
         return _matrix(held, connection, within.undated, state).nearest(one, count, dated)
-    rows = vector_rows.rows(connection, within, FEW + 1)
+    rows = vectors.rows(connection, within, FEW + 1)
     if len(rows) > FEW:
         rows = list(content.of(connection, "SELECT chunk, scale, data FROM vector WHERE chunk",
                                [ranked.id for ranked in found]))
@@ -60,11 +60,11 @@ def near(held: dict[Within, Held], connection: Connection, vector: Sequence[floa
 
 
 def _matrix(held: dict[Within, Held], connection: Connection, within: Within,
-            state: vector_rows.State) -> vectors.Matrix:
+            state: vectors.State) -> vectors.Matrix:
     known = held.pop(within, None)
     if known is None or not known.fits(state):
         began = time.monotonic()
-        matrix = vectors.Matrix.of(vector_rows.rows(connection, within), state.length)
+        matrix = vectors.Matrix.of(vectors.rows(connection, within), state.length)
         now = time.monotonic()
         known = Held(matrix, state, now + _REST * (now - began) if now - began > _QUICK_S else now)
     held[within] = known

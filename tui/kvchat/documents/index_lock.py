@@ -1,4 +1,4 @@
-"""Exclusion: no two kvchats index one collection at the same time.
+"""The lock of a collection's index: no two kvchats index one collection at the same time.
 
 The rule: nobody waits. The lock belongs to the process, so that one that dies leaves none behind; and whoever forgets
 a collection takes its lock file away, by which a process that is still at it knows that it may write no more.
