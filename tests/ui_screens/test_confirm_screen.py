@@ -7,8 +7,8 @@ from screens_kit import showing
 
 from kvchat.cache.price import Alternative, Price, Way, price
 from kvchat.text.format import about
-from kvchat.text.prices import cheaper
-from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
+from kvchat.text.prices import cheaper, price_lines
+from kvchat.ui.screens.confirm import ConfirmScreen
 
 
 def question() -> ConfirmScreen[str]:

@@ -8,7 +8,8 @@ from textual.widgets import Input, TextArea
 
 from kvchat.cache.price import Price, price
 from kvchat.prompt.conversation import SavedPrompt
-from kvchat.ui.screens.options import PromptList, SystemPromptScreen, change_price
+from kvchat.text.prices import change_price
+from kvchat.ui.screens.options import PromptList, SystemPromptScreen
 
 PRICE = Price(3812, (11, 11))
 

@@ -54,14 +54,9 @@ from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store import StoreError
+from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 
 log = logging.getLogger(__name__)
-
-SYSTEM_MOVED = ("This model's template has no place for a system prompt: in this conversation it now stands at the "
-                "beginning of the first question.")
-
-SYSTEM_STAYS = ("This model's template moves the system prompt with every question, so that all would be read again: "
-                "in this conversation it stands at the beginning of the first question.")
 
 
 class TurnObserver(Protocol):

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 
-from kvchat.cache.accounting import Totals, TurnFigures
+from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import plain
 from kvchat.cache.report import CacheReport, TurnReport
 from kvchat.chat.server.link import is_file
@@ -22,7 +22,6 @@ from kvchat.config import Settings
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.cache import (
-    UNREPORTED,
     accuracy,
     again,
     ahead,
@@ -32,11 +31,12 @@ from kvchat.text.cache import (
     misses,
     prediction,
     speed_words,
+    totals_words,
     warmth_words,
     wasted,
     why,
 )
-from kvchat.text.format import count, counted, duration, percent, speed
+from kvchat.text.format import duration, speed
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
@@ -116,7 +116,7 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for warning in report.warnings:
         yield "! prompt", warning
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
-        yield name, _sums(ledger.totals)
+        yield name, totals_words(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"
         yield "  read ahead", ahead(ledger.warmup)
         if ledger.memory.count:
@@ -128,14 +128,3 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     if not report.states:
         yield "slots", "what they hold is not known"
     yield "rules", report.rules or "what this server does with its cache is not known"
-
-
-def _sums(totals: Totals) -> str:
-    if not totals.turns:
-        return "no turns yet"
-    if totals.turns == totals.unknown:
-        return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
-    unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
-    return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
-            f"{count(totals.cached_tokens)} reused · {count(totals.avoidable_tokens)} avoidable · "
-            f"{duration(totals.seconds_saved)} saved{unknown}")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.accounting import Totals, TurnFigures
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.sanitize import one_line
 from kvchat.text.findings import behind_colon, cause_name, remedy_sentence
-from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, short_count
+from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, percent, short_count, speed
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
     from kvchat.cache.speed import SpeedFit
 
 HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
+HEAT_WORDS: dict[Heat, str] = {
+    Heat.WARM: "warm: the server still holds it, an answer starts at once",
+    Heat.PARKED: "parked or partly warm: some of it is read again",
+    Heat.COLD: "cold: the server reads it again",
+    Heat.UNKNOWN: "unknown: not read on this server yet",
+}
 UNREPORTED = "not reported by this server"
 FAR = 4096
 """The position at which the speed is told beside that at 0, tokens."""
@@ -125,6 +131,87 @@ def again(turn: TurnReport) -> str:
     seconds = seconds_of(wasted(figures), figures)
     took = f" ({duration(seconds)})" if seconds is not None else ""
     return f"{counted(wasted(figures), 'token')} read again{took}: {one_line(why(turn)[0])}."
+
+
+def verdict(turn: TurnReport) -> str:
+    """A turn in one sentence that follows a colon: what was read again, and why."""
+    figures = turn.figures
+    if figures is None:
+        return "no figures on this branch yet."
+    if figures.avoidable_tokens is None:
+        unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
+        return f"how much was read again is {unknown}."
+    if figures.estimated and not wasted(figures):
+        return "by the time it took, nothing was read again; this server does not count it."
+    if figures.first_read:
+        return "a first read; there was nothing of this conversation to reuse."
+    if wasted(figures):
+        return again(turn)
+    spare = f" but {counted(figures.avoidable_tokens, 'token')} at the edge of the reply"
+    return f"nothing was read again{spare if figures.avoidable_tokens else ''}."
+
+
+def wasted_words(turn: TurnFigures) -> str:
+    """`1,387 avoidable (4.0 s): another client took the slot.`"""
+    tokens, why = f"{roughly(turn)}{wasted(turn):,}", one_line(reason_words(turn))
+    seconds = seconds_of(wasted(turn), turn)
+    cost = f" ({duration(seconds)})" if seconds is not None else ""
+    return f"{tokens} avoidable{cost}: {why}." if why else f"{tokens} tokens were read again{cost}."
+
+
+def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
+    """The tokens of a reported prompt by what became of them: `3,764` `reused`, `48` `new`, `0` `avoidable`."""
+    evaluated, avoidable = turn.evaluated_tokens or 0, wasted(turn)
+    reused = (count(turn.cached_tokens), "reused")
+    if turn.new_tokens is None:
+        return [reused, (count(evaluated), "read")]
+    return [reused, (count(evaluated - avoidable), "new"), (count(avoidable), "avoidable")]
+
+
+def figures_words(turn: TurnFigures | None) -> list[str]:
+    """What a turn cost, in a few words each; what is not known is left out."""
+    if turn is None:
+        return []
+    words = []
+    if turn.predicted_tokens is not None:
+        words.append(counted(turn.predicted_tokens, "token"))
+    if turn.decode_speed is not None:
+        words.append(speed(turn.decode_speed))
+    if turn.ttft_ms is not None:
+        words.append(f"first token {duration(turn.ttft_ms / 1000)}")
+    if turn.cached_tokens is None:
+        return words if turn.prompt_tokens is None else [*words, counted(turn.prompt_tokens, "prompt token")]
+    words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} reused")
+    if turn.new_tokens is not None and turn.evaluated_tokens is not None:
+        words.append(f"{count(min(turn.new_tokens, turn.evaluated_tokens))} new")
+    if wasted(turn):
+        words.append(f"{count(wasted(turn))} avoidable")
+    return words
+
+
+def totals_words(totals: Totals) -> str:
+    """`reuse 93 % · hit ratio 80 % · 41,204 reused · 0 avoidable · 2 min saved`."""
+    if not totals.turns:
+        return "no turns yet"
+    if totals.turns == totals.unknown:
+        return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
+    unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
+    return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
+            f"{count(totals.cached_tokens)} reused · {count(totals.avoidable_tokens)} avoidable · "
+            f"{duration(totals.seconds_saved)} saved{unknown}")
+
+
+def share_words(totals: Totals) -> list[str]:
+    """The cache's share in a conversation; empty if no server reported it."""
+    if totals.reuse is None:
+        return []
+    words = [f"reuse {percent(totals.reuse)}", f"{counted(totals.cached_tokens, 'token')} not read again"]
+    return [*words, f"{duration(totals.seconds_saved)} saved"] if totals.seconds_saved else words
+
+
+def snapshot_failed(reused: int, wanted: int) -> str:
+    """That a restored snapshot did not help."""
+    return f"A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused."
 
 
 def speed_words(speed: SpeedFit | None) -> str:

@@ -227,6 +227,12 @@ def _whole(value: Argument) -> int:
     return value if isinstance(value, int) else 0
 
 
+SYSTEM_MOVED = ("This model's template has no place for a system prompt: in this conversation it now stands at the "
+                "beginning of the first question.")
+SYSTEM_STAYS = ("This model's template moves the system prompt with every question, so that all would be read again: "
+                "in this conversation it stands at the beginning of the first question.")
+
+
 def dropped_text_notice(evidence: Statement) -> str:
     """That the server dropped old text without a word, and what helps."""
     return f"{evidence_sentence(evidence, 0)} Compact it (/compact) or give the server a larger window."

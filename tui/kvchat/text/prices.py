@@ -1,9 +1,25 @@
-"""Prices of acts, in words."""
+"""Prices of acts, in words.
+
+The rule: a price that is not known is said to be unknown, and one from few measurements is said as a range.
+"""
 
 from __future__ import annotations
 
-from kvchat.cache.price import Alternative, Way
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.text.cache import cost_words
+from kvchat.text.format import about, counted
+
+FREE = "None of these touches the cache: nothing is read again."
+_READ: dict[Act | None, str] = {
+    "edit": "The edited message is read again",
+    "delete": "Everything after it is read again",
+    "system": "The whole conversation is read again",
+    "template": "The whole conversation is read again",
+    "model": "The other model reads the whole conversation",
+    "regenerate": "The question is read again",
+}
+_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "delete", "system"})
 
 _WAYS: dict[Way, str] = {
     Way.NEW_CONVERSATIONS: "Leave it here and set it for new conversations",
@@ -12,6 +28,36 @@ _WAYS: dict[Way, str] = {
     Way.CORRECTION: "Append a correction instead",
     Way.FORK: "Fork instead",
 }
+
+
+def price_lines(price: Price, act: Act | None = None) -> list[str]:
+    """The price of an act in one or two sentences; glyphs as on every screen."""
+    lines = [_price_line(price, _READ.get(act, "Read again"))]
+    if act in _KEEPS:
+        lines.append("The branch you leave stays.")
+    return lines
+
+
+def _price_line(price: Price, subject: str) -> str:
+    if price.tokens is None:
+        return f"{subject}: how many tokens is unknown, the server has not reported it."
+    if price.tokens <= NOISE:
+        return "Nothing is read again."
+    tokens = f"{subject}:  ░ {counted(price.tokens, 'token')}"
+    time = about(price.seconds)
+    return f"{tokens}, {time}" if time else f"{tokens}; how long that takes is not measured yet"
+
+
+def change_price(price: Price | None) -> str:
+    """What changing the system prompt costs, in a line; None: it is as it was."""
+    if price is None:
+        return "Unchanged: nothing is read again."
+    if price.tokens is None:
+        return "░ re-reads the whole conversation, how much is unknown; the old branch stays"
+    if price.tokens <= NOISE:
+        return "free: nothing has been read yet"
+    time = about(price.seconds)
+    return f"░ re-reads {counted(price.tokens, 'token')}{', ' + time if time else ''}; the old branch stays"
 
 
 def cheaper(instead: Alternative) -> str:

@@ -17,6 +17,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import clean
+from kvchat.text.cache import figures_words, share_words, wasted
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
 from kvchat.transfer.markdown import is_heavy
@@ -343,7 +344,7 @@ def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield f'<section class="conversation">\n<header>\n<h1>{escape(shape.title(source.conversation))}</h1>\n'
     yield _line("facts", [shape.times(source), shape.models(source)])
-    yield _line("sums", shape.totals_words(shape.branch_totals(source)))
+    yield _line("sums", share_words(shape.branch_totals(source)))
     yield "</header>\n"
     for branch in shape.outline(source, all_branches):
         if branch.title:
@@ -398,7 +399,7 @@ def _line(name: str, words: Sequence[str]) -> str:
 
 
 def _figures(node: Node) -> str:
-    words = shape.figures_words(node.figures)
+    words = figures_words(node.figures)
     if node.figures is None or not words:
         return ""
     return f'<p class="figures">{_bar(node.figures)}{escape(" · ".join(words))}</p>\n'
@@ -406,12 +407,11 @@ def _figures(node: Node) -> str:
 
 def _bar(figures: TurnFigures) -> str:
     """How the prompt was read, drawn: reused, new, avoidable. A part that exists is at least one cell wide."""
-    evaluated, avoidable = figures.evaluated_tokens, figures.avoidable_tokens
+    evaluated, again = figures.evaluated_tokens, wasted(figures)
     if not figures.prompt_tokens or figures.cached_tokens is None or evaluated is None:
         return ""
-    wasted = avoidable if shape.shows_avoidable(figures) and avoidable else 0
-    cells = {"wasted": _cells(wasted, figures.prompt_tokens),
-             "new": _cells(evaluated - wasted, figures.prompt_tokens)}
+    cells = {"wasted": _cells(again, figures.prompt_tokens),
+             "new": _cells(evaluated - again, figures.prompt_tokens)}
     cells = {"reused": max(0, BAR_CELLS - sum(cells.values())) if figures.cached_tokens else 0, **cells}
     if not figures.cached_tokens:
         cells["new"] = BAR_CELLS - cells["wasted"]

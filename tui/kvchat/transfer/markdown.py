@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role
 from kvchat.sanitize import clean
+from kvchat.text.cache import figures_words, share_words
 from kvchat.text.format import date_and_time
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
@@ -178,7 +179,7 @@ def _yaml(value: str) -> str:
 
 def _conversation(source: Source, all_branches: bool) -> Iterator[str]:
     yield f"# {escaped(shape.title(source.conversation))}"
-    facts = [shape.times(source), shape.models(source), *shape.totals_words(shape.branch_totals(source))]
+    facts = [shape.times(source), shape.models(source), *share_words(shape.branch_totals(source))]
     yield escaped(" · ".join(fact for fact in facts if fact))
     for branch in shape.outline(source, all_branches):
         if branch.title:
@@ -195,7 +196,7 @@ def _entry(entry: shape.Entry, source: Source, level: str) -> Iterator[str]:
     if node.role is Role.SYSTEM:
         yield quoted(safe_markdown(clean(node.text)))
         return
-    facts = [shape.time_of(entry, source), shape.version_mark(entry), *shape.figures_words(node.figures)]
+    facts = [shape.time_of(entry, source), shape.version_mark(entry), *figures_words(node.figures)]
     yield f"*{escaped(' · '.join(fact for fact in facts if fact))}*"
     for block in node.message.blocks:
         yield _block(block)

@@ -11,14 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
-from kvchat.cache.accounting import Totals, TurnFigures, totals
+from kvchat.cache.accounting import Totals, totals
 from kvchat.prompt.citing import name_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
-from kvchat.text.format import clock, count, counted, date_and_time, duration, percent, speed
+from kvchat.text.format import clock, date_and_time
 from kvchat.transfer.formats import Source
 
 _STATES = {
@@ -163,53 +163,11 @@ def state_sentence(node: Node) -> str:
     return one_line(node.note) or _STATES.get(node.state, "")
 
 
-def figures_words(figures: TurnFigures | None) -> list[str]:
-    """What a turn cost, in a few words each; what is not known is left out."""
-    if figures is None:
-        return []
-    words = []
-    if figures.predicted_tokens is not None:
-        words.append(counted(figures.predicted_tokens, "token"))
-    if figures.decode_speed is not None:
-        words.append(speed(figures.decode_speed))
-    if figures.ttft_ms is not None:
-        words.append(f"first token {duration(figures.ttft_ms / 1000)}")
-    return words + cache_words(figures)
-
-
-def shows_avoidable(figures: TurnFigures) -> bool:
-    """Whether more was read again than a perfect turn shows."""
-    return (figures.avoidable_tokens or 0) > figures.noise
-
-
-def cache_words(figures: TurnFigures) -> list[str]:
-    """How much of the prompt the server had read before."""
-    if figures.cached_tokens is None:
-        return [] if figures.prompt_tokens is None else [counted(figures.prompt_tokens, "prompt token")]
-    words = [f"{'about ' if figures.estimated else ''}{count(figures.cached_tokens)} reused"]
-    if figures.new_tokens is not None and figures.evaluated_tokens is not None:
-        words.append(f"{count(min(figures.new_tokens, figures.evaluated_tokens))} new")
-    if shows_avoidable(figures):
-        words.append(f"{count(figures.avoidable_tokens)} avoidable")
-    return words
-
-
 def branch_totals(source: Source) -> Totals:
     """The sums over the answers of the branch in use."""
     path = source.tree.path(source.conversation.head)
     figures = [node.figures for node in path if node.role is Role.ASSISTANT and node.figures is not None]
     return totals(figures, source.speed)
-
-
-def totals_words(sums: Totals) -> list[str]:
-    """The cache's share in the conversation; empty if no server reported it."""
-    words = []
-    if sums.reuse is not None:
-        words.append(f"reuse {percent(sums.reuse)}")
-        words.append(f"{counted(sums.cached_tokens, 'token')} not read again")
-        if sums.seconds_saved:
-            words.append(f"{duration(sums.seconds_saved)} saved")
-    return words
 
 
 def parameter_words(conversation: Conversation) -> list[str]:

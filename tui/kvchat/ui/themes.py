@@ -32,16 +32,16 @@ COLOURS = ("primary", "secondary", "accent", "foreground", "background", "surfac
            "error")
 REQUIRED = ("primary", "foreground", "background")
 
-OWN_VARIABLES: Mapping[str, str] = {
-    "cache-reused": "tokens served from the cache; warm conversations",
-    "cache-evaluated": "tokens read because they were new",
-    "cache-avoidable": "tokens read again without need",
-    "role-user": "the word above the person's messages",
-    "role-assistant": "the model's name above its answers",
-    "rule": "thin lines",
-    "code-background": "behind code",
-}
-"""What kvchat's style sheets use beyond Textual's own variables, and what for."""
+OWN_VARIABLES = frozenset({
+    "cache-reused",  # tokens served from the cache; warm conversations
+    "cache-evaluated",  # tokens read because they were new
+    "cache-avoidable",  # tokens read again without need
+    "role-user",  # the word above the person's messages
+    "role-assistant",  # the model's name above its answers
+    "rule",  # thin lines
+    "code-background",  # behind code
+})
+"""What kvchat's style sheets use beyond Textual's own variables."""
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 _COLOUR = re.compile(r"#(?:[0-9a-fA-F]{3}|[0-9a-fA-F]{6})")
@@ -177,7 +177,7 @@ class _Reader:
 def _known_variables() -> frozenset[str]:
     from textual.design import ColorSystem
 
-    return frozenset(ColorSystem("#808080").generate()) | OWN_VARIABLES.keys()
+    return frozenset(ColorSystem("#808080").generate()) | OWN_VARIABLES
 
 
 def _meant(key: str, known: Sequence[str]) -> str:

@@ -23,11 +23,11 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
-from kvchat.chat.turns import SYSTEM_MOVED
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
+from kvchat.text.findings import SYSTEM_MOVED
 
 SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""

@@ -25,6 +25,7 @@ from kvchat.backends.engine.verdicts import Verdict, Verdicts
 from kvchat.backends.transport import unskippable
 from kvchat.cache.tokens import Tokens
 from kvchat.paths import PathError, reason
+from kvchat.text.cache import snapshot_failed
 
 if TYPE_CHECKING:
     from kvchat.backends.engine.options import EngineOptions
@@ -315,8 +316,7 @@ class Snapshots:
             return ""
         if (shelf := self._shelf) is not None:
             await self._filed(lambda: shelf.drop(snapshot), None)
-        return await self._judged(False, f"A restored snapshot did not help: {reused:,} of {wanted:,} tokens were "
-                                         "reused.")
+        return await self._judged(False, snapshot_failed(reused, wanted))
 
     async def _judged(self, worked: bool, sentence: str) -> str:
         verdict = self._verdict.after(worked, f"{sentence} {GIVEN_UP}")

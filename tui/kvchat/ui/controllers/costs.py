@@ -49,8 +49,8 @@ class CostQuestions:
             return None
         if not price.worth_asking:
             return "go"
-        from kvchat.text.prices import cheaper
-        from kvchat.ui.screens.confirm import Choice, ConfirmScreen, price_lines
+        from kvchat.text.prices import cheaper, price_lines
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 
         choices: list[Choice[Decision | None]] = [("y", "Edit" if act == "edit" else "Go on", "go")]
         way = price.alternative

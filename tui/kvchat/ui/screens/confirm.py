@@ -1,7 +1,4 @@
-"""Asking before an act, with its price in words.
-
-The rule: a price that is not known is said to be unknown, and one from few measurements is said as a range.
-"""
+"""Asking before an act."""
 
 from __future__ import annotations
 
@@ -13,10 +10,7 @@ from textual.events import Key
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.accounting import NOISE
-from kvchat.cache.price import Act, Price
 from kvchat.sanitize import clean, one_line
-from kvchat.text.format import about, counted
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, content, with_glyphs
@@ -24,34 +18,6 @@ from kvchat.ui.screens.tones import ACCENT, content, with_glyphs
 R = TypeVar("R")
 Choice = tuple[str, str, R]
 """A key (one letter or digit), what it does, and the result."""
-
-_READ: dict[Act | None, str] = {
-    "edit": "The edited message is read again",
-    "delete": "Everything after it is read again",
-    "system": "The whole conversation is read again",
-    "template": "The whole conversation is read again",
-    "model": "The other model reads the whole conversation",
-    "regenerate": "The question is read again",
-}
-_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "delete", "system"})
-
-
-def price_lines(price: Price, act: Act | None = None) -> list[str]:
-    """The price of an act in one or two sentences; glyphs as on every screen."""
-    lines = [_price_line(price, _READ.get(act, "Read again"))]
-    if act in _KEEPS:
-        lines.append("The branch you leave stays.")
-    return lines
-
-
-def _price_line(price: Price, subject: str) -> str:
-    if price.tokens is None:
-        return f"{subject}: how many tokens is unknown, the server has not reported it."
-    if price.tokens <= NOISE:
-        return "Nothing is read again."
-    tokens = f"{subject}:  ░ {counted(price.tokens, 'token')}"
-    time = about(price.seconds)
-    return f"{tokens}, {time}" if time else f"{tokens}; how long that takes is not measured yet"
 
 
 class ConfirmScreen(ListModal[R], Generic[R]):

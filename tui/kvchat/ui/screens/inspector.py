@@ -26,7 +26,6 @@ from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import (
     UNREPORTED,
     accuracy,
-    again,
     ahead,
     beside,
     count_of,
@@ -36,6 +35,8 @@ from kvchat.text.cache import (
     reuse_percent,
     spark_values,
     speed_words,
+    token_parts,
+    verdict,
     warmth_words,
     wasted,
     why,
@@ -144,31 +145,15 @@ def turn_row(turns: Sequence[TurnReport], index: int, scale: int, width: int) ->
 def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
     """A turn in sentences: its avoidable tokens with their cause, what helps, and what had been predicted."""
     turn = turns[index]
-    lines = [content((f"Turn {index + 1}: ", STRONG)) + _verdict(turn)]
+    again = turn.figures is not None and wasted(turn.figures) and not turn.figures.first_read
+    said = content(("░ ", AVOIDABLE), verdict(turn)) if again else content((verdict(turn), MUTED))
+    lines = [content((f"Turn {index + 1}: ", STRONG)) + said]
     remedy = why(turn)[1]
     if remedy:
         lines.append(content(("→ ", AVOIDABLE), one_line(remedy)))
-    if said := prediction(turn.figures):
-        lines.append(content((f"{said[0].upper()}{said[1:]}.", MUTED)))
+    if predicted := prediction(turn.figures):
+        lines.append(content((f"{predicted[0].upper()}{predicted[1:]}.", MUTED)))
     return lines
-
-
-def _verdict(turn: TurnReport) -> Content:
-    figures = turn.figures
-    if figures is None:
-        return content(("no figures on this branch yet.", MUTED))
-    if figures.avoidable_tokens is None:
-        unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
-        return content((f"how much was read again is {unknown}.", MUTED))
-    if figures.estimated and not wasted(figures):
-        return content(("by the time it took, nothing was read again; this server does not count it.", MUTED))
-    if figures.first_read:
-        return content(("a first read; there was nothing of this conversation to reuse.", MUTED))
-    if not wasted(figures):
-        spare = f"{counted(figures.avoidable_tokens, 'token')} at the edge of the reply"
-        return content((f"nothing was read again but {spare}." if figures.avoidable_tokens
-                        else "nothing was read again.", MUTED))
-    return content(("░ ", AVOIDABLE), again(turn))
 
 
 def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
@@ -218,13 +203,10 @@ def _prefix(report: CacheReport, width: int) -> Content:
     figures = report.turns[-1].figures if report.turns else None
     if figures is None or figures.evaluated_tokens is None:
         return content(("the last request's figures are not known" if report.turns else "nothing read yet", MUTED))
-    again = wasted(figures)
-    words = content((count(figures.cached_tokens), REUSED), (" reused · ", MUTED),
-                    (count(figures.evaluated_tokens - again), STRONG), (" new", MUTED),
-                    (" · ", MUTED), (f"{again:,} avoidable" if again else "0 avoidable", AVOIDABLE if again else MUTED))
-    if figures.new_tokens is None:
-        words = content((count(figures.cached_tokens), REUSED), (" reused · ", MUTED),
-                        (count(figures.evaluated_tokens), STRONG), (" read", MUTED))
+    tones = {"reused": (REUSED, MUTED), "avoidable": (AVOIDABLE, AVOIDABLE) if wasted(figures) else (MUTED, MUTED)}
+    words = content((" · ", MUTED)).join(
+        content((number, tone), (f" {word}", quiet)) for number, word in token_parts(figures)
+        for tone, quiet in (tones.get(word, (STRONG, MUTED)),))
     room = max(8, width - words.cell_length - 4)
     reused, new, avoidable = cells_of(figures, figures.prompt_tokens or 0, room)
     whole = content(("▕", MUTED), ("█" * reused, REUSED), ("░" * avoidable, AVOIDABLE), ("▒" * new, EVALUATED))

@@ -20,7 +20,6 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static, TextArea
 
-from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Price
 from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
@@ -28,7 +27,7 @@ from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
 from kvchat.prompt.request import Parameters, reserved
 from kvchat.sanitize import clean, one_line
-from kvchat.text.format import about, counted
+from kvchat.text.prices import FREE, change_price
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
@@ -208,8 +207,7 @@ class ParametersScreen(Modal[Parameters]):
         self._shown = {row.name: one_line(row.written(getattr(parameters, row.name))) for row in ROWS}
 
     def body(self) -> Iterable[Widget]:
-        yield Static(content(("An empty field leaves the server's default. None of these touches the cache: "
-                              "nothing is read again.", MUTED)), classes="words")
+        yield Static(content((f"An empty field leaves the server's default. {FREE}", MUTED)), classes="words")
         with VerticalScroll(can_focus=False):
             for row in ROWS:
                 yield self._line(row, self._shown[row.name])
@@ -258,16 +256,6 @@ class ParametersScreen(Modal[Parameters]):
                 return
         changed = replace(self._parameters, **values)
         self.finish(changed if changed != self._parameters else None)
-
-
-def change_price(price: Price) -> str:
-    """What changing the system prompt costs, in a line."""
-    if price.tokens is None:
-        return "░ re-reads the whole conversation, how much is unknown; the old branch stays"
-    if price.tokens <= NOISE:
-        return "free: nothing has been read yet"
-    time = about(price.seconds)
-    return f"░ re-reads {counted(price.tokens, 'token')}{', ' + time if time else ''}; the old branch stays"
 
 
 class PromptList(RowList, can_focus=True):
@@ -348,11 +336,10 @@ class SystemPromptScreen(Modal[str]):
     @on(TextArea.Changed)
     def _say_price(self) -> None:
         line = self.query_one("#price", Static)
-        if self._text() == self._before.strip():
-            line.update(content(("Unchanged: nothing is read again.", MUTED)))
-        else:
-            price = change_price(self._price)
-            line.update(content((price[0], AVOIDABLE), price[1:]) if price.startswith("░") else content(price))
+        changed = self._text() != self._before.strip()
+        price = change_price(self._price if changed else None)
+        line.update(content((price[0], AVOIDABLE), price[1:]) if price.startswith("░")
+                    else content((price, "" if changed else MUTED)))
 
     def _text(self) -> str:
         return self.query_one(TextArea).text.strip()

@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from kvchat.cache.warmth import Heat, Warmth
-from kvchat.text.cache import HEAT_GLYPHS, reread_number, warmth_words
+from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, reread_number, warmth_words
 
 Mark = Literal["warm", "parked", "cold", "unknown", "streaming", "attention"]
 
@@ -20,11 +20,7 @@ GLYPHS: dict[Mark, str] = {
     **{mark: HEAT_GLYPHS[heat] for heat, mark in MARKS.items()}, "streaming": "⠋", "attention": "!",
 }
 WORDS: dict[Mark, str] = {
-    "warm": "warm: the server still holds it, an answer starts at once",
-    "parked": "parked or partly warm: some of it is read again",
-    "cold": "cold: the server reads it again",
-    "unknown": "unknown: not read on this server yet",
-    "streaming": "answering now",
+    **{mark: HEAT_WORDS[heat] for heat, mark in MARKS.items()}, "streaming": "answering now",
     "attention": "needs you",
 }
 """What each mark means, for tooltips and the help."""

@@ -14,7 +14,7 @@ from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured
 from kvchat.cache.speed import SpeedFit
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import UNREPORTED, reason_words, reuse_percent, roughly, seconds_of, spark_values, wasted
+from kvchat.text.cache import UNREPORTED, reuse_percent, roughly, spark_values, wasted, wasted_words
 from kvchat.text.findings import cause_name
 from kvchat.text.format import duration, short_count
 from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, sparkline, width_of
@@ -26,7 +26,7 @@ PADDING = 2
 SPARK = 10
 """Turns in the sparkline."""
 AHEAD = (3, 12)
-"""The fewest and the most cells in the bar of a conversation that is read ahead."""
+"""The fewest and the most cells in the bar of a conversation that is prefilled ahead."""
 _DOT = Piece(" · ", "quiet")
 
 
@@ -99,16 +99,10 @@ def _reused(
 
 def _avoidable(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
     turn = turns[-1]
-    tokens = wasted(turn)
-    seconds = seconds_of(tokens, turn)
-    cost = f" ({duration(seconds)})" if seconds is not None else ""
-    why = one_line(reason_words(turn))
-    many = f"{roughly(turn)}{tokens:,}"
-    sentence = f"{many} avoidable{cost}: {why}." if why else f"{many} tokens were read again{cost}."
     head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
     more = [Piece(f"  {key}", "accent"), Piece(" why", "quiet")] if key else []
     room = width - PADDING - width_of([*head, *more])
-    return [*head, Piece(fit(sentence, room), "warning"), *more]
+    return [*head, Piece(fit(wasted_words(turn), room), "warning"), *more]
 
 
 def _first_read(turn: TurnFigures, width: int) -> list[Piece]:
