@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kvchat.chat.service import ChatService
-from kvchat.cli import main, standard_input
-from kvchat.cli.ask import ask, read_question
-from kvchat.cli.standard_input import MOST, InputError
+from kvchat.cli import main
+from kvchat.cli.ask import MOST, ask, read_question
+from kvchat.cli.session import CommandError
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import STDIN
 from kvchat.prompt.drafts import decoded
@@ -118,7 +118,7 @@ def test_another_encoding_is_read_as_that_of_a_file(piped, encoding: str, text: 
 @pytest.mark.parametrize("text", ["Review this.", "-"])
 def test_what_is_no_text_is_refused(piped, text: str, data: bytes, sentence: str):
     piped(data)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(CommandError) as caught:
         read_question(text)
     assert str(caught.value) == sentence
 
@@ -127,7 +127,7 @@ def test_sixteen_mebibytes_are_taken_and_no_byte_more(piped):
     piped(b"x" * MOST)
     assert len(attached()[0][2]) == MOST == 16 << 20
     piped(b"x" * (MOST + 1))
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(CommandError) as caught:
         read_question("Review this.")
     assert str(caught.value) == ("More than 16 MiB came from standard input. Pipe in less, for instance with head -c "
                                  "16M, or index the files with kvchat documents add.")
@@ -149,7 +149,7 @@ def test_a_pipe_that_gives_only_what_is_there_is_read_to_its_end(standing):
 
 @pytest.mark.parametrize("begun", [b"", b"half "])
 def test_silence_is_told_once_and_waited_for(standing, monkeypatch: pytest.MonkeyPatch, begun: bytes):
-    monkeypatch.setattr(standard_input, "SILENT_S", 0.05)
+    monkeypatch.setattr("kvchat.cli.ask.SILENT_S", 0.05)
     said = io.StringIO()
     monkeypatch.setattr(sys, "stderr", said)
     reading, writing = os.pipe()
@@ -176,7 +176,7 @@ def test_the_question_itself_can_come_from_there(piped):
 @pytest.mark.parametrize("given", ["", "  ", "-"])
 def test_an_empty_question_is_refused(piped, given: str):
     piped(b"" if given == "-" else DIFF.encode())
-    with pytest.raises(InputError, match="The question is empty"):
+    with pytest.raises(CommandError, match="The question is empty"):
         read_question(given)
 
 

@@ -49,7 +49,7 @@ class TurnFigures:
     predicted_cached: int | None = None
     """What the simulator of the server's cache said before the answer: compare with `cached_tokens`."""
     cause: str | None = None
-    """Why there were avoidable tokens: a value of `Cause`. None where there is nothing to explain."""
+    """Why more was evaluated than was new: a value of `Cause`. None where there is nothing to explain."""
     evidence: Statement | str | None = None
     """What was seen; a sentence where an earlier version stored it."""
     remedy: Statement | str | None = None
@@ -175,7 +175,7 @@ class Totals:
     avoidable_tokens: int = 0
     predicted_tokens: int = 0
     kept_tokens: int = 0
-    """Of what was not new, the tokens that were reused."""
+    """Of what was not new, the tokens that were cached."""
     seconds_saved: float | None = None
     """What prefilling the cached tokens would have taken; None without a measured speed."""
 

@@ -54,7 +54,7 @@ class Ledger:
 
     totals: Totals = field(default_factory=Totals)
     misses: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """By cause: how many turns, how many avoidable tokens."""
+    """By cause: how many turns, how many tokens."""
     warmup: WarmupTotals = field(default_factory=WarmupTotals)
     memory: SideTotals = field(default_factory=SideTotals)
 

@@ -10,7 +10,7 @@ class Heat(StrEnum):
     WARM = "warm"
     """In a slot: the next turn reads only what is new."""
     PARKED = "parked"
-    """In the server's memory or partly in a slot: some of it is read again, or a look-up is needed."""
+    """In the server's memory or partly in a slot: part of it has to be prefilled, or a look-up is needed."""
     COLD = "cold"
     UNKNOWN = "unknown"
 
@@ -23,7 +23,7 @@ class Warmth:
     held: int | None = None
     """Tokens of it that the server holds."""
     reread: int | None = None
-    """Tokens that the next turn would read again."""
+    """Tokens that the next turn would prefill a second time."""
     since: float | None = None
     """When the server last used it, seconds since the epoch."""
 

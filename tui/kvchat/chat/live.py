@@ -52,7 +52,7 @@ class OpenConversation:
     draft: str = ""
     live: LiveAnswer | None = None
     stamped: datetime | None = None
-    """The time of the stamp that was read ahead for the next question; it is used while it is not too old."""
+    """The time of the stamp that was prefilled for the next question; it is used while it is not too old."""
     mark: tuple[int, int] | None = None
     """What `Store.mark` said of the tree; None: it must be loaded anew."""
     elsewhere: str | None = None

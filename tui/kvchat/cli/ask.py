@@ -3,6 +3,8 @@
 The rule: only the words of the command line mention documents; what was piped in goes as an attachment in front. They
 may come from a script that put another's text into them, so a file from outside of the working folder and the
 collections goes only if a person at the terminal says yes; what a script means to send from elsewhere it pipes in.
+Standard input is read before anything else begins, so that Ctrl+C ends it at once; a terminal, a device and an input
+that was closed give nothing, and one that stays silent is waited for, but not without a word.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ import argparse
 import asyncio
 import json
 import os
+import select
 import signal
+import stat
 import sys
 from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Literal
 
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
@@ -25,10 +29,11 @@ from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Se
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
-from kvchat.cli import choosing_options, standard_input
+from kvchat.cli import choosing_options
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError
-from kvchat.cli.standard_input import InputError
+from kvchat.documents.errors import UnreadableError
+from kvchat.documents.reading.decoding import decoded
 from kvchat.prompt.citing import name_of, sources
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.message import Node, State
@@ -37,8 +42,15 @@ from kvchat.sanitize import one_line
 from kvchat.text.servers import fallback_words
 
 if TYPE_CHECKING:
-    from kvchat.chat.live import OpenConversation
     from kvchat.chat.service import ChatService
+
+MOST = 16 << 20
+"""Bytes that are read at most."""
+SILENT_S = 2.0
+"""Seconds without a byte after which the person is told what is waited for."""
+
+_AT_ONCE = 1 << 18
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("text", metavar="TEXT|-", help="the question; what is piped in is attached to it; - reads the "
@@ -71,28 +83,91 @@ def run(session: Session) -> int:
     args = session.args
     if args.text == "-" and args.no_stdin:
         raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
-    try:
-        question = read_question(args.text, not args.no_stdin)
-    except InputError as error:
-        raise CommandError(str(error)) from None
+    question = read_question(args.text, not args.no_stdin)
     session.print_problems()
     return session.with_service(lambda service: ask(service, args, question))
 
 
 def read_question(given: str, stdin: bool = True) -> Question:
     """The question of a command line whose words are `given`; `-`: it comes from standard input itself. `stdin` False:
-    nothing is read from there to go with it. Raises InputError."""
+    nothing is read from there to go with it. Raises CommandError."""
     if given == "-":
-        text = standard_input.piped_text("Waiting for the question on standard input …").rstrip("\n")
+        text = _piped_text("Waiting for the question on standard input …").rstrip("\n")
         question = Question(text, meant=NOTHING)
     else:
         question = Question(given)
     if not question.text.strip():
-        raise InputError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
-    if given == "-" or not stdin or not standard_input.is_piped():
+        raise CommandError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
+    if given == "-" or not stdin or not _is_piped():
         return question
-    piped = standard_input.piped_text("Waiting for standard input … (--no-stdin to skip it)")
+    piped = _piped_text("Waiting for standard input … (--no-stdin to skip it)")
     return replace(question, blocks=(ContextBlock(STDIN, "stdin", piped),)) if piped.strip() else question
+
+
+def _is_piped() -> bool:
+    """Whether standard input is a pipe, a socket or a file: what somebody put there to be read."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or stat.S_ISREG(mode)
+
+
+def _piped_text(waiting: str) -> str:
+    """All of standard input, to its end, in lines that end with a newline character. `waiting`: what is said on
+    standard error while nothing comes; a terminal, where the person types, is not told. Raises CommandError."""
+    data = _data(waiting)
+    try:
+        return decoded(data)
+    except UnreadableError as error:
+        raise CommandError(f"Standard input {error}. Pipe in text, or skip it with --no-stdin.") from None
+
+
+def _data(waiting: str) -> bytes:
+    descriptor = sys.stdin.fileno()
+    parts: list[bytes] = []
+    size = 0
+    with _Watch(waiting if _is_piped() else "") as watch:
+        while size <= MOST:
+            try:
+                part = os.read(descriptor, _AT_ONCE)
+            except BlockingIOError:  # whoever has the other end set it so
+                select.select([descriptor], [], [])
+                continue
+            watch.heard.set()
+            if not part:
+                return b"".join(parts)
+            parts.append(part)
+            size += len(part)
+    raise CommandError(f"More than {MOST >> 20} MiB came from standard input. Pipe in less, for instance with "
+                     f"head -c {MOST >> 20}M, or index the files with kvchat documents add.")
+
+
+class _Watch:
+    """Says once, on standard error, what is waited for when nothing is heard for a while."""
+
+    def __init__(self, waiting: str) -> None:
+        """`waiting` empty: nothing is said."""
+        self.heard = Event()
+        self._waiting = waiting
+        self._is_over = False
+
+    def __enter__(self) -> _Watch:
+        if self._waiting:
+            Thread(target=self._watch, name="kvchat-stdin", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over = True
+        self.heard.set()
+
+    def _watch(self) -> None:
+        while self.heard.wait(SILENT_S):
+            if self._is_over:
+                return
+            self.heard.clear()
+        with suppress(OSError):
+            print(f"kvchat: {self._waiting}", file=sys.stderr, flush=True)
 
 
 async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:

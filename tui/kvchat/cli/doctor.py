@@ -11,8 +11,7 @@ import asyncio
 import json
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, Trouble, failure
@@ -29,28 +28,10 @@ from kvchat.doctor.words import GLYPHS, as_json, facts, gain, headline
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+
 LABEL = 15
-
-
-class Servers(Protocol):
-    """The servers in use."""
-
-    @property
-    def snapshot_folder(self) -> Path | None:
-        """Where the built-in engine saves slots; None where it does not."""
-
-    async def backend(self) -> Backend:
-        """The server that kvchat uses, connected. Raises BackendError."""
-
-
-class Service(Protocol):
-    """What the command needs of the service."""
-
-    @property
-    def settings(self) -> Settings: ...
-
-    @property
-    def servers(self) -> Servers: ...
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +46,7 @@ def run(session: Session) -> int:
     return session.with_service(lambda service: doctor(service, session.args))
 
 
-async def doctor(service: Service, args: argparse.Namespace) -> int:
+async def doctor(service: ChatService, args: argparse.Namespace) -> int:
     """Examine a server, print the report and return the exit status."""
     made = await _made(service, args)
     if args.json:
@@ -75,7 +56,7 @@ async def doctor(service: Service, args: argparse.Namespace) -> int:
     return 0 if made.well else 1
 
 
-async def _made(service: Service, args: argparse.Namespace) -> Report:
+async def _made(service: ChatService, args: argparse.Namespace) -> Report:
     server = _server(service.settings, args.url, args.api_key_env) if args.url else None
     try:
         backend = await (_connected(server) if server is not None else service.servers.backend())
@@ -128,7 +109,7 @@ async def _connected(server: ServerSettings) -> Backend:
                          allow_plain_http_key=server.allow_plain_http_key, options=server_options(server))
 
 
-async def _examined(service: Service, backend: Backend, model: str, yes: bool) -> Examination:
+async def _examined(service: ChatService, backend: Backend, model: str, yes: bool) -> Examination:
     folder = service.servers.snapshot_folder if backend.info.embedded else None
     found = await examine(backend, progress=_told, agreed=yes, model=model, snapshot_folder=folder)
     if found.question and not yes and await _agreed(found.question):

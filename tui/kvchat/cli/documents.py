@@ -349,7 +349,7 @@ class _GoneThrough:
     stopped: bool
     """Whether the person stopped it."""
     anew: bool
-    """Whether all was read again."""
+    """Whether every file was read, changed or not."""
 
     @property
     def lines(self) -> list[str]:

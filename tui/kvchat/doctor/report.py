@@ -52,7 +52,7 @@ class Verdict:
     advice: str = ""
     """The flag or setting of that server that changes it; empty where nothing is to be done."""
     tokens: int | None = None
-    """Tokens that were read again in the probe for this reason."""
+    """Tokens that the probe had evaluated once more for this reason."""
     seconds: float | None = None
     """What reading them took."""
     per: str = ""

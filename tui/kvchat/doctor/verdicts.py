@@ -1,6 +1,7 @@
-"""What the chat template of the model costs: a date, dropped reasoning, a system message that moves.
+"""What an examination means: findings with what each costs, and the flag or setting that changes it.
 
-The rule: pure; only a habit that costs the cache, or that kvchat has to work around, is told.
+The rule: pure. A finding rests on what was measured or read; what is not known gives no finding, and when all is well
+that is said too. Of a template only a habit that costs the cache, or that kvchat has to work around, is told.
 """
 
 from __future__ import annotations
@@ -11,77 +12,10 @@ from kvchat.backends.dialect import HostClass, Trouble
 from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
 from kvchat.doctor import advice
-from kvchat.doctor import verdicts as template_verdicts
 from kvchat.doctor.report import Examination, Failure, Report, Severity, Step, Topic, Verdict
 from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_reused
 from kvchat.text.findings import remedy_sentence
 from kvchat.text.format import count, counted, duration
-
-_NOTE, _BAD = Severity.NOTE, Severity.PROBLEM
-
-
-def moves(found: Examination) -> bool:
-    """Whether the template writes earlier messages differently in each turn."""
-    template = found.template
-    return template is not None and (template.moves_system is True or template.keeps_prefix is False)
-
-
-def drops(found: Examination) -> bool:
-    return found.template is not None and found.template.drops_reasoning is True
-
-
-def _system(found: Examination) -> Iterable[Verdict]:
-    info, template = found.server, found.template
-    if info is None or template is None:
-        return
-    if moves(found):
-        worst = max((lost_tokens(found, step) or 0 for step in (Step.TWO, Step.THREE, Step.AFTER_SIDE)), default=0)
-        seconds = found.seconds_for(worst) if worst else None
-        what = "the system message in front of the newest question" if template.moves_system \
-            else "earlier messages differently in each turn"
-        read = f": {counted(worst, 'token')} were read again{_took(seconds)}" if worst else ""
-        yield Verdict(Topic.SYSTEM, _BAD, f"The chat template writes {what}, so that the prompt changes from there on"
-                      f"{read}.", advice.system_in_place(info) if template.moves_system else "", worst or None, seconds,
-                      "turn")
-    elif template.system_role is False:
-        yield Verdict(Topic.SYSTEM, Severity.FINE, "The chat template has no place for a system message: it goes in "
-                      "the first question, and costs nothing there.")
-
-
-def _date(found: Examination) -> Iterable[Verdict]:
-    info = found.server
-    if info is None or found.template is None or not found.template.date:
-        return
-    size = (info.context_size or 0) // 2
-    seconds = found.seconds_for(size) if size else None
-    cost = f" ({duration(seconds)} for {count(size)} tokens)" if seconds and seconds >= 1 else ""
-    yield Verdict(Topic.DATE, _NOTE, "The chat template puts today's date into the prompt: after midnight each "
-                  f"conversation is read again as a whole, once{cost}.",
-                  advice.without_date(info, found.date_option), seconds=seconds, per="day")
-
-
-def _reasoning(found: Examination) -> Iterable[Verdict]:
-    info = found.server
-    if info is None or not drops(found):
-        return
-    asked = found.keeps_reasoning_when_asked
-    can = info.preserves_reasoning if asked is None else asked
-    if can:
-        yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out unless it is asked to "
-                      "keep it; left out, each turn reads the answer before it again.",
-                      advice.keep_reasoning(info, True))
-        return
-    tokens = lost_tokens(found, Step.THREE)
-    seconds = found.seconds_for(tokens) if tokens else None
-    read = f" Here that was {counted(tokens, 'token')}{_took(seconds)} of a short one." if tokens else ""
-    yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out of the prompt: each turn "
-                  f"reads the answer before it again.{read}", advice.keep_reasoning(info, False), tokens, seconds,
-                  "turn")
-
-
-def _took(seconds: float | None) -> str:
-    return f" ({duration(seconds)})" if seconds is not None else ""
-
 
 SMALL_WINDOW = 4096
 CLOUD_CACHES_FROM = 1024
@@ -145,7 +79,7 @@ def _reuse(found: Examination) -> Iterable[Verdict]:
     known = [kept for kept in fates if kept is not None]
     if not known:
         yield from _unreported(found)
-    elif template_verdicts.moves(found):
+    elif moves(found):
         pass  # that verdict has the loss
     elif Kept.LOST not in known and Kept.PARTLY not in known:
         yield from _kept(found, known)
@@ -166,7 +100,7 @@ def _kept(found: Examination, known: list[Kept]) -> Iterable[Verdict]:
     if (found.replicas or 1) > 1:
         yield Verdict(Topic.AFFINITY, _GOOD, f"{found.replicas} servers answer at this address, and the conversation "
                       "stayed on its own.")
-    if known and all(kept is Kept.BUT_ANSWER for kept in known) and not template_verdicts.drops(found):
+    if known and all(kept is Kept.BUT_ANSWER for kept in known) and not drops(found):
         tokens = lost_tokens(found, Step.THREE)
         yield Verdict(Topic.REUSE, _NOTE, "Each turn reads the answer before it again: it comes back to the server in "
                       "other tokens than it was written in.", "The setting cache.warm_up reads it again ahead of time.",
@@ -222,7 +156,7 @@ def _unreported(found: Examination) -> Iterable[Verdict]:
 def _side_request(found: Examination) -> Iterable[Verdict]:
     info, tokens = found.server, lost_tokens(found, Step.AFTER_SIDE)
     kept = fate(found, Step.AFTER_SIDE)
-    if info is None or kept is None or template_verdicts.moves(found):
+    if info is None or kept is None or moves(found):
         return
     if kept in (Kept.ALL, Kept.BUT_ANSWER):
         yield Verdict(Topic.SIDE_REQUEST, _GOOD, "A side request, such as one for a title, costs the conversation "
@@ -243,9 +177,8 @@ def _cost(found: Examination, tokens: int | None) -> str:
     """`: 412 tokens were read again (1.2 s)`."""
     if not tokens:
         return ""
-    seconds = _seconds(found, tokens)
-    took = f" ({duration(seconds)})" if seconds is not None else ""
-    return f": {counted(tokens, 'token')} {'were' if tokens != 1 else 'was'} read again{took}"
+    many = f"{counted(tokens, 'token')} {'were' if tokens != 1 else 'was'}"
+    return f": {many} read again{_took(found.seconds_for(tokens))}"
 
 
 def _at_full(found: Examination) -> str:
@@ -259,6 +192,72 @@ def _at_full(found: Examination) -> str:
 
 def _seconds(found: Examination, tokens: int | None) -> float | None:
     return found.seconds_for(tokens) if tokens else None
+
+
+# -- the template ---------------------------------------------------------------------------------------------------
+
+
+def moves(found: Examination) -> bool:
+    """Whether the template writes earlier messages differently in each turn."""
+    template = found.template
+    return template is not None and (template.moves_system is True or template.keeps_prefix is False)
+
+
+def drops(found: Examination) -> bool:
+    return found.template is not None and found.template.drops_reasoning is True
+
+
+def _system(found: Examination) -> Iterable[Verdict]:
+    info, template = found.server, found.template
+    if info is None or template is None:
+        return
+    if moves(found):
+        worst = max((lost_tokens(found, step) or 0 for step in (Step.TWO, Step.THREE, Step.AFTER_SIDE)), default=0)
+        seconds = found.seconds_for(worst) if worst else None
+        what = "the system message in front of the newest question" if template.moves_system \
+            else "earlier messages differently in each turn"
+        read = f": {counted(worst, 'token')} were read again{_took(seconds)}" if worst else ""
+        yield Verdict(Topic.SYSTEM, _BAD, f"The chat template writes {what}, so that the prompt changes from there on"
+                      f"{read}.", advice.system_in_place(info) if template.moves_system else "", worst or None, seconds,
+                      "turn")
+    elif template.system_role is False:
+        yield Verdict(Topic.SYSTEM, _GOOD, "The chat template has no place for a system message: it goes in "
+                      "the first question, and costs nothing there.")
+
+
+def _date(found: Examination) -> Iterable[Verdict]:
+    info = found.server
+    if info is None or found.template is None or not found.template.date:
+        return
+    size = (info.context_size or 0) // 2
+    seconds = found.seconds_for(size) if size else None
+    cost = f" ({duration(seconds)} for {count(size)} tokens)" if seconds and seconds >= 1 else ""
+    yield Verdict(Topic.DATE, _NOTE, "The chat template puts today's date into the prompt: after midnight each "
+                  f"conversation is read again as a whole, once{cost}.",
+                  advice.without_date(info, found.date_option), seconds=seconds, per="day")
+
+
+def _reasoning(found: Examination) -> Iterable[Verdict]:
+    info = found.server
+    if info is None or not drops(found):
+        return
+    asked = found.keeps_reasoning_when_asked
+    can = info.preserves_reasoning if asked is None else asked
+    if can:
+        yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out unless it is asked to "
+                      "keep it; left out, each turn reads the answer before it again.",
+                      advice.keep_reasoning(info, True))
+        return
+    tokens = lost_tokens(found, Step.THREE)
+    seconds = found.seconds_for(tokens) if tokens else None
+    read = f" Here that was {counted(tokens, 'token')}{_took(seconds)} of a short one." if tokens else ""
+    yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out of the prompt: each turn "
+                  f"reads the answer before it again.{read}", advice.keep_reasoning(info, False), tokens, seconds,
+                  "turn")
+
+
+def _took(seconds: float | None) -> str:
+    return f" ({duration(seconds)})" if seconds is not None else ""
 
 
 # -- the server -----------------------------------------------------------------------------------------------------

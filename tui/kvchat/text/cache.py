@@ -25,6 +25,7 @@ HEAT_WORDS: dict[Heat, str] = {
     Heat.COLD: "cold: the server reads it again",
     Heat.UNKNOWN: "unknown: not read on this server yet",
 }
+REUSE_UNKNOWN = "How much of it the server reused is not known."
 UNREPORTED = "not reported by this server"
 FAR = 4096
 """The position at which the speed is told beside that at 0, tokens."""

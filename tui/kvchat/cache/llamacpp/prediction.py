@@ -24,7 +24,7 @@ class Prediction:
     """Tokens it reuses: what it reports as cached tokens. Where ids of what is held are not known, it may be more."""
     slot: int
     source: Literal["slot", "parked", "nothing"]
-    """Where the reused tokens come from."""
+    """Where the cached tokens come from."""
     common: int
     """The longest common prefix with the state that is used, before checkpoints and the last token cut it."""
     best: int

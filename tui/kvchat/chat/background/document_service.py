@@ -58,7 +58,7 @@ class DocumentService:
         self._has_collections: bool | None = None
         self._indexers: dict[str, asyncio.Task[None]] = {}
         self._again: dict[str, bool] = {}
-        """Those in which something changed while they were indexed, and whether all is to be read again."""
+        """Those in which something changed while they were indexed, and whether all is to be indexed anew."""
         self._indexing: dict[str, Progress] = {}
         self._reports: dict[str, Report] = {}
         self._one_at_a_time = asyncio.Lock()

@@ -24,6 +24,7 @@ from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, 
 from kvchat.chat.live import OpenConversation
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import (
+    REUSE_UNKNOWN,
     UNREPORTED,
     accuracy,
     ahead,
@@ -254,7 +255,7 @@ def message_words(report: CacheReport, index: int) -> list[Content]:
     if parted is None:
         figures = report.turns[-1].figures if report.turns else None
         if figures is None or figures.cached_tokens is None:
-            return [content(("How much of it the server reused is not known.", MUTED))]
+            return [content((REUSE_UNKNOWN, MUTED))]
         return [content(("The last request begins with all the server held; nothing differs.", MUTED)
                         if not wasted(figures) else ("Where the prompts part is not known.", MUTED))]
     place = f"in message {parted.message}" if parted.message is not None else "in a message that is not known"

@@ -50,7 +50,7 @@ TONE_CSS = """
 """
 
 GLYPHS = {"█": REUSED, "▒": EVALUATED, "░": AVOIDABLE}
-"""Reused, evaluated and new, avoidable: the three glyphs of the cache."""
+"""The three glyphs of the cache: what came from it, what was new, what need not have been evaluated."""
 
 MARK_TONES: dict[Mark, str] = {
     "warm": REUSED, "parked": AVOIDABLE, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
