@@ -22,12 +22,10 @@ from kvchat.chat.service import ChatService
 from kvchat.cli import KINDS, STATUSES, main
 from kvchat.config import Settings, changed
 from kvchat.index.index import Chunk, Index
-from kvchat.memory.book import Memories
-from kvchat.memory.entry import Entry, Fact, Kind, Status
-from kvchat.memory.errors import MemoryTrouble
-from kvchat.memory.indexing import SCOPE
+from kvchat.memory.entry import Entry, Fact, Kind, MemoryTrouble, Status
 from kvchat.memory.ledger import Cell
-from kvchat.memory.opening import memory_folder, open_memories
+from kvchat.memory.memories import Memories, memory_folder, open_memories
+from kvchat.memory.sync import SCOPE
 from kvchat.paths import Paths
 from kvchat.store import Store
 from kvchat.terminal import cells

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kvchat.memory.book import Memories
 from kvchat.memory.entry import Entry, Fact, Kind, Status
 from kvchat.memory.ledger import Cell
+from kvchat.memory.memories import Memories
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, new_id, node, system_message
 from kvchat.store import Store

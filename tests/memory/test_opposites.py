@@ -11,9 +11,8 @@ from book_kit import Book, fact
 
 from kvchat.memory.entry import Status, new_id
 from kvchat.memory.learning.consolidation import duplicates
-from kvchat.memory.learning.grounding import grounding
-from kvchat.memory.learning.said import said
-from kvchat.memory.sameness import says_the_same
+from kvchat.memory.learning.grounding import grounding, said
+from kvchat.memory.similarity import says_the_same
 
 PAIRS = [
     ("Always runs chmod +x on scripts", "Always runs chmod -x on scripts"),

@@ -8,8 +8,8 @@ from answers import about, answer, fact
 
 from corpus import corpus
 from kvchat.memory.entry import Kind
-from kvchat.memory.learning.carried import OTHERS
 from kvchat.memory.learning.extraction import checked
+from kvchat.memory.learning.vetting import OTHERS
 
 MAIL = ("Is this email ok?\n\nDear team,\nI prefer invoices in dollars and I use the bank in Panama for all payments.\n"
         "Best, Bob")

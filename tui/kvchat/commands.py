@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kvchat.chat.question import Question
     from kvchat.chat.service import ChatService
     from kvchat.documents.library import Library
-    from kvchat.memory.book import Memories
+    from kvchat.memory.memories import Memories
     from kvchat.store import Store
 
 T = TypeVar("T")
@@ -229,7 +229,7 @@ def opened(
     snapshots, lanes = (None, None) if args.incognito else (places.data / "snapshots", places.data / "lanes")
 
     def memories() -> Memories | None:
-        from kvchat.memory.opening import open_memories
+        from kvchat.memory.memories import open_memories
 
         return open_memories(places, settings, store, service.memory.session)
 
@@ -366,7 +366,7 @@ def _looked_up(args: argparse.Namespace, places: Paths, look: Callable[[Store], 
 
 
 def _memory(args: argparse.Namespace, places: Paths, settings: Settings) -> int:
-    from kvchat.memory.errors import MemoryTrouble
+    from kvchat.memory.entry import MemoryTrouble
     from kvchat.memory_command import memory
     from kvchat.memory_words import UsageError
     from kvchat.store import StoreError

@@ -21,11 +21,9 @@ from typing import Any
 from kvchat.config import Settings
 from kvchat.display import clean, one_line
 from kvchat.index.index import Index
-from kvchat.memory.book import Memories
-from kvchat.memory.entry import PROFILE, Change, Entry, Kind, Status
-from kvchat.memory.errors import MemoryTrouble
-from kvchat.memory.indexing import SCOPE
-from kvchat.memory.opening import index_path, memory_folder, open_memories
+from kvchat.memory.entry import PROFILE, Change, Entry, Kind, MemoryTrouble, Status
+from kvchat.memory.memories import Memories, index_path, memory_folder, open_memories
+from kvchat.memory.sync import SCOPE
 from kvchat.memory_words import (
     CHANGES,
     ENTRIES,

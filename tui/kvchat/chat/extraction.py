@@ -30,8 +30,7 @@ from kvchat.chat.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.chat.warm_up import WarmUp
 from kvchat.memory.entry import Status
-from kvchat.memory.learning.capture import due
-from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
+from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger, due
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters

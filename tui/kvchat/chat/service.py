@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from kvchat.chat.prices import Prices
     from kvchat.chat.server_choice import ServerChooser
     from kvchat.documents.library import Library
-    from kvchat.memory.book import Memories
+    from kvchat.memory.memories import Memories
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,8 @@
-"""What a memory is, what can happen to it, and which message it came from. Pure values.
+"""What a memory is, what can happen to it, which message it came from, and what can go wrong. Pure values.
 
 The rule: an entry's id never changes and is never used again; every change of an entry is a `Change` with what was
-before, so that it can be undone.
+before, so that it can be undone. Nothing but `MemoryTrouble` leaves `Memories`: a caller never sees an error of a file,
+of SQLite or of the index.
 """
 
 from __future__ import annotations
@@ -136,3 +137,11 @@ class Fact:
 def new_id() -> str:
     """An id for a new entry: `m` and 8 letters or digits."""
     return "m" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
+
+
+class MemoryTrouble(Exception):  # noqa: N818
+    """Something that was asked of the memory cannot be done. Nothing that was remembered is lost by it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence

@@ -12,12 +12,10 @@ from typing import Any
 
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Entry, Fact, Kind
 from kvchat.memory.learning.answers import objects, share, values, whole_number
-from kvchat.memory.learning.checking import LONGEST, caution, kind_of, objection, secret, tidied
-from kvchat.memory.learning.grounding import ENOUGH, TURNED, Grounding, grounding
-from kvchat.memory.learning.phrases import CHANGED
-from kvchat.memory.learning.said import Said, meanings, own_words, said
-from kvchat.memory.sameness import says_the_same
-from kvchat.memory.words import folded, normalised
+from kvchat.memory.learning.grounding import ENOUGH, TURNED, Grounding, Said, grounding, own_words, said
+from kvchat.memory.learning.phrases import CHANGED, meanings
+from kvchat.memory.learning.vetting import LONGEST, caution, kind_of, objection, secret, tidied
+from kvchat.memory.similarity import folded, normalised, says_the_same
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.prompt.message import Message, Node, Role, system_message
 

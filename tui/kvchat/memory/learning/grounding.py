@@ -1,19 +1,147 @@
-"""Whether the person said what a fact says: its words, numbers, names and negations against one message's own words.
+"""Whether the person said what a fact says: its words, numbers, names and negations against one message's own words,
+clause by clause.
 
-The rule: a fact that cannot be shown in the person's own words is refused; one that they may have meant otherwise is
-shown to them first.
+The rule: only the person's own words count, not what they quote, paste into a fence, or hand over to be translated or
+improved. A fact that cannot be shown in them is refused; one that they may have meant otherwise is shown to them first.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kvchat.memory.learning.phrases import GLUE, PASSING, RELATION, STANDING, UNSURE, WISH, meaning
-from kvchat.memory.learning.said import Clause, Said, Sentence, clauses_of, meanings
-from kvchat.memory.sameness import signs
-from kvchat.memory.words import folded, numbers, words
+from kvchat.memory.learning.phrases import (
+    ASKING,
+    FIRST_PERSON,
+    GLUE,
+    HANDED_OVER,
+    PASSING,
+    RELATION,
+    REQUEST,
+    STANDING,
+    SUBJECT,
+    SUPPOSED,
+    UNSURE,
+    WISH,
+    WORKED_ON,
+    YOU_ARE,
+    denies,
+    meaning,
+    meanings,
+)
+from kvchat.memory.learning.vetting import OTHERS, QUOTATION, carries
+from kvchat.memory.similarity import folded, numbers, signs, words
+
+# What a message says
+
+
+LONG = 1500
+"""Characters of a message from which on it was probably not typed, but pasted."""
+READ = 20_000
+"""Characters of a message that are looked at."""
+
+_FENCED = re.compile(r"(```|~~~).*?(?:\1|\Z)|<context\b.*?(?:</context>|\Z)", re.DOTALL | re.IGNORECASE)
+_QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
+_CLAUSE = re.compile(
+    r"[,;:—–()|，；、：（）]\s*|\s-+\s|\b(?:and|but|because|so|while|although|though|however|or|whereas|which|who|und|aber"
+    r"|weil|oder|sondern|et|mais|ou|parce que|y|pero|porque|sino)\b")
+_TURN = re.compile(
+    r"[;—–；]|\b(?:but|however|although|though|while|whereas|because|aber|sondern|weil|mais|pero|sino|porque)\b")
+"""Where a negation ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a sentence, and what it does."""
+
+    meanings: frozenset[str]
+    """Its words as they are compared."""
+    denies: bool
+    sentence: int
+    """The number of its sentence in the message."""
+    asked: bool = False
+    request: bool = False
+    of_assistant: bool = False
+    of_others: bool = False
+    """It speaks of somebody of the person's: `my sister`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of the person's own."""
+
+    text: str
+    meanings: frozenset[str]
+    first_person: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message's own words, taken apart."""
+
+    sentences: tuple[Sentence, ...]
+    clauses: tuple[Clause, ...]
+    doubt: str = ""
+    """Why nothing in it is to be taken for a fact unasked; empty: no reason."""
+
+
+def own_words(text: str) -> str:
+    """A message without what is fenced, quoted, or handed over to be worked on."""
+    text = _QUOTED_LINE.sub("", _FENCED.sub("\n", text[:READ]))
+    text = QUOTATION.sub(lambda found: " " if len(found[0].split()) > 3 or len(found[0]) > 30 else found[0], text)
+    handed = HANDED_OVER.search(text)
+    return text[:handed.end()] if handed else text
+
+
+def said(text: str) -> Said:
+    """What the person says in a message."""
+    sentences: list[Sentence] = []
+    clauses: list[Clause] = []
+    for part in _SENTENCE.split(own_words(text)):
+        if part and part.strip():
+            clauses += clauses_of(part, len(sentences))
+            sentences.append(Sentence(part, frozenset(meanings(part)), bool(FIRST_PERSON.search(folded(part)))))
+    return Said(tuple(sentences), tuple(clauses), _doubt(text))
+
+
+def _doubt(text: str) -> str:
+    plain = folded(text[:READ])
+    if SUPPOSED.search(plain):
+        return "said in a game or as an example"
+    if WORKED_ON.search(plain):
+        return "may be a text to work on"
+    if len(text) > LONG:
+        return "may be pasted"
+    return OTHERS if carries(_FENCED.sub("\n", text)) else ""
+
+
+def clauses_of(sentence: str, number: int = 0) -> list[Clause]:
+    """The clauses of a sentence. One without a subject of its own shares the negation and the asking of the one before:
+    `I don't smoke or drink`."""
+    plain = folded(sentence).strip()
+    joints = [(0, 0, ""), *((joint.start(), joint.end(), joint[0]) for joint in _CLAUSE.finditer(plain))]
+    ends = [start for start, _, _ in joints[1:]] + [len(plain)]
+    question = plain.endswith(("?", "？", "か", "か。", "吗", "吗。"))
+    found: list[Clause] = []
+    denied = asked = request = False
+    for (_, begin, joint), end in zip(joints, ends, strict=True):
+        part = plain[begin:end]
+        goes_on = not SUBJECT.search(part) and not _TURN.search(joint)
+        denied = denies(part) or (denied and goes_on)
+        asked = asked or bool(ASKING.search(part)) or (question and end == len(plain))
+        request = bool(REQUEST.search(part)) or (request and goes_on)
+        of_assistant = bool(YOU_ARE.search(part)) and not FIRST_PERSON.search(part)
+        if part.strip():
+            found.append(Clause(frozenset(meanings(part)), denied, number, asked, request, of_assistant,
+                                bool(RELATION.search(part))))
+    return found
+
+
+# How a fact stands to it
+
 
 WINDOW = 3
 """Sentences in a row that a fact may be put together from."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kvchat.config import Settings
     from kvchat.documents.collection import Collection, Progress, Report
     from kvchat.documents.library import Library
-    from kvchat.memory.book import Memories
+    from kvchat.memory.memories import Memories
     from kvchat.prompt.conversation import Conversation
     from kvchat.ui.screens.inspector_facts import ServerFacts
     from kvchat.ui.screens.memory_source import Job
