@@ -14,9 +14,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Fact, Kind, MemoryTrouble, Status, new_id
+from kvchat.memory.entry import (
+    BY_YOU,
+    PROFILE,
+    Act,
+    Change,
+    Entry,
+    Fact,
+    Kind,
+    MemoryTrouble,
+    Reason,
+    Status,
+    Why,
+    new_id,
+)
 from kvchat.memory.ledger import Cell
 from kvchat.memory.similarity import TOPICS, first_that_says, page_of, says_something
+from kvchat.text.refusals import refusal
 
 # What the person asks for
 
@@ -130,7 +144,7 @@ def _holds(change: Change, known: Mapping[str, Entry]) -> bool:
     now = known.get(change.before.id)
     if now is None or now != change.before or now.status is not Status.LIVE:
         return False
-    if is_the_persons(now) or (now.page == PROFILE and change.act is not Act.MERGED):
+    if now.is_the_persons or (now.page == PROFILE and change.act is not Act.MERGED):
         return False
     return change.after.status is Status.SUPERSEDED or change.after.page == now.page
 
@@ -157,7 +171,6 @@ def _checked(text: str) -> str:
 
 CORRECTS = "corrects "
 """`Change.why` of a proposal begins so, and an id follows, where accepting it takes that entry's place."""
-DELETED = "you deleted it"
 MOST_NODES = 24
 """Messages that one entry names as its sources."""
 
@@ -172,7 +185,7 @@ class Noted:
     changes: list[Change] = field(default_factory=list)
     new: list[Entry] = field(default_factory=list)
     """Entries that were not there, noted or proposed."""
-    refused: list[tuple[str, str]] = field(default_factory=list)
+    refused: list[tuple[str, Reason]] = field(default_factory=list)
     """Text and reason."""
 
 
@@ -184,11 +197,6 @@ def noted(facts: Sequence[Fact], cell: Cell, known: Iterable[Entry]) -> Noted:
     return work.result
 
 
-def is_the_persons(entry: Entry) -> bool:
-    """Whether the words are the person's: written, asked for or edited by them."""
-    return entry.edited or entry.by in (BY_YOU, BY_HAND)
-
-
 def corrected_by(proposal: Change) -> str:
     """The id of the entry whose place a proposal takes when it is accepted; empty: none."""
     found = _CORRECTED.match(proposal.why)
@@ -197,8 +205,13 @@ def corrected_by(proposal: Change) -> str:
 
 def with_refused(cell: Cell, result: Noted) -> Cell:
     """The cell with what really came of it."""
-    refused = [*json.loads(cell.refused or "[]"), *map(list, result.refused)]
+    refused = [*json.loads(cell.refused), *json.loads(refused_as_stored(result.refused))]
     return replace(cell, noted=len(result.new), refused=json.dumps(refused, ensure_ascii=False))
+
+
+def refused_as_stored(refused: Iterable[tuple[str, Reason]]) -> str:
+    """`Cell.refused` of these: each with the words for its reason."""
+    return json.dumps([[text, refusal(reason.why, reason.what)] for text, reason in refused], ensure_ascii=False)
 
 
 class _Noting:
@@ -210,13 +223,13 @@ class _Noting:
     def take(self, fact: Fact) -> None:
         text = " ".join(fact.text.split())
         if not says_something(text):
-            self.result.refused.append((text, "there is no word in it"))
+            self.result.refused.append((text, Reason(Why.WORDLESS)))
             return
         same = self._same(text)
         if same is not None:
             self._said_again(same, fact)
         elif self._is_deleted(text):
-            self.result.refused.append((text, DELETED))
+            self.result.refused.append((text, Reason(Why.DELETED)))
         else:
             self._note(replace(fact, text=text))
 
@@ -231,7 +244,7 @@ class _Noting:
 
     def _said_again(self, entry: Entry, fact: Fact) -> None:
         """Better borne out than before, or in more messages; a line of the person's own stays as it is."""
-        if is_the_persons(entry):
+        if entry.is_the_persons:
             return
         nodes = entry.nodes
         if entry.conversation == self._cell.conversation:
@@ -248,16 +261,18 @@ class _Noting:
         old = self._entries.get(fact.replaces) if fact.replaces else None
         if old is not None and old.status not in (Status.LIVE, Status.PROPOSED):
             old = None
-        review = fact.review or ("it is about who you are" if page == PROFILE else
-                                 "it has an address in it" if _ADDRESS.search(fact.text) else "")
+        review = fact.review or (Reason(Why.OF_PROFILE) if page == PROFILE else
+                                 Reason(Why.WITH_ADDRESS) if _ADDRESS.search(fact.text) else None)
         if old is not None:
             page = old.page if old.kind is fact.kind or old.page == PROFILE else page
-            if not review and (is_the_persons(old) or old.page == PROFILE):
-                review = "what it corrects is your own line"
+            if not review and (old.is_the_persons or old.page == PROFILE):
+                review = Reason(Why.OWN_LINE)
         entry = Entry(new_id(), fact.kind, fact.text, page, self._cell.created,
                       Status.PROPOSED if review else Status.LIVE, fact.confidence, self._cell.conversation,
                       fact.nodes[-MOST_NODES:], self._cell.model)
-        why = f"{CORRECTS}{old.id}: {review}" if old is not None and review else review
+        why = refusal(review.why, review.what) if review else ""
+        if old is not None and review:
+            why = f"{CORRECTS}{old.id}: {why}"
         self._change(Act.PROPOSED if review else Act.NOTED, None, entry, why)
         self.result.new.append(entry)
         if old is not None and (not review or old.status is Status.PROPOSED):

@@ -16,7 +16,7 @@ from heapq import nlargest
 from itertools import pairwise
 from typing import Any
 
-from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Kind, Status, new_id
+from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status, new_id
 from kvchat.memory.learning.answers import objects, values
 from kvchat.memory.learning.extraction import listed
 from kvchat.memory.learning.grounding import alike, clauses_of
@@ -122,7 +122,7 @@ class _Tidying:
         if len(entries) != 2 or entries[0] is None or entries[1] is None or entries[0].id == entries[1].id:
             return
         older, newer = sorted((entries[0], entries[1]), key=lambda entry: entry.created)
-        if {older.id, newer.id} & self.used or is_the_persons(older):
+        if {older.id, newer.id} & self.used or older.is_the_persons:
             return
         if fields.get("is") == "contradicts" and contradict(older, newer):
             self._take([superseded(Act.CORRECTED, older, newer, self.now, self.session, newer.text)])
@@ -138,7 +138,7 @@ class _Tidying:
         if len(old) < 2 or len(old) != len(ids) or not isinstance(text, str) or {entry.id for entry in old} & self.used:
             return
         text = tidied(text)
-        if any(is_the_persons(entry) or entry.page != old[0].page for entry in old) or not _sums_up(text, old):
+        if any(entry.is_the_persons or entry.page != old[0].page for entry in old) or not _sums_up(text, old):
             return
         newest = max(old, key=lambda entry: entry.created)
         kinds = {entry.kind for entry in old}
@@ -240,11 +240,6 @@ NODES = 20
 """Sources that one memory keeps."""
 
 
-def is_the_persons(entry: Entry) -> bool:
-    """Whether the words are the person's: kvchat changes none of these by itself."""
-    return entry.edited or entry.by in (BY_HAND, BY_YOU)
-
-
 def repeated(entries: Sequence[Entry], now: float, session: str) -> list[Change]:
     """The changes that leave one of each: the others are superseded by it, and it has their sources too."""
     live = sorted((entry for entry in entries if entry.status is Status.LIVE), key=_rank)
@@ -256,7 +251,7 @@ def repeated(entries: Sequence[Entry], now: float, session: str) -> list[Change]
         less = [order[:i] + order[i + 1:] for i in range(len(order))] if len(order) - 1 >= LIKENESS * len(order) else []
         near = [*by_words[order], *by_less[order], *(found for short in less for found in by_words[short])]
         keeper = next((found for found in near if says_the_same(found.text, entry.text)), None)
-        if keeper is not None and not is_the_persons(entry):
+        if keeper is not None and not entry.is_the_persons:
             staying[keeper.id].append(entry)
             continue
         staying[entry.id] = []
@@ -274,7 +269,7 @@ def merged(keeper: Entry, others: Sequence[Entry], now: float, session: str) -> 
     """The changes by which `keeper` takes the place of the others, which say the same."""
     changes = [superseded(Act.MERGED, other, keeper, now, session, "says the same") for other in others]
     united = united_nodes((keeper, *others))
-    if united != keeper.nodes and not is_the_persons(keeper):
+    if united != keeper.nodes and not keeper.is_the_persons:
         after = replace(keeper, nodes=united, conversation=keeper.conversation or others[0].conversation)
         changes.append(Change(Act.MERGED, keeper, after, now, session, "its sources too"))
     return changes
@@ -289,7 +284,7 @@ def united_nodes(entries: Iterable[Entry]) -> tuple[str, ...]:
 
 
 def _rank(entry: Entry) -> tuple[bool, bool, float, str]:
-    return not is_the_persons(entry), entry.page != PROFILE, -entry.created, entry.id
+    return not entry.is_the_persons, entry.page != PROFILE, -entry.created, entry.id
 
 
 def says_the_same(one: str, other: str) -> bool:

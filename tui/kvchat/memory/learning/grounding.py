@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from kvchat.memory.entry import Reason, Why
 from kvchat.memory.learning.phrases import (
     ASKING,
     FIRST_PERSON,
@@ -31,7 +32,7 @@ from kvchat.memory.learning.phrases import (
     meaning,
     meanings,
 )
-from kvchat.memory.learning.vetting import OTHERS, QUOTATION, carries
+from kvchat.memory.learning.vetting import QUOTATION, carries
 from kvchat.memory.similarity import folded, numbers, signs, words
 
 # What a message says
@@ -84,8 +85,8 @@ class Said:
 
     sentences: tuple[Sentence, ...]
     clauses: tuple[Clause, ...]
-    doubt: str = ""
-    """Why nothing in it is to be taken for a fact unasked; empty: no reason."""
+    doubt: Reason | None = None
+    """Why nothing in it is to be taken for a fact unasked; None: no reason."""
 
 
 def own_words(text: str) -> str:
@@ -107,15 +108,13 @@ def said(text: str) -> Said:
     return Said(tuple(sentences), tuple(clauses), _doubt(text))
 
 
-def _doubt(text: str) -> str:
+def _doubt(text: str) -> Reason | None:
     plain = folded(text[:READ])
-    if SUPPOSED.search(plain):
-        return "said in a game or as an example"
-    if WORKED_ON.search(plain):
-        return "may be a text to work on"
-    if len(text) > LONG:
-        return "may be pasted"
-    return OTHERS if carries(_FENCED.sub("\n", text)) else ""
+    for why, doubtful in ((Why.GAME, SUPPOSED.search(plain)), (Why.WORKED_ON, WORKED_ON.search(plain)),
+                          (Why.PASTED, len(text) > LONG), (Why.OTHERS, carries(_FENCED.sub("\n", text)))):
+        if doubtful:
+            return Reason(why)
+    return None
 
 
 def clauses_of(sentence: str, number: int = 0) -> list[Clause]:
@@ -147,7 +146,6 @@ WINDOW = 3
 """Sentences in a row that a fact may be put together from."""
 LEAST = 0.6
 """The share of a fact's words that the person must have said."""
-TURNED = "turns around what you said"
 ENOUGH = 0.75
 """Below this share the person is asked first."""
 
@@ -159,28 +157,28 @@ class Grounding:
     share: float
     """Of the fact's words, how many are the person's, from 0 to 1; a little less when they come from several
     sentences."""
-    refusal: str = ""
-    """Why it is no fact of the person's; empty: it is one."""
-    review: str = ""
-    """Why the person is to be asked first; empty: no need."""
+    refusal: Reason | None = None
+    """Why it is no fact of the person's; None: it is one."""
+    review: Reason | None = None
+    """Why the person is to be asked first; None: no need."""
 
 
 def grounding(text: str, message: Said) -> Grounding:
     """How a fact is borne out by a message."""
     wanted = frozenset(meanings(text)) - GLUE
     if not wanted:
-        return Grounding(0.0, "says nothing")
+        return Grounding(0.0, Reason(Why.NOTHING))
     share, window = _best_window(wanted, message)
     if share < LEAST:
         missing = sorted(wanted.difference(*(s.meanings for s in message.sentences)))
-        return Grounding(share, f"not in your own words: {', '.join(word.strip('<>') for word in missing[:4])}"
-                         if missing else "not said in one place")
+        unsaid = Reason(Why.UNSAID, ", ".join(word.strip("<>") for word in missing[:4]))
+        return Grounding(share, unsaid if missing else Reason(Why.SCATTERED))
     used = [message.sentences[i] for i in window]
     clauses = [clause for clause in message.clauses if clause.sentence in window]
     best, refusal, review = _told(text, clauses, _marks(text, used))
     refusal = _otherwise(text, used) or refusal or _not_stated(best, used)
-    return Grounding(share if len(used) == 1 else share * 0.9, refusal, "" if refusal else (
-        message.doubt or review or _caution(text, best, used) or ("" if share >= ENOUGH else "not quite your words")))
+    return Grounding(share if len(used) == 1 else share * 0.9, refusal, None if refusal else (
+        message.doubt or review or _caution(text, best, used) or (None if share >= ENOUGH else Reason(Why.LOOSE))))
 
 
 def alike(word: str, other: str) -> bool:
@@ -210,11 +208,11 @@ def _best_window(wanted: frozenset[str], message: Said) -> tuple[float, list[int
     return count / len(wanted), [i for i in range(start, start - length) if hits[i]]
 
 
-def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list[Clause], str, str]:
+def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list[Clause], Reason | None, Reason | None]:
     """The clauses that the fact's own come from, why it is refused, and why it is to be reviewed. `marks` are names and
     numbers, which belong to those they were said of."""
     best: list[Clause] = []
-    review = ""
+    review = None
     for part in clauses_of(text):
         wanted = part.meanings - GLUE
         counted = [(len(_found(wanted, clause.meanings)), clause) for clause in clauses]
@@ -223,14 +221,14 @@ def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list
             continue
         closest = [clause for count, clause in counted if count == most]
         if all(clause.denies != part.denies for clause in closest):
-            return closest, TURNED, ""
+            return closest, Reason(Why.TURNED), None
         if any(clause.denies != part.denies for clause in closest):
-            review = "you said both"
+            review = Reason(Why.BOTH)
         marked = marks & wanted
         if len(marked) > 1 and not any(marked <= clause.meanings for clause in clauses):
-            review = review or "puts together what you said apart"
+            review = review or Reason(Why.APART)
         best += closest
-    return best, "", review
+    return best, None, review
 
 
 def _marks(text: str, used: list[Sentence]) -> frozenset[str]:
@@ -249,18 +247,18 @@ def _names(text: str) -> list[str]:
     return found
 
 
-def _otherwise(text: str, used: list[Sentence]) -> str:
-    """Why the fact's numbers and names are not those of the sentences; empty: they are."""
+def _otherwise(text: str, used: list[Sentence]) -> Reason | None:
+    """Why the fact's numbers and names are not those of the sentences; None: they are."""
     source = " ".join(sentence.text for sentence in used)
     known = frozenset(meanings(source))
     if other := numbers(text) - numbers(source):
-        return f"a number that you did not say there: {min(other)}"
+        return Reason(Why.NUMBER, min(other))
     counted = _counted(source)
     for thing, values in _counted(text).items():
         if thing in counted and not values <= counted[thing]:
-            return f"another number than you said for {thing.strip('<>')}"
+            return Reason(Why.COUNT, thing.strip("<>"))
     unknown = [name for name in _names(text) if name not in known]
-    return f"a name that you did not say there: {unknown[0]}" if unknown else ""
+    return Reason(Why.NAME, unknown[0]) if unknown else None
 
 
 def _other_signs(text: str, used: list[Sentence]) -> bool:
@@ -281,31 +279,32 @@ def _counted(text: str) -> dict[str, set[str]]:
     return found
 
 
-def _not_stated(best: list[Clause], used: list[Sentence]) -> str:
-    """Why the clauses are no statement of the person's about themselves; empty: they may be one."""
-    if best and all(clause.of_assistant for clause in best):
-        return "about the assistant"
+def _not_stated(best: list[Clause], used: list[Sentence]) -> Reason | None:
+    """Why the clauses are no statement of the person's about themselves; None: they may be one."""
+    if not best:
+        return None
+    if all(clause.of_assistant for clause in best):
+        return Reason(Why.OF_ASSISTANT)
     if any(sentence.first_person for sentence in used):
-        return ""
-    if best and all(clause.asked for clause in best):
-        return "asked, not said"
-    if best and all(clause.request for clause in best) and not any(STANDING.search(folded(s.text)) for s in used):
-        return "asked for, not said"
-    return ""
+        return None
+    if all(clause.asked for clause in best):
+        return Reason(Why.ASKED)
+    standing = any(STANDING.search(folded(sentence.text)) for sentence in used)
+    return Reason(Why.REQUESTED) if all(clause.request for clause in best) and not standing else None
 
 
-def _caution(text: str, best: list[Clause], used: list[Sentence]) -> str:
+def _caution(text: str, best: list[Clause], used: list[Sentence]) -> Reason | None:
     plain = folded(" ".join(sentence.text for sentence in used))
-    for doubtful, why in (
-        (any(clause.asked for clause in best), "asked, not said"),
-        (any(clause.request for clause in best), "said as a request"),
-        (any(clause.of_others for clause in best) and not RELATION.search(folded(text)), "may be about somebody else"),
-        (_other_signs(text, used), "not quite your signs"),
-        (bool(PASSING.search(plain)), "may hold only for now"),
-        (bool(UNSURE.search(plain)), "you were not sure"),
-        (bool(WISH.search(plain)), "may be a wish of the moment"),
-        (not any(sentence.first_person for sentence in used), "may not be about you"),
+    for why, doubtful in (
+        (Why.ASKED, any(clause.asked for clause in best)),
+        (Why.REQUEST, any(clause.request for clause in best)),
+        (Why.OF_OTHERS, any(clause.of_others for clause in best) and not RELATION.search(folded(text))),
+        (Why.SIGNS, _other_signs(text, used)),
+        (Why.PASSING, PASSING.search(plain)),
+        (Why.UNSURE, UNSURE.search(plain)),
+        (Why.WISH, WISH.search(plain)),
+        (Why.NOT_YOU, not any(sentence.first_person for sentence in used)),
     ):
         if doubtful:
-            return why
-    return ""
+            return Reason(why)
+    return None

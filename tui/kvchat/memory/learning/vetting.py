@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from kvchat.memory.entry import Kind
+from kvchat.memory.entry import Kind, Reason, Why
 from kvchat.memory.learning.phrases import ASKING, FIRST_PERSON, RELATION, REQUEST, WONDERING, meanings
 from kvchat.memory.similarity import folded
 from kvchat.prompt.context import guarded
@@ -101,32 +101,25 @@ def tidied(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def objection(text: str) -> str:
-    """Why a fact's text is not noted; empty: nothing against it."""
+def objection(text: str) -> Reason | None:
+    """Why a fact's text is not noted; None: nothing against it."""
     plain = folded(text)
-    if _NOTHING.match(plain):
-        return "empty"
-    if any(unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp") for char in text):
-        return "control characters"
-    if guarded(text) != text or _TOKENS.search(text):
-        return "template tokens"
-    if _MARKUP.search(text):
-        return "markup"
-    if secret(text):
-        return "a secret"
-    if len(text) > LONGEST:
-        return f"longer than {LONGEST} characters"
-    if text.rstrip(" \"'”’)").endswith(("?", "？", "¿")) or WONDERING.search(plain):
-        return "a question"
-    if _DANGLING.search(plain):
-        return "not a whole sentence"
-    if _OF_ASSISTANT.search(plain):
-        return "about the assistant"
-    if _UNNAMED.search(plain):
-        return "does not say who or what"
-    if _OF_TALK.search(plain):
-        return "about the conversation"
-    return ""
+    for why, against in (
+        (Why.EMPTY, _NOTHING.match(plain)),
+        (Why.CONTROL, any(unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp") for char in text)),
+        (Why.TOKENS, guarded(text) != text or _TOKENS.search(text)),
+        (Why.MARKUP, _MARKUP.search(text)),
+        (Why.SECRET, secret(text)),
+        (Why.LONG, len(text) > LONGEST),
+        (Why.QUESTION, text.rstrip(" \"'”’)").endswith(("?", "？", "¿")) or WONDERING.search(plain)),
+        (Why.UNFINISHED, _DANGLING.search(plain)),
+        (Why.OF_ASSISTANT, _OF_ASSISTANT.search(plain)),
+        (Why.UNNAMED, _UNNAMED.search(plain)),
+        (Why.OF_TALK, _OF_TALK.search(plain)),
+    ):
+        if against:
+            return Reason(why, str(LONGEST) if why is Why.LONG else "")
+    return None
 
 
 def secret(text: str) -> bool:
@@ -142,14 +135,14 @@ def _luhn(number: str) -> bool:
         digit if i % 2 == 0 else sum(divmod(digit * 2, 10)) for i, digit in enumerate(digits)) % 10 == 0
 
 
-def caution(text: str, kind: Kind) -> str:
-    """Why a fact's text is shown to the person before it is noted; empty: no reason."""
+def caution(text: str, kind: Kind) -> Reason | None:
+    """Why a fact's text is shown to the person before it is noted; None: no reason."""
     plain = folded(text)
     if _ADDRESS.search(text):
-        return "has an address in it"
+        return Reason(Why.ADDRESS)
     if _ORDER.search(plain) or (REQUEST.search(plain) and not FIRST_PERSON.search(plain)):
-        return "tells what to do"
-    return "says who you are" if kind is Kind.IDENTITY else ""
+        return Reason(Why.ORDER)
+    return Reason(Why.IDENTITY) if kind is Kind.IDENTITY else None
 
 
 def kind_of(text: str, kind: Kind) -> Kind:
@@ -168,9 +161,6 @@ def kind_of(text: str, kind: Kind) -> Kind:
 
 # Somebody else's words in a message; patterns are for folded text, whose lines are kept
 
-
-OTHERS = "may be somebody else's words"
-"""Why nothing in such a message is noted unasked."""
 
 QUOTATION = re.compile(
     "\"[^\"\n]{1,2000}\"|“[^”\n]{1,2000}”|„[^“”\n]{1,2000}[“”]|«[^»\n]{1,2000}»|»[^«\n]{1,2000}«|‹[^›\n]{1,2000}›"
