@@ -108,10 +108,11 @@ class Camera:
         """Type a message when the last answer was read, and wait for its own."""
         chat = self.app.chat
         await chat.service.warm_up.ended()
-        turns = chat.conversation.record.turns
+        conversation = chat.workspace.conversation
+        turns = conversation.record.turns
         chat.composer.replace_text(text)
         await self.pilot.press("enter")
-        await self.until(lambda: chat.conversation.record.turns > turns and not chat.service.conversations.streaming())
+        await self.until(lambda: conversation.record.turns > turns and not chat.service.conversations.streaming())
 
 
 def remembered(text: str, kind: Kind, page: str, memories: Memories) -> None:
@@ -139,10 +140,10 @@ async def main_scenes(folder: Path) -> None:
             await pilot.press("ctrl+n")
             await camera.say(question)
         await pilot.press("ctrl+n")
-        await service.branches.set_instructions(app.chat.conversation.id, INSTRUCTIONS)
+        await service.branches.set_instructions(app.chat.workspace.conversation.id, INSTRUCTIONS)
         app.chat.composer.replace_text(QUESTIONS[0])
         await pilot.press("enter")
-        live = lambda: app.chat.conversation.live  # noqa: E731
+        live = lambda: app.chat.workspace.conversation.live  # noqa: E731
         await camera.until(lambda: bool(live() and live().progress and live().progress.processed > 600))
         await camera.picture("reading")
         await camera.until(lambda: not service.conversations.streaming())
@@ -163,7 +164,7 @@ async def main_scenes(folder: Path) -> None:
         await pilot.pause(0.5)
         await camera.picture("search")
         await pilot.press("escape")
-        conversation = app.chat.conversation
+        conversation = app.chat.workspace.conversation
         answer = [n for n in conversation.path() if n.role is Role.ASSISTANT][1]
         await service.options.set_parameters(conversation.id, Parameters(temperature=0.6, seed=7, max_tokens=120))
         await service.turns.regenerate(conversation.id, answer.id)
@@ -186,7 +187,7 @@ async def main_scenes(folder: Path) -> None:
         await camera.picture("memory")
         await pilot.press("escape")
         await service.conversations.open(conversation.id)
-        await app.chat.open_conversation(conversation.id)
+        await app.chat.conversations.open(conversation.id)
         await app.run_table_action(BY_ID["doctor"])
         await camera.until(lambda: isinstance(app.screen, DoctorScreen) and app.screen.is_done)
         await pilot.press("y")  # it asks, because the one slot holds a conversation
@@ -213,7 +214,7 @@ async def documents_scene(folder: Path) -> None:
         documents = service.documents
         await camera.until(lambda: len(documents.reports) == len(COLLECTIONS) and not documents.indexing)
         await app.run_table_action(BY_ID["new"])
-        await service.retrieval.set_searching(app.chat.conversation.id, "always", ["handbook"])
+        await service.retrieval.set_searching(app.chat.workspace.conversation.id, "always", ["handbook"])
         await pilot.press("f6")
         await pilot.press("down")
         await camera.picture("documents")

@@ -9,14 +9,14 @@ SECONDS = {
     "kvchat.backends.base": {"GET_S": 60.0, "PROBE_S": 30.0},
     "kvchat.backends.dialects.llamacpp": {"PROBE_S": 30.0},
     "kvchat.backends.special_tokens": {"WAIT_S": 10.0},
-    "kvchat.chat.prices": {"PRICE_S": 20.0},
-    "kvchat.chat.cache_tracker": {"LOOK_S": 10.0},
+    "kvchat.chat.cache.prices": {"PRICE_S": 20.0},
+    "kvchat.chat.cache.tracker": {"LOOK_S": 10.0},
     "kvchat.chat.new_conversations": {"TAG_S": 6.0},
-    "kvchat.chat.vectors": {"QUESTION_S": 6.0},
-    "kvchat.chat.following": {"LOOK_S": 10.0, "READ_S": 10.0},
-    "kvchat.chat.looking": {"LOOK_S": 10.0},
-    "kvchat.chat.routes": {"DETOUR_S": 40.0, "PLAN_S": 20.0},
-    "kvchat.chat.memory_service": {"RECALL_S": 10.0, "FIRST_RECALL_S": 60.0},
+    "kvchat.chat.background.vectors": {"QUESTION_S": 6.0},
+    "kvchat.chat.cache.following": {"LOOK_S": 10.0, "READ_S": 10.0},
+    "kvchat.chat.cache.looking": {"LOOK_S": 10.0},
+    "kvchat.chat.cache.routes": {"DETOUR_S": 40.0, "PLAN_S": 20.0},
+    "kvchat.chat.background.memory_service": {"RECALL_S": 10.0, "FIRST_RECALL_S": 60.0},
 }
 
 

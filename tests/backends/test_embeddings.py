@@ -247,7 +247,7 @@ async def test_a_cancelled_question_closes_its_connection(server: EmbeddingsStan
 
 @pytest.mark.process
 def test_nothing_of_it_is_imported_until_it_is_used() -> None:
-    code = ("import sys, kvchat.cli, kvchat.commands, kvchat.index.index\n"
+    code = ("import sys, kvchat.cli, kvchat.cli.session, kvchat.index.index\n"
             "index = kvchat.index.index.Index.open(None)\n"
             "index.replace('memory/a.md', [kvchat.index.index.Chunk('a', '', 'a cat')])\n"
             "index.search('cat', vector=[1.0, 0.0])\n"

@@ -136,7 +136,7 @@ async def test_a_server_that_was_not_started_for_vectors_is_told_with_what_to_do
 
 
 def test_the_engine_for_vectors_is_not_imported_until_it_is_used() -> None:
-    code = ("import sys, kvchat.cli, kvchat.commands, kvchat.config\n"
+    code = ("import sys, kvchat.cli, kvchat.cli.session, kvchat.config\n"
             "print('kvchat.backends.local_embeddings' in sys.modules)")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd())
     assert done.stdout.strip() == "False"

@@ -19,7 +19,7 @@ from kvchat.cache.accounting import TurnFigures, measured_speed, totals
 from kvchat.cache.speed import fit, samples_of
 from kvchat.chat.live import LiveAnswer
 from kvchat.prompt.message import State
-from kvchat.ui.chat.live_row import live_row
+from kvchat.ui.view_models import live_row
 from kvchat.ui.widgets.status_text import running, settled
 from kvchat.ui.widgets.statusline import live_of
 from toyserver import ToyServer, reply, sse

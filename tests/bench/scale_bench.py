@@ -119,7 +119,7 @@ async def turns(folder: Path, url: str, number: int, under_the_app: bool) -> lis
             if turn % (MESSAGES // 2) == 0:
                 id = (await service.new_conversations.create()).id
                 if app is not None:
-                    await app.chat.open_conversation(id)
+                    await (getattr(app.chat, "open_conversation", None) or app.chat.conversations.open)(id)
             if turn % max(1, number // LEVELS) == 0:
                 levels.append(_resident())
             await service.turns.send(id, asked(QUESTION.format(n=id, turn=turn)))
@@ -134,7 +134,7 @@ async def turns(folder: Path, url: str, number: int, under_the_app: bool) -> lis
 
         app = KvchatApp(service, find())
         async with app.run_test(size=(120, 40)) as pilot:
-            while app.chat.current is None:
+            while getattr(getattr(app.chat, "workspace", app.chat), "current", None) is None:
                 await pilot.pause(0.05)
             await take()
     else:

@@ -65,7 +65,7 @@ def child(kind: str, rate: int, above: int, tokens: int, result: Path) -> None:
     from kvchat.prompt.message import Role, State
     from kvchat.ui.render.message import TranscriptItem
     from kvchat.ui.themes import variable_defaults
-    from kvchat.ui.widgets.transcript import Transcript
+    from kvchat.ui.widgets.transcript.widget import Transcript
 
     body = "".join(islice(token_source("mixed"), 300))
     history = [

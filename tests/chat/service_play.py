@@ -13,8 +13,8 @@ from kvchat.backends.dialect import ReadAhead
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.llamacpp.shape import Rewind, Shape
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.following import Following
-from kvchat.chat.looking import Look
+from kvchat.chat.cache.following import Following
+from kvchat.chat.cache.looking import Look
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed

@@ -21,7 +21,7 @@ from remembering_kit import remembering
 
 from engine_fixture import small_model
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat import following
+from kvchat.chat.cache import following
 from kvchat.chat.events import AnswerProgressed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kvchat.backends.dialect import BackendError, SlotCount, Trouble
 from kvchat.backends.errors import NoAnswerError
-from kvchat.chat.cancelled_slots import FORGOTTEN_S, LATE, CancelledSlots
+from kvchat.chat.cache.cancelled_slots import FORGOTTEN_S, LATE, CancelledSlots
 
 IDLE, URL = SlotCount(0, None, False), "http://127.0.0.1:1"
 Answer = Sequence[SlotCount] | BackendError

@@ -13,8 +13,7 @@ from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
 from kvchat.backends.slot_files import SlotFile
-from kvchat.chat.snapshot_values import Held, Refused, Restored
-from kvchat.chat.snapshots import GIVEN_UP, Snapshots
+from kvchat.chat.cache.snapshots import GIVEN_UP, Held, Refused, Restored, Snapshots
 
 INFO = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=2, build="b1")
 
@@ -248,9 +247,13 @@ async def test_a_first_restore_that_is_not_reused_is_enough(snapshots, server):
     assert snapshots.best_for(["a"]) is None
 
 
-async def test_withdrawing_holds_over_a_restart(start):
-    await (await start()).withdraw("No use.")
-    assert (await start()).why_not == "No use."
+async def test_giving_snapshots_up_holds_over_a_restart(start, server):
+    snapshots = await start()
+    server.holds[0] = ("river", 100)
+    snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
+    await snapshots.checked(snapshot, 0)
+    said = await snapshots.checked(snapshot, 0)
+    assert GIVEN_UP in said and (await start()).why_not == said
 
 
 async def test_a_forgotten_conversation_leaves_nothing_behind(snapshots, server, folder):

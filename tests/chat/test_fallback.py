@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from engine_fixture import small_model
-from kvchat.chat import connection, fallback
-from kvchat.chat.connection import Connector
 from kvchat.chat.events import FallbackChosen
 from kvchat.chat.question import Question
-from kvchat.chat.servers import LAST_SERVER
+from kvchat.chat.server import connection, fallback
+from kvchat.chat.server.connection import Connector
+from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings
 from kvchat.prompt.message import State

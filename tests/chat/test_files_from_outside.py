@@ -9,8 +9,8 @@ import pytest
 from consulting_kit import consulting, indexed, written
 
 from kvchat.chat.errors import ChatError
-from kvchat.chat.mentioning import NOTHING, Meant, OutsideError, counted_in, outside
 from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_in, outside
 from kvchat.chat.service import ChatService
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Role

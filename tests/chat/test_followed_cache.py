@@ -183,7 +183,7 @@ async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Ma
 async def test_a_branch_that_is_gone_back_to_is_read_ahead(
     make: Maker, dense: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kvchat.chat.warm_up.REST_S", 0.05)
+    monkeypatch.setattr("kvchat.chat.cache.warm_up.REST_S", 0.05)
     with tiny_server(dense, n_parallel=1, n_ctx=4096, cache_ram_mib=0) as url:
         service = make(url, warm_up_on_battery=True)
         service.warm_up.enabled = True

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from remembering_kit import until
 
-from kvchat.chat import jobs
-from kvchat.chat.consolidation import CONSOLIDATION
+from kvchat.chat.background import jobs
+from kvchat.chat.background.consolidation import CONSOLIDATION
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed

@@ -10,9 +10,9 @@ from contextlib import asynccontextmanager
 import pytest
 from remembering_kit import until
 
-from kvchat.chat import jobs
-from kvchat.chat.jobs import How, Jobs, Outcome, Place
-from kvchat.chat.lane import Lane
+from kvchat.chat.background import jobs
+from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.server.lane import Lane
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
 from kvchat.store import Store

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from kvchat.chat.lane import Lane
+from kvchat.chat.server.lane import Lane
 
 
 async def test_generations_run_one_at_a_time_in_the_order_they_were_asked_for():

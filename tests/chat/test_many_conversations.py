@@ -9,11 +9,11 @@ import pytest
 from engine_fixture import running_server
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.cache.warmth import Heat
+from kvchat.chat.cache.shared_prefixes import SharedPrefixes
+from kvchat.chat.conversations import KEPT
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.opened import KEPT
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.chat.sharing import SharedPrefixes
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters
@@ -85,7 +85,7 @@ def test_a_server_that_cannot_be_followed_is_not_thought_to_hold_all_that_was_ev
 
 @pytest.mark.engine
 async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_last(tmp_path, monkeypatch):
-    monkeypatch.setattr("kvchat.chat.following.KEPT_HEADS", 2)
+    monkeypatch.setattr("kvchat.chat.cache.following.KEPT_HEADS", 2)
     with running_server(context=2048) as server:
         service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
         service.warm_up.enabled = False

@@ -5,8 +5,8 @@ from __future__ import annotations
 from remembering_kit import pending, remembering, said, until
 from test_memory_while_it_runs import FACT
 
-from kvchat.chat import extraction
-from kvchat.chat.extraction import WAS_OFF
+from kvchat.chat.background import extraction
+from kvchat.chat.background.extraction import WAS_OFF
 from kvchat.memory.ledger import Ledger
 from toyserver import ToyServer, tokens
 

@@ -9,7 +9,7 @@ import os
 import pytest
 from remembering_kit import remembering, said
 
-from kvchat.chat import memory_service as remembering_parts
+from kvchat.chat.background import memory_service as remembering_parts
 from kvchat.memory.entry import Kind
 from toyserver import ToyServer, tokens
 

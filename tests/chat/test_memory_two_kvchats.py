@@ -7,11 +7,11 @@ import asyncio
 from remembering_kit import is_extraction, passed_over, remembering, said, until
 from test_memory_while_it_runs import Held, noted
 
-from kvchat.chat import jobs
-from kvchat.chat.lane import Lane
+from kvchat.chat.background import jobs
+from kvchat.chat.server.lane import Lane
 from kvchat.memory.ledger import Ledger
-from kvchat.store import seats
-from kvchat.store.seats import Seat
+from kvchat.store.presence import server_presence as seats
+from kvchat.store.presence.server_presence import Seat
 from toyserver import ToyServer
 from two_windows_kit import Slow, streaming
 

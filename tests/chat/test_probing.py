@@ -13,8 +13,8 @@ from service_play import Ahead, Play, playing, serving, shape_of, until
 
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.chat import warm_up
-from kvchat.chat.probing import prompts, unused
+from kvchat.chat.cache import warm_up
+from kvchat.chat.cache.cache_probe import prompts, unused
 from tiny_models import tiny_models
 
 pytestmark = pytest.mark.engine

@@ -14,18 +14,17 @@ from pathlib import Path
 import pytest
 from consulting_kit import asked, consulting, indexed, written
 
-from kvchat.asking import ask
-from kvchat.chat import retrieval as module
+from kvchat.chat.background.worker import Worker
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
+from kvchat.chat.question import retrieval as module
 from kvchat.chat.service import ChatService
-from kvchat.chat.worker import Worker
+from kvchat.cli.ask import ask, read_question
 from kvchat.documents import consultation as looking
 from kvchat.documents.attaching import attached
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role
-from kvchat.question import read_question
 from toyserver import ToyServer
 
 LAMP = "How often does the lamp turn?"
@@ -120,8 +119,8 @@ async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(
     with (tmp_path / "mail").open() as piped:
         monkeypatch.setattr(sys, "stdin", piped)
         question = read_question(text)
-    await ask(service, argparse.Namespace(question=question, conversation=None, continue_=False, json=True,
-                                          max_tokens=None, temperature=None))
+    await ask(service, argparse.Namespace(conversation=None, continue_=False, json=True, max_tokens=None,
+                                          temperature=None), question)
     assert str(secret).encode() in server.chats[0].body
     assert b"1234" not in server.chats[0].body and b"twelve seconds" not in server.chats[0].body
 

@@ -24,9 +24,9 @@ from warmup_walk import played, told
 
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.shape import Shape
-from kvchat.chat import warm_up
-from kvchat.chat.following import FollowedTurn
-from kvchat.chat.power import on_battery
+from kvchat.chat.cache import warm_up
+from kvchat.chat.cache.following import FollowedTurn
+from kvchat.chat.cache.warm_up import on_battery
 from kvchat.chat.question import Question
 from kvchat.config import changed
 from kvchat.prompt.context import ContextBlock

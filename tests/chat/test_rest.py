@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.chat import keeper
+from kvchat.chat import store_writer as keeper
 from kvchat.chat.question import Question
 from kvchat.store import Store, StoreUnavailable
 from toyserver import tokens

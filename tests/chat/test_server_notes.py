@@ -13,8 +13,8 @@ from kvchat.cache.causes.evidence import Foreign
 from kvchat.cache.llamacpp.candidates import Candidates, guesses
 from kvchat.cache.llamacpp.held import Held
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.evidence import Journal
-from kvchat.chat.recalling import Notebook, Recollection, note_in, noted
+from kvchat.chat.cache.server_notes import Notebook, Recollection, note_in, noted
+from kvchat.chat.cache.turn_journal import Journal
 
 SERVER = "http://127.0.0.1:8080"
 LIGHT, SHIPS = Tokens(range(100, 400)), Tokens(range(1000, 1300))

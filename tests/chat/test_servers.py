@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from kvchat.backends.dialect import HostClass
-from kvchat.chat import connection
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
+from kvchat.chat.server import connection
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import State

@@ -13,12 +13,12 @@ import pytest
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.engine import gguf, options, process
 from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.chat import connection
+from kvchat.chat.cache.snapshots import Snapshots
+from kvchat.chat.cache.turn_journal import Journal
 from kvchat.chat.errors import ChatError
-from kvchat.chat.evidence import Journal
 from kvchat.chat.question import Question
+from kvchat.chat.server import connection
 from kvchat.chat.service import ChatService
-from kvchat.chat.snapshots import Snapshots
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import Role, State
 from standins.jan import JanStandIn
@@ -346,7 +346,7 @@ async def hung(visit: Visit) -> None:
 
 
 async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
-    for place in ("ground", "service", "servers", "turns"):
+    for place in ("ground", "service", "server.servers", "turns"):
         monkeypatch.setattr(f"kvchat.chat.{place}.QUIT_S", 120.0)
     service, servers, _ = await streaming_from(make, 4)
     waits: set[ToyServer] = set()
@@ -375,7 +375,7 @@ async def test_quitting_asks_all_servers_at_once(make: Maker, monkeypatch: pytes
 
 async def test_an_answer_is_kept_though_its_server_hangs_while_kvchat_ends(
         make: Maker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    for place in ("ground", "service", "servers", "turns"):
+    for place in ("ground", "service", "server.servers", "turns"):
         monkeypatch.setattr(f"kvchat.chat.{place}.QUIT_S", 0.1)
     service, [server], [id] = await streaming_from(make, 1)
     for path in ASKED:

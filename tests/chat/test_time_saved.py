@@ -8,8 +8,8 @@ import pytest
 
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.numbers import duration
 from kvchat.prompt.message import State
+from kvchat.text.format import duration
 from toyserver import ToyServer, tokens
 
 

@@ -233,7 +233,7 @@ async def test_what_is_far_below_the_window_is_not_counted(service, server, word
 
 @pytest.mark.slow
 async def test_a_server_that_keeps_the_count_waiting_is_not_waited_for(service, server, monkeypatch):
-    monkeypatch.setattr("kvchat.chat.prompt_size.COUNT_S", 0.05)
+    monkeypatch.setattr("kvchat.chat.question.prompt_size.COUNT_S", 0.05)
     server.on("/apply-template", hang())
     conversation = await service.new_conversations.create()
     await service.servers.connect()
@@ -248,7 +248,7 @@ MIXED = "\n".join([
 
 @pytest.mark.engine
 async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr("kvchat.chat.prompt_size.COUNT_S", 60.0)
+    monkeypatch.setattr("kvchat.chat.question.prompt_size.COUNT_S", 60.0)
     with running_server(context=4096) as server:
         service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
         service.warm_up.enabled = False
@@ -290,7 +290,7 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
 @pytest.mark.engine
 async def test_a_prompt_of_the_very_size_of_the_window_is_told_as_the_server_does(tmp_path, monkeypatch):
     """One token less than the window is answered, as many are refused."""
-    monkeypatch.setattr("kvchat.chat.prompt_size.COUNT_S", 60.0)
+    monkeypatch.setattr("kvchat.chat.question.prompt_size.COUNT_S", 60.0)
     with running_server(context=512) as server:
         service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
         service.warm_up.enabled = False

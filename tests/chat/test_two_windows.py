@@ -19,7 +19,8 @@ from kvchat.config import Settings, changed
 from kvchat.prompt.context import SUMMARY
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
-from kvchat.store import Store, owner
+from kvchat.store import Store
+from kvchat.store.presence import process_id as owner
 from toyserver import tokens
 from two_windows_kit import Slow, history, kept, say, streaming, texts, until
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.chat.keeper import Keeper
-from kvchat.chat.memory_service import MemoryService
+from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
+from kvchat.chat.store_writer import Keeper
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
 from kvchat.transfer import Source, TransferError, read_lossless

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.user_starts import ANSWER, FIRST, QUESTION, marker_in, repeated_marker_in
+from kvchat.chat.cache.message_offsets import ANSWER, FIRST, QUESTION, marker_in, repeated_marker_in
 
 CHATML = "<|im_start|>user\n{}<|im_end|>\n"
 ASK = "<|im_start|>assistant\n"

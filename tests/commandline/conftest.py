@@ -17,7 +17,7 @@ import pytest
 from kvchat.cli import main, parser
 
 COMMAND = (sys.executable, "-m", "kvchat.cli")
-PARSER = cache(parser)
+WHOLE = cache(parser)
 
 
 @dataclass
@@ -35,7 +35,7 @@ Run = Callable[..., Awaitable[Done]]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The options are put together once, and a toy has no replicas to find."""
-    monkeypatch.setattr("kvchat.cli.parser", PARSER)
+    monkeypatch.setattr("kvchat.cli.parser", lambda _: WHOLE())
     monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)
 
 

@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from kvchat import backends_command
 from kvchat.backends import kinds
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.discovery import discover
 from kvchat.backends.hosts import Place
-from kvchat.backends_command import UsedServer, backends
-from kvchat.chat.servers import LAST_SERVER
+from kvchat.chat.server.servers import LAST_SERVER
+from kvchat.cli import backends as backends_command
 from kvchat.cli import main
+from kvchat.cli.backends import UsedServer, backends
 from kvchat.config import Settings
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import new_id, node, system_message

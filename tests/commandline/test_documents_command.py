@@ -20,14 +20,13 @@ import pytest
 
 from kvchat import paths
 from kvchat.cli import main
+from kvchat.cli.documents import FIRST, progress_words, snippet, until
+from kvchat.cli.memory import UsageError, instant
+from kvchat.cli.plain_output import cells
 from kvchat.documents import visiting
 from kvchat.documents.collection import Passage, Progress
 from kvchat.documents.exclusion import alone
-from kvchat.documents_progress import progress_words
-from kvchat.documents_words import FIRST, snippet, until
-from kvchat.memory_words import UsageError, instant
 from kvchat.paths import Paths
-from kvchat.terminal import cells
 from toyserver import ToyServer
 
 COLLECTION = {"name", "root", "created", "indexed"}
@@ -498,7 +497,7 @@ async def test_no_server_is_asked(call: Call, places: Paths, handbook: Path) -> 
 
 
 def test_a_passage_without_a_heading_is_shown_by_its_place() -> None:
-    from kvchat.documents_words import passage_lines
+    from kvchat.cli.documents import passage_lines
 
     where, what = passage_lines(Passage("docs/hb/a.pdf#p3", "", "Turn the key.", 1.0, 1), "key")
     assert (where, what) == ("hb/a.pdf p. 3", "Turn the key.")

@@ -19,16 +19,16 @@ import pytest
 from kvchat import paths
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.cli import KINDS, STATUSES, main
+from kvchat.cli import main
+from kvchat.cli.plain_output import cells
 from kvchat.config import Settings, changed
 from kvchat.index.index import Chunk, Index
-from kvchat.memory.entry import Entry, Fact, Kind, MemoryTrouble, Reason, Status, Why
+from kvchat.memory.entry import Entry, Fact, Kind, MemoryTrouble, Reason, Why
 from kvchat.memory.ledger import Cell
 from kvchat.memory.memories import Memories, memory_folder, open_memories
 from kvchat.memory.sync import SCOPE
 from kvchat.paths import Paths
 from kvchat.store import Store
-from kvchat.terminal import cells
 from toyserver import ToyServer
 from whole_rows import put_row
 
@@ -166,10 +166,6 @@ def test_json_has_every_field(call: Call) -> None:
     assert listed[0]["text"] == "Lives in Bonn" and listed[0]["nodes"] == []
     log = call("log", "--json").json
     assert [set(change) for change in log] == [CHANGE] and set(log[0]["after"]) == ENTRY and log[0]["act"] == "added"
-
-
-def test_the_choices_are_those_of_the_memory() -> None:
-    assert set(KINDS) == set(Kind) and set(STATUSES) == {*Status, "all"}
 
 
 def test_what_is_off_in_the_settings_can_be_looked_at(call: Call, places: Paths) -> None:

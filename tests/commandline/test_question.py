@@ -14,16 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from kvchat import standard_input
-from kvchat.asking import ask
 from kvchat.chat.service import ChatService
-from kvchat.cli import main
+from kvchat.cli import main, standard_input
+from kvchat.cli.ask import ask, read_question
+from kvchat.cli.standard_input import MOST, InputError
 from kvchat.config import Settings, changed
 from kvchat.prompt.context import STDIN
 from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import Node, Role
-from kvchat.question import read_question
-from kvchat.standard_input import MOST, InputError
 from kvchat.store import Store
 from toyserver import ToyServer, tokens
 
@@ -195,8 +193,8 @@ async def asked(url: str, data: Path, text: str, *, continue_: bool = False) -> 
     service = ChatService(Store.open(data), changed(Settings(), "server.base_url", url))
     try:
         await ask(service, argparse.Namespace(
-            question=read_question(text), conversation=None, continue_=continue_, json=True, max_tokens=None,
-            temperature=None))
+            conversation=None, continue_=continue_, json=True, max_tokens=None,
+            temperature=None), read_question(text))
         talk = await service.conversations.open(service.conversations.all()[0].id)
         return next(node for node in reversed(talk.path()) if node.role is Role.USER)
     finally:

@@ -15,8 +15,8 @@ from kvchat.config import Settings, described, example, load
 from kvchat.config.server import PROFILE_NAME
 from kvchat.config.settings import OPTIONS
 from kvchat.config.source import Source
-from kvchat.display import one_line
 from kvchat.prompt.request import RESERVED
+from kvchat.sanitize import one_line
 
 FULL = '''default_profile = "work"
 theme = "kvchat-day"  # the colours

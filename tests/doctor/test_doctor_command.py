@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from patient import URL, OpenPatient, Patient, an_info
 
-from kvchat import doctor_command, logs
+from kvchat import logs
 from kvchat.backends.dialect import Backend, BackendError, SlotCount, Trouble
+from kvchat.cli import doctor as doctor_command
+from kvchat.cli.doctor import doctor
 from kvchat.config import ServerSettings, Settings
-from kvchat.doctor_command import doctor
 from toyserver import ToyServer, loading, reply, tokens
 
 

@@ -13,7 +13,7 @@ from kvchat.documents import batching
 from kvchat.documents.indexing import status_of
 from kvchat.index import content, tables
 from kvchat.index.index import BUSY, Index
-from kvchat.store.locks import try_lock
+from kvchat.store.presence.locks import try_lock
 
 LARGE = "".join(f"word{n} and word{n % 977}, {n % 31}\n" * 3 for n in range(2000))
 

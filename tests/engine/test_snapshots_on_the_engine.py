@@ -15,9 +15,8 @@ from kvchat.backends.dialect import Backend, ChatTurn, Reported, StreamEvent
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Engine
 from kvchat.backends.identify import connect
-from kvchat.chat.connection import Connector
-from kvchat.chat.snapshot_values import Held, Refused, Restored
-from kvchat.chat.snapshots import Snapshots
+from kvchat.chat.cache.snapshots import Held, Refused, Restored, Snapshots
+from kvchat.chat.server.connection import Connector
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters, wires_of

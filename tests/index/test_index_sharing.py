@@ -11,7 +11,7 @@ from index_kit import lines
 
 from kvchat.index import mirror, tables
 from kvchat.index.index import Chunk, Hit, Index
-from kvchat.store.locks import try_lock
+from kvchat.store.presence.locks import try_lock
 
 MEMORIES = [f"Kestrel project: invoice number {n} was agreed with the client." for n in range(40)] + [
     "The deploy script for staging is run from the laptop in the cellar."]

@@ -25,7 +25,7 @@ from kvchat.prompt.message import Node, Role
 from kvchat.store import Store
 from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
-from kvchat.ui.chat.screen import ChatScreen
+from kvchat.ui.chat_screen import ChatScreen
 from still import still, until
 from toyserver import ToyServer, Visit, tokens
 
@@ -106,7 +106,7 @@ class Driven:
 
     @property
     def conversation(self) -> OpenConversation:
-        return self.chat.conversation
+        return self.chat.workspace.conversation
 
     @property
     def path(self) -> list[Node]:
@@ -195,7 +195,7 @@ class Driven:
         return conversation.id
 
     async def open(self, id: str) -> None:
-        await self.chat.open_conversation(id)
+        await self.chat.conversations.open(id)
         await self.rest()
 
     async def streaming(self, text: str = "half") -> None:
@@ -292,7 +292,7 @@ async def driving(
     async with app.run_test(size=size) as pilot:
         driven = Driven(app, pilot, service, server, notices=said)
         service.events.subscribe(driven.heard.append)
-        await driven.until(lambda: driven.app.chat.current is not None)
+        await driven.until(lambda: app.has_begun and app.chat.workspace.current is not None)
         driven.chat.composer.cursor_blink = False
         if connect and server is not None:
             await service.servers.connect()

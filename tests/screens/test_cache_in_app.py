@@ -88,7 +88,7 @@ async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: 
         assert answer.figures is not None
         app.conversation.tree.put(replace(answer, figures=replace(
             answer.figures, new_tokens=40, cause="slot_taken", evidence="“weather” took this conversation's slot.")))
-        app.chat.show_conversation()
+        app.chat.view.show()
         await app.press("escape")
         assert "850 avoidable" in app.lines[-2] and "“weather” took" in app.lines[-2] and "F2 why" in app.lines[-2]
         await app.press("f2")
@@ -113,7 +113,7 @@ async def test_an_edit_that_costs_is_asked_about_with_its_ways(drive: Drive, key
         await app.closes()
         await app.until(lambda: key != "f" or app.conversation.id != id)
         await app.rest()
-        assert (app.chat.editing is not None) == (key == "y")
+        assert (app.chat.workspace.editing is not None) == (key == "y")
         assert app.draft == {"y": "two", "a": "Correction to my message 2: ", "f": "two", "n": ""}[key]
         assert app.said[:1] == ["one"] and len(app.said) == (2 if key == "f" else 4)
 

@@ -12,13 +12,13 @@ import pytest
 from app_kit import Drive, Driven
 from textual import events
 
-from kvchat.chat.retrieval import Consulted
+from kvchat.chat.question.retrieval import Consulted
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE
 from kvchat.prompt.message import Role
-from kvchat.ui.chat.consulting import changed_words
-from kvchat.ui.widgets.context_line import ContextLine
-from kvchat.ui.widgets.mentions import MentionList
+from kvchat.ui.controllers.context import changed_words
+from kvchat.ui.widgets.composer.context_line import ContextLine
+from kvchat.ui.widgets.composer.mentions import MentionList
 
 pytestmark = pytest.mark.slow
 
@@ -205,7 +205,7 @@ async def test_what_is_found_for_another_conversation_is_not_shown(
 async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: Path) -> None:
     async with reading(drive, tmp_path, "always") as app:
         await app.say("How fast does the lamp turn?")
-        app.chat.begin_edit(app.path[0].id, "Who paints the tower white?")
+        app.chat.sending.begin_edit(app.path[0].id, "Who paints the tower white?")
         await shows(app, "paint.md:1-3")
         assert "×" not in line(app), "an edit takes all that is found"
         await app.press("enter")

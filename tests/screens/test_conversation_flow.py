@@ -265,7 +265,7 @@ async def test_editing_leaves_the_draft_alone(drive: Drive) -> None:
         await app.type(" and more")
         await app.open(first)
         assert app.draft == ""
-        assert app.chat.editing is None
+        assert app.chat.workspace.editing is None
         await app.open(second)
         assert app.draft == "half a thought"
         await app.select(0)
@@ -586,7 +586,7 @@ async def test_a_server_that_is_gone_is_said_and_found_again(drive: Drive, serve
 
 
 async def test_an_engine_that_dies_is_told_with_its_log_and_the_ways_out(drive: Drive, server: ToyServer) -> None:
-    from kvchat.chat.connection import Connection
+    from kvchat.chat.server.connection import Connection
 
     async with drive() as app:
         await app.begin("one")

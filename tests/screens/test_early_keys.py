@@ -188,7 +188,7 @@ async def test_what_follows_the_key_of_the_editor_waits_for_its_end(
         await ends.wait()
         return text + " edited"
 
-    monkeypatch.setattr("kvchat.ui.editor.edited", edited)
+    monkeypatch.setattr("kvchat.ui.terminal.editor.edited", edited)
     async with drive() as app:
         monkeypatch.setattr(app.app, "suspend", nullcontext)
         typed(app.app, "A", "ctrl+g", "B")

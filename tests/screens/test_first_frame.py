@@ -13,6 +13,6 @@ LATER = ("httpx", "sqlite3", "kvchat.store", "kvchat.chat.service", "kvchat.chat
 
 @pytest.mark.process
 def test_what_the_first_frame_does_not_need_is_not_loaded_for_it() -> None:
-    code = "import sys, kvchat.late_service, kvchat.ui.app; print(*[n for n in sys.argv[1:] if n in sys.modules])"
+    code = "import sys, kvchat.cli.late_service, kvchat.ui.app; print(*[n for n in sys.argv[1:] if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code, *LATER], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []

@@ -180,7 +180,7 @@ async def _(app: Driven, do: Do) -> None:
 async def _(app: Driven, do: Do) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(app.app, "suspend", nullcontext)
-        patch.setattr("kvchat.ui.editor.edited", _edited)
+        patch.setattr("kvchat.ui.terminal.editor.edited", _edited)
         await do()
         await app.until(lambda: app.draft == "written in the editor")
         app.chat.composer.replace_text("")
@@ -311,7 +311,7 @@ async def _copied(app: Driven, do: Do) -> str:
         return "the test's clipboard"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kvchat.ui.chat.messages.copy", copy)
+        patch.setattr("kvchat.ui.controllers.messages.copy", copy)
         await do()
         await app.until(lambda: copies)
     return copies[-1]

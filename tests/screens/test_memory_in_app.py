@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from app_kit import Drive, Driven, driving
 
-from kvchat.chat import jobs
+from kvchat.chat.background import jobs
 from kvchat.chat.events import MemoriesChanged, MemoriesNoted
 from kvchat.config import Settings, changed
 from kvchat.memory.entry import PROFILE, Entry, Status
@@ -279,7 +279,7 @@ async def test_every_key_puts_off_what_is_noted_by_itself_however_short_the_rest
     drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(jobs, "TYPING_S", 3600.0)
-    monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 3600.0)
+    monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 3600.0)
     hold = asyncio.Event()
     answers = noting(*FACTS)
 

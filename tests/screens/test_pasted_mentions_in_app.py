@@ -85,7 +85,7 @@ async def test_edits_around_a_pasted_mention_do_not_make_one_of_it(drive: Drive,
 async def test_a_draft_with_a_pasted_mention_is_text_after_a_restart(drive: Drive) -> None:
     async with drive() as app:
         await app.paste("see @./notes.txt")
-        await app.chat.keep_draft()
+        await app.chat.sending.keep_draft()
         home = app.conversation.id
     async with drive() as app:
         await app.open(home)
@@ -97,7 +97,7 @@ async def test_a_draft_with_a_pasted_mention_is_text_after_a_restart(drive: Driv
 async def test_a_typed_mention_in_a_draft_is_one_after_a_restart(drive: Drive) -> None:
     async with drive() as app:
         await app.write("see @./notes.txt ")
-        await app.chat.keep_draft()
+        await app.chat.sending.keep_draft()
         home = app.conversation.id
     async with drive() as app:
         await app.open(home)
@@ -113,7 +113,7 @@ async def test_a_recalled_message_and_a_fork_mention_what_they_mentioned(drive: 
         await sends(app)
         assert attached(app) == ["more\n"]
         home, asked = app.conversation.id, app.path[0].id
-        await app.chat.action_fork(asked)
+        await app.chat.messages.fork(asked)
         await app.rest()
         assert app.conversation.id != home and app.draft.strip() == "old @./notes.txt and @./more.txt"
         await sends(app)
@@ -131,7 +131,7 @@ async def test_an_edited_question_attaches_nothing_new_by_what_was_pasted_into_i
     async with drive() as app:
         await app.paste("see @./notes.txt")
         await sends(app)
-        app.chat.begin_edit(app.path[0].id, app.path[0].text)
+        app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
         await app.rest()
         await app.press("x")
         await app.press("enter")
@@ -145,10 +145,10 @@ async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Driv
         await app.paste("see @./notes.txt")
         await sends(app)
         for keys, found in ((("enter",), []), (("tab", "enter"), [NOTES])):
-            app.chat.begin_edit(app.path[0].id, app.path[0].text)
+            app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
             await app.rest()
             await app.press(*keys)
-            await app.until(lambda: app.chat.editing is None)
+            await app.until(lambda: app.chat.workspace.editing is None)
             await app.settled()
             assert attached(app) == found
         assert app.noticed("Nothing was changed")
@@ -160,7 +160,7 @@ async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Driv
 async def test_what_was_pasted_stays_text_in_the_editor_and_what_is_written_there_counts(
     drive: Drive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, found: list[str],
 ) -> None:
-    from kvchat.ui import editor
+    from kvchat.ui.terminal import editor
 
     async def edited(text: str, command: str = "") -> str:
         return str(eval(change, {"text": text}))
@@ -168,7 +168,7 @@ async def test_what_was_pasted_stays_text_in_the_editor_and_what_is_written_ther
     monkeypatch.setattr(editor, "edited", edited)
     async with drive() as app:
         await app.paste("see @./notes.txt" if "replace" not in change else "see @~/.ssh/id_rsa")
-        await app.chat._edit_outside()
+        await app.chat.sending._edit_outside()
         await app.rest()
         await sends(app)
         assert attached(app) == found
@@ -292,14 +292,14 @@ async def test_an_edit_asks_for_a_new_file_and_not_again_for_its_own(drive: Driv
         await app.press("enter")
         await app.opens("ConfirmScreen")
         await sends(app, "y")
-        app.chat.begin_edit(app.path[0].id, app.path[0].text)
+        app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
         await app.rest()
         await app.write(" ok")
         await app.press("enter")
         await app.until(lambda: app.said[0].endswith(" ok"))
         await app.settled()
         assert attached(app) == [KEY]
-        app.chat.begin_edit(app.path[0].id, app.path[0].text)
+        app.chat.sending.begin_edit(app.path[0].id, app.path[0].text)
         await app.rest()
         await app.write(f" and @{tmp_path}/other.txt ?")
         await app.press("enter")

@@ -13,7 +13,7 @@ from app_kit import Drive, Driven
 
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE
-from kvchat.ui.chat.sending import UNDER_WAY
+from kvchat.ui.controllers.sending import UNDER_WAY
 
 QUESTION = "What does @handbook say of the lamp?"
 
@@ -165,7 +165,7 @@ async def test_a_message_that_is_looked_up_when_kvchat_ends_is_the_draft_afterwa
         async with held(app):
             await enter(app, QUESTION)
             await app.write("and then?")
-            await app.chat.keep_draft()
+            await app.chat.sending.keep_draft()
             await app.app.action_quit()
             await app.rest()
     async with drive() as app:
@@ -188,16 +188,16 @@ async def test_an_edit_is_taken_back_while_it_is_looked_up(drive: Drive, tmp_pat
     async with reading(drive, tmp_path) as app:
         await app.say("Hello")
         node = app.path[0].id
-        app.chat.begin_edit(node, "Hello")
+        app.chat.sending.begin_edit(node, "Hello")
         await app.rest()
         async with held(app) as free:
             await enter(app, f" {QUESTION}")
             await app.until(lambda: "searching…" in line(app))
             await app.press("escape")
             await app.until(lambda: app.draft == f"Hello {QUESTION}")
-            assert app.chat.editing == node and app.said[0] == "Hello"
+            assert app.chat.workspace.editing == node and app.said[0] == "Hello"
             free.set()
         await app.press("enter")
         await app.until(lambda: app.said[0] == f"Hello {QUESTION}")
         await app.settled()
-        assert app.chat.editing is None and app.draft == ""
+        assert app.chat.workspace.editing is None and app.draft == ""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from app_kit import Drive, Driven
 
-from kvchat.chat import connection
+from kvchat.chat.server import connection
 from kvchat.config import ServerSettings, Settings
 from toyserver import ToyServer, hang, tokens
 

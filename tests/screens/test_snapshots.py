@@ -127,13 +127,13 @@ class Studio:
 
         async def run(pilot: Pilot[int]) -> None:
             driven = Driven(app, pilot, service, self.server)
-            await driven.until(lambda: app.chat.current is not None)
+            await driven.until(lambda: app.has_begun and app.chat.workspace.current is not None)
             if connected:
                 await service.servers.connect()
                 connector = service.servers.link().connector
                 await driven.until(lambda: connector._backend is not None)
                 connector._backend._info = replace(connector._backend.info, base_url=ADDRESS)  # type: ignore[union-attr]
-                app.chat.server_changed()
+                app.chat.server.changed()
             await scene(driven)
             await driven.rest()
 
@@ -145,7 +145,7 @@ def stand_still(patch: pytest.MonkeyPatch, numbers: Iterator[int]) -> None:
     patch.setattr("kvchat.prompt.message.uuid",
                   SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
     for module, now in (("kvchat.chat.turns", SENT), ("kvchat.chat.answering", FIRST_TOKEN),
-                        ("kvchat.ui.chat.screen", NOW)):
+                        ("kvchat.ui.controllers.view", NOW)):
         patch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
 
 
@@ -240,7 +240,7 @@ def test_while_the_prompt_is_read(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
         await ask(app)
         await app.until(lambda: app.conversation.live is not None and app.conversation.live.progress is not None)
-        app.chat._tick()
+        app.chat.view.tick()
 
     studio.picture(scene, answer=reading())
 
@@ -250,7 +250,7 @@ def test_while_the_answer_streams(studio: Studio) -> None:
         await ask(app)
         await app.until(lambda: app.conversation.live is not None and app.conversation.live.text.endswith("2.4 litres"))
         await app.until(lambda: "2.4 litres" in app.text)
-        app.chat._tick()
+        app.chat.view.tick()
 
     said = words("On most nights the lamp burnt 2.4 litres")
     studio.picture(scene, answer=tokens(*said, prompt=742, cached=647, prompt_ms=310, hang_after=len(said),
@@ -263,7 +263,7 @@ def test_after_an_error(studio: Studio) -> None:
         await app.settled()
         failed = app.path[-1]
         app.conversation.tree.put(replace(failed, note=failed.note.replace(studio.server.url, ADDRESS)))
-        app.chat.show_conversation()
+        app.chat.view.show()
 
     studio.picture(scene, answer=error(500, "the request exceeds the available memory"))
 

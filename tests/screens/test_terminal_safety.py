@@ -19,9 +19,9 @@ from app_kit import Clock, Drive, Driven
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
-from kvchat.display import clean, one_line
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import SavedPrompt
+from kvchat.sanitize import clean, one_line
 from kvchat.store import Store
 from terminal_output import Piece, Terminal, pieces
 from toyserver import ToyServer, Visit, error, reply, tokens

@@ -142,14 +142,14 @@ async def test_a_refused_edit_is_an_edit_again(drive: Drive, server: ToyServer) 
         release, said = asyncio.Event(), app.said
         server.on_chat(held(release, REFUSED))
         await app.select(2)
-        app.chat.begin_edit(app.path[2].id, "edited far too long")
+        app.chat.sending.begin_edit(app.path[2].id, "edited far too long")
         await app.rest()
         await app.press("enter")
-        await app.until(lambda: server.posts == 4 and app.chat.editing is None)
+        await app.until(lambda: server.posts == 4 and app.chat.workspace.editing is None)
         release.set()
-        await app.until(lambda: app.chat.editing is not None)
+        await app.until(lambda: app.chat.workspace.editing is not None)
         assert app.draft == "edited far too long" and app.said == said
-        assert app.chat.editing == app.path[2].id
+        assert app.chat.workspace.editing == app.path[2].id
 
 
 async def test_a_message_refused_elsewhere_waits_in_its_draft(drive: Drive, server: ToyServer) -> None:

@@ -11,7 +11,8 @@ from app_kit import Drive, Driven
 
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
-from kvchat.store import Store, owner
+from kvchat.store import Store
+from kvchat.store.presence import process_id as owner
 from toyserver import ToyServer, tokens
 from two_windows_kit import Slow, history, say, streaming
 

@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 
 from kvchat.store import Store
-from kvchat.store.pages import Pages
+from kvchat.store.file.salvage import Pages
 
 
 def everything(folder: Path) -> tuple[dict, dict]:

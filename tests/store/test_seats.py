@@ -9,16 +9,16 @@ import time
 
 import pytest
 
-from kvchat.chat.lane import Lane
-from kvchat.store import seats
-from kvchat.store.seats import Seat, Seats
+from kvchat.chat.server.lane import Lane
+from kvchat.store.presence import server_presence as seats
+from kvchat.store.presence.server_presence import Seat, Seats
 
 ADDRESS = "http://127.0.0.1:8080"
 
 OTHER = """
 import asyncio, sys
 from pathlib import Path
-from kvchat.store.seats import Seats
+from kvchat.store.presence.server_presence import Seats
 
 async def main(folder, what):
     seat = Seats(Path(folder)).at("http://127.0.0.1:8080")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from work import Work
 
-from kvchat.store import Store, opening
+from kvchat.store import Store
+from kvchat.store.file import opening
 
 
 def filled(folder: Path, new_talk, conversations: int, turns: int) -> Store:

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.store import Store
-from kvchat.store import backup as backup_module
-from kvchat.store.backup import back_up, backups, is_due
+from kvchat.store.file import backup as backup_module
+from kvchat.store.file.backup import back_up, backups, is_due
 
 DAY = 24 * 3600.0
 NOON = 20_000 * DAY + DAY / 2

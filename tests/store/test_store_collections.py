@@ -16,9 +16,10 @@ from kvchat.prompt.branching import under_system, without_turn
 from kvchat.prompt.compacting import compaction
 from kvchat.prompt.context import NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
-from kvchat.store import Store, StoreError, schema
-from kvchat.store.backup import backups
+from kvchat.store import Store, StoreError
 from kvchat.store.collections import StoredCollection
+from kvchat.store.file import schema
+from kvchat.store.file.backup import backups
 from kvchat.store.rows import NODE_FIELDS, blocks_of, columns, row_of
 from whole_rows import add_nodes, put_row
 

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from kvchat.prompt.message import Message, Role, State, chained, node
-from kvchat.store import Store, StoreUnavailable, schema
+from kvchat.store import Store, StoreUnavailable
+from kvchat.store.file import schema
 from kvchat.store.messages import ENDED_NOTE
 
 if sys.platform == "win32":
@@ -172,7 +173,7 @@ def test_a_delta_tried_again_after_a_failure_is_kept_once(folder, new_talk, monk
 @pytest.mark.parametrize("fixed", [False, True], ids=["with-our-lock", "with-sqlites-own"])
 def test_eight_kvchats_write_at_once(folder, new_talk, monkeypatch, fixed):
     """They meet at an old database too: one of them upgrades it."""
-    monkeypatch.setattr("kvchat.store.database.has_wal_reset_fix", lambda: fixed)
+    monkeypatch.setattr("kvchat.store.file.database.has_wal_reset_fix", lambda: fixed)
     Store.open(folder).close()
     upgrades = [*schema.MIGRATIONS, lambda db: db.execute("CREATE TABLE upgraded(x)")]
 
@@ -216,7 +217,7 @@ def test_eight_kvchats_write_at_once(folder, new_talk, monkeypatch, fixed):
 @pytest.mark.process
 def test_a_kvchat_killed_on_a_network_file_system_loses_nothing(folder, new_talk, monkeypatch):
     """There a rollback journal is left behind, half of a transaction in the file."""
-    monkeypatch.setattr("kvchat.store.database.on_network", lambda path: True)
+    monkeypatch.setattr("kvchat.store.file.database.on_network", lambda path: True)
 
     def write(say) -> None:
         store = Store.open(folder)

@@ -98,7 +98,7 @@ def test_a_rescue_without_room_leaves_everything_as_it_was(damaged, monkeypatch)
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("kvchat.store.salvage._save", full)
+    monkeypatch.setattr("kvchat.store.file.salvage._save", full)
     with pytest.raises(StoreUnavailable, match="No space left"):
         Store.open(damaged.parent)
     assert damaged.read_bytes() == data and quarantined(damaged.parent) == []

@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from kvchat.prompt.message import Message, Role, node
-from kvchat.store import Store, StoreError, StoreUnavailable, database, locks, owner, schema
-from kvchat.store.backup import backups
-from kvchat.store.database import on_network
+from kvchat.store import Store, StoreError, StoreUnavailable
+from kvchat.store.file import database, schema
+from kvchat.store.file.backup import backups
+from kvchat.store.file.database import on_network
+from kvchat.store.presence import locks
+from kvchat.store.presence import process_id as owner
 from whole_rows import add_nodes
 
 DAY = 86_400.0
@@ -161,7 +164,7 @@ def test_an_error_of_the_file_system_is_told_with_its_path(store, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.EROFS, "Read-only file system", "/some/where")
 
-    monkeypatch.setattr("kvchat.store.backup.copy", refuse)
+    monkeypatch.setattr("kvchat.store.file.backup.copy", refuse)
     with pytest.raises(StoreUnavailable, match="/some/where cannot be used: Read-only file system"):
         store.backup_if_due()
 
@@ -231,7 +234,7 @@ def test_a_backup_that_fails_leaves_nothing_behind(folder, store, talk, monkeypa
     def broken(path: Path) -> None:
         raise StoreError("could not be verified")
 
-    monkeypatch.setattr("kvchat.store.backup._check", broken)
+    monkeypatch.setattr("kvchat.store.file.backup._check", broken)
     with pytest.raises(StoreError):
         store.backup_if_due()
     assert list((folder / "backups").iterdir()) == []

@@ -12,7 +12,8 @@ import pytest
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Reason, Remedy, said
 from kvchat.prompt.message import Message, Role, node, system_message
-from kvchat.store import Store, schema
+from kvchat.store import Store
+from kvchat.store.file import schema
 from kvchat.store.jobs import JobReason
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, figures_to_json, row_of
 

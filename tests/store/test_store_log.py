@@ -12,7 +12,8 @@ from damaging import check_sound, everything
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kvchat.store import Store, wal
+from kvchat.store import Store
+from kvchat.store.file import wal
 
 LOG = "kvchat.db-wal"
 

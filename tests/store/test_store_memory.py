@@ -16,9 +16,10 @@ from kvchat.memory.entry import Act, Change, Entry, Kind, Status
 from kvchat.memory.ledger import Cell, Ledger
 from kvchat.memory.state import State
 from kvchat.prompt.message import Message, Role, node, system_message
-from kvchat.store import Store, schema
-from kvchat.store.backup import backups
-from kvchat.store.pages import Pages
+from kvchat.store import Store
+from kvchat.store.file import schema
+from kvchat.store.file.backup import backups
+from kvchat.store.file.salvage import Pages
 from kvchat.store.rows import NODE_FIELDS, columns, row_of
 from kvchat.store.side_requests import SideRequest
 from whole_rows import add_nodes, put_row

@@ -11,7 +11,8 @@ import pytest
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node
-from kvchat.store import Store, database, index, opening
+from kvchat.store import Store, index
+from kvchat.store.file import database, opening
 from kvchat.store.query import SNIPPET, parsed
 from whole_rows import add_nodes, put_row
 

@@ -17,7 +17,9 @@ import sys
 from textual import work
 from kvchat.chat.service import ChatService
 from kvchat.ui.app import KvchatApp
-from kvchat.ui.chat.screen import ChatScreen
+from kvchat.ui.chat_screen import ChatScreen
+from kvchat.ui.controllers.options import OptionController
+from kvchat.ui.controllers.workspace import in_worker
 from textual._xterm_parser import XTermParser
 
 def broken(*_, **__):
@@ -31,8 +33,8 @@ from kvchat.cli import main
 sys.exit(main(['--base-url', 'http://127.0.0.1:9', *sys.argv[1:]]))
 """
 PLACES = {
-    "an action": ("ChatScreen.action_inspector = broken", "\x1bOQ"),
-    "a worker": ("ChatScreen.action_parameters = work(group='dialog')(worker)", "\x0f"),
+    "an action": ("ChatScreen.inspect = broken", "\x1bOQ"),
+    "a worker": ("OptionController.parameters = in_worker('dialog')(worker)", "\x0f"),
     "a timer": ("ChatService.refresh = broken", ""),
     "reading keys": ("feed = XTermParser.feed\n"
                      "XTermParser.feed = lambda self, data: broken() if '@' in data else feed(self, data)", "@"),

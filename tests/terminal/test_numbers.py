@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat import numbers
+from kvchat.text import format as numbers
 
 PARIS = ZoneInfo("Europe/Paris")
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=PARIS)

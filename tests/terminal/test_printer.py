@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.display import clean
-from kvchat.terminal import Printer
+from kvchat.cli.plain_output import Printer
+from kvchat.sanitize import clean
 
 CORPUS = json.loads((Path(__file__).parents[1] / "fixtures" / "hostile_text.json").read_text("utf-8"))
 TEXTS = st.text(max_size=30) | st.text(alphabet="\r\n\x1b[a\u202e\ud83d\ude00", max_size=30)
@@ -97,7 +97,8 @@ def test_a_reader_that_has_gone_is_noticed_and_is_no_error() -> None:
 
 @pytest.mark.process
 def test_a_process_whose_reader_has_gone_ends_without_a_word() -> None:
-    code = "import sys; from kvchat.terminal import Printer; p = Printer(sys.stdout)\nwhile not p.gone: p.line('x')"
+    code = ("import sys; from kvchat.cli.plain_output import Printer; p = Printer(sys.stdout)\n"
+            "while not p.gone: p.line('x')")
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout and process.stderr
     process.stdout.readline()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.terminal import Column, cells, fitted, print_table, table, width_of
+from kvchat.cli.plain_output import Column, cells, fitted, print_table, table, width_of
 
 COLUMNS = (Column("id"), Column("turns", right=True), Column("title", shrinks=True))
 ROWS = [("4f2a", "3", "lighthouse log"), ("9c01", "12", "a much longer title about the history of tax notes")]

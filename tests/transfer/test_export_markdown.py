@@ -12,8 +12,8 @@ from markdown_it.token import Token
 from transfer_samples import BEGIN, CORPUS, chat, conversation
 
 from corpus import corpus
-from kvchat.display import clean, one_line
 from kvchat.prompt.message import Message, Role, node, system_message
+from kvchat.sanitize import clean, one_line
 from kvchat.transfer import Source, render
 from kvchat.transfer.markdown_text import escaped, fenced, safe_markdown
 

@@ -12,7 +12,7 @@ from corpus import corpus
 from kvchat.ui.render.markdown import MarkdownDocument, code_blocks, render_markdown
 from kvchat.ui.render.rows import copied, text_of
 from kvchat.ui.render.wrap import _ONE_CELL, breaks
-from kvchat.ui.widgets.transcript_styles import STYLES
+from kvchat.ui.widgets.transcript.styles import STYLES
 
 HOSTILE = json.loads((Path(__file__).parent.parent / "fixtures" / "hostile_text.json").read_text())
 CONTEXTS = ["{}", "# {}", "- {}", "> {}", "`{}`", "```\n{}\n```", "```{}\nx\n```", "| {} | b |\n|---|---|\n| {} | c |",

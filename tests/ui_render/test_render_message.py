@@ -9,11 +9,11 @@ from textual.color import Color
 
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, State
-from kvchat.ui.render.guard import ControlFilter
 from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span, text_of
-from kvchat.ui.widgets.transcript_pace import FRAME, REST, Pace
+from kvchat.ui.terminal.control_filter import ControlFilter
+from kvchat.ui.widgets.transcript.widget import FRAME, REST, Pace
 
 
 def _text(spans: list[Span]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from screens_kit import showing
 
 from kvchat.cache.price import Alternative, Price, Way, price
-from kvchat.numbers import about
+from kvchat.text.format import about
 from kvchat.text.prices import cheaper
 from kvchat.ui.screens.confirm import ConfirmScreen, price_lines
 

@@ -13,8 +13,8 @@ from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.models import Model
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean
 from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step, Topic, Verdict
+from kvchat.sanitize import clean
 from kvchat.ui.screens.doctor import DoctorScreen
 
 SERVER = ServerInfo("llama.cpp", "http://127.0.0.1:8080", HostClass.LOOPBACK, model="m", context_size=8192, slots=1)

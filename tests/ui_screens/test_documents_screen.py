@@ -13,8 +13,8 @@ from screens_kit import HOSTILE, MARKUP, Shown, showing
 from textual import events
 from textual.widgets import Input
 
-from kvchat.display import clean
 from kvchat.documents.collection import Progress, Report, Skipped
+from kvchat.sanitize import clean
 from kvchat.ui.screens.documents import DocumentsScreen
 from kvchat.ui.screens.documents_add import AddDocumentsScreen, folders, unquoted
 from kvchat.ui.screens.documents_pages import PATIENCE

@@ -13,18 +13,18 @@ import pytest
 from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you, entry, service
 from screens_kit import HOSTILE, MARKUP, Shown, T, showing
 
+from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.chat.events import JobsChanged, MemoriesChanged
-from kvchat.chat.extraction import QUEUE_PAGE
-from kvchat.display import clean
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
+from kvchat.sanitize import clean
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
-from kvchat.ui.editor import EditorError, at_line, opened
 from kvchat.ui.screens.memory import MemoryScreen
 from kvchat.ui.screens.memory_edit import MemoryText, line_of
 from kvchat.ui.screens.memory_frame import Jump
 from kvchat.ui.screens.memory_pages import PATIENCE, PAUSE_SECONDS
 from kvchat.ui.screens.rows import FocusRows
+from kvchat.ui.terminal.editor import EditorError, at_line, opened
 
 SIZES = [(80, 24), (120, 40)]
 METRIC = "Prefers metric units."

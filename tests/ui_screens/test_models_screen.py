@@ -13,7 +13,7 @@ from screens_kit import showing
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.models import Model
-from kvchat.chat.server_choice import ServerChoice
+from kvchat.chat.server.choice import ServerChoice
 from kvchat.ui.screens.models import ModelPicker, address_of
 
 FILES = [

@@ -15,11 +15,11 @@ from textual.screen import Screen
 from kvchat.backends.models import Model
 from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
-from kvchat.chat.server_choice import ServerChoice
-from kvchat.display import clean
+from kvchat.chat.server.choice import ServerChoice
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.sanitize import clean
 from kvchat.ui.screens.branches import BranchTreeScreen
 from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.screens.export import ExportScreen

@@ -14,12 +14,12 @@ from documents_kit import SETUP, Library, Service, block, in_folder, service, st
 from screens_kit import HOSTILE, MARKUP, Shown, showing
 
 from kvchat.config import changed
-from kvchat.display import clean
 from kvchat.documents.attaching import attached
 from kvchat.documents.collection import ref_of
 from kvchat.documents.stamps import Stamp
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.sanitize import clean
 from kvchat.ui.screens.source import SourceScreen, TextRows
 from kvchat.ui.screens.source_file import file_lines, place_in, standing
 from kvchat.ui.screens.source_list import SourcesScreen

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 
@@ -75,20 +74,6 @@ def test_the_keys_that_writing_needs_are_those_of_the_text_field() -> None:
     assert own - {"f6"} <= keys.TYPING  # the composer leaves F6, which selects a line, to the app
 
 
-def test_the_widgets_bind_what_the_table_says() -> None:
-    from kvchat.ui.widgets.composer_text import ComposerText
-    from kvchat.ui.widgets.sidebar import Sidebar
-    from kvchat.ui.widgets.transcript_keys import TranscriptKeys
-
-    def named(found: list[Binding]) -> set[tuple[str, str, str]]:
-        return {(item.id.partition("_")[0] if "code" in item.id else item.id, item.key, item.action)
-                for item in found if item.id}
-
-    for context, widget in (("composer", ComposerText), ("transcript", TranscriptKeys), ("sidebar", Sidebar)):
-        table = [Binding(item.key, item.action, id=item.id or "transcript.code") for item in bindings(context)]
-        assert named(table) == named([item for item in widget.BINDINGS if isinstance(item, Binding)]), context
-
-
 class Field(TextArea):
     """A text field that leaves F6 to the app, as the composer's does."""
 
@@ -109,14 +94,8 @@ class Talk(App[None]):
     def compose(self) -> ComposeResult:
         yield Field()
 
-
-def _noting(name: str) -> Callable[[Talk], None]:
-    return lambda app: app.done.append(name)
-
-
-for _action in ACTIONS:
-    if _action.context == "app":
-        setattr(Talk, f"action_{_action.action}", _noting(_action.action))
+    def action_do(self, id: str) -> None:
+        self.done.append(id)
 
 
 async def test_every_key_of_the_app_works_while_a_message_is_written() -> None:
@@ -127,7 +106,7 @@ async def test_every_key_of_the_app_works_while_a_message_is_written() -> None:
             if action.context == "app":
                 for key in action.key_list:
                     await pilot.press(key)
-                    expected.append(action.action)
+                    expected.append(action.id)
         assert app.query_one(TextArea).text == ""
     assert app.done == expected
 

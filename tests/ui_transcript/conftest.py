@@ -12,7 +12,7 @@ from textual.widgets import Input
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.themes import variable_defaults
-from kvchat.ui.widgets.transcript import Transcript
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 
 class TranscriptApp(App[None]):

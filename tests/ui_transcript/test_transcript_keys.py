@@ -9,7 +9,7 @@ import pytest
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import State
 from kvchat.ui.render.rows import Span
-from kvchat.ui.widgets.transcript import Transcript
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 SIZE = (80, 24)
 CODE = "Two blocks:\n\n```python\na = 1\n```\n\nand\n\n```\n\tindented\nplain <b>\n```\n"

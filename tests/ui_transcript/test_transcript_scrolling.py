@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kvchat.ui.widgets.transcript import Transcript
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 SIZE = (80, 24)
 TEXT = "\n\n".join(f"paragraph {number} of the answer" for number in range(40))

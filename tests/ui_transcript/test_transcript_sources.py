@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kvchat.prompt.context import PASSAGE, ContextBlock
-from kvchat.ui.widgets.transcript import Transcript
-from kvchat.ui.widgets.transcript_styles import GUTTER
+from kvchat.ui.widgets.transcript.styles import GUTTER
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 SIZE = (80, 24)
 BLOCK = ContextBlock(PASSAGE, "[1] handbook/a.md:1-2", "Trim it.", "docs/handbook/a.md#1-2")

@@ -13,7 +13,7 @@ from textual.widget import Widget
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.chat.question import Question
 from kvchat.ui.themes import variable_defaults
-from kvchat.ui.widgets.composer import Composer
+from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.sidebar import Sidebar
 
 M = TypeVar("M", bound=Message)

@@ -10,9 +10,9 @@ from textual import events
 from textual.binding import Binding
 
 from kvchat.prompt.context import FILE, ContextBlock
-from kvchat.ui.widgets import chips
-from kvchat.ui.widgets.composer import Composer
-from kvchat.ui.widgets.pasted_path import pasted_path
+from kvchat.ui.widgets.composer import chips
+from kvchat.ui.widgets.composer.chips import pasted_path
+from kvchat.ui.widgets.composer.widget import Composer
 
 Writing = Callable[..., Any]
 

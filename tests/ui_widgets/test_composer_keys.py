@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual import events
 
-from kvchat.ui.widgets.composer import DRAFT_DELAY, Composer
+from kvchat.ui.widgets.composer.widget import DRAFT_DELAY, Composer
 
 Writing = Callable[..., Any]
 

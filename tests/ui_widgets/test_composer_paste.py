@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from textual import events
 
-from kvchat.ui.widgets import chips
+from kvchat.ui.widgets.composer import chips
 
 Writing = Callable[..., Any]
 LONG = "line of text\n" * 2040

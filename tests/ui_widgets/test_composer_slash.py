@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from kvchat.ui.widgets import slash
-from kvchat.ui.widgets.composer import Composer
-from kvchat.ui.widgets.slash import SlashList
+from kvchat.ui.widgets.composer.slash import SlashList
+from kvchat.ui.widgets.composer.widget import Composer, slash
 
 Writing = Callable[..., Any]
 COMMANDS = [("model", "choose the model"), ("memory", "what is remembered"), ("help", "[/keys] and commands")]

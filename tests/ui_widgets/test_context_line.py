@@ -13,8 +13,8 @@ from kvchat.chat.question import Question
 from kvchat.documents.collection import Passage
 from kvchat.memory.entry import Entry, Kind
 from kvchat.prompt.context import FILE, ContextBlock
-from kvchat.ui.widgets.composer import Composer
-from kvchat.ui.widgets.context_line import ContextLine
+from kvchat.ui.widgets.composer.context_line import ContextLine
+from kvchat.ui.widgets.composer.widget import Composer
 from still import still, until
 
 Writing = Callable[..., Any]
@@ -73,14 +73,14 @@ async def test_a_pause_in_the_typing_asks_what_belongs_and_a_key_does_not(
     host, composer = memories()
     async with host.run_test() as pilot:
         composer.load("", "c1")
-        monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 3600.0)
+        monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 3600.0)
         await pilot.press(*"my kil")
         assert host.heard(Composer.Rested) == []
-        monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 0.05)
+        monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 0.05)
         await pilot.press("n")
         await until(host, lambda: host.heard(Composer.Rested))
         assert [(m.text, m.key) for m in host.heard(Composer.Rested)] == [("my kiln", "c1")]
-        monkeypatch.setattr("kvchat.ui.widgets.composer.DRAFT_DELAY", 3600.0)
+        monkeypatch.setattr("kvchat.ui.widgets.composer.widget.DRAFT_DELAY", 3600.0)
         await pilot.press("s", "backspace")
         await rest(composer)
         assert len(host.heard(Composer.Rested)) == 1, "the text is the same"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from kvchat.ui.widgets.context_items import PASSAGE, ContextItems, Item
-from kvchat.ui.widgets.context_parts import Shown, parts
+from kvchat.ui.widgets.composer.context_items import PASSAGE, ContextItems, Item
+from kvchat.ui.widgets.composer.context_line import Shown, parts
 
 
 def line(labels: list[str], width: int, cursor: int | None = None) -> str:

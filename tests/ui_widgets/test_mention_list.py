@@ -9,9 +9,9 @@ import pytest
 
 from kvchat.documents.mentions import Kind, Mention
 from kvchat.documents.mentions import written as mentioned
-from kvchat.ui.widgets import mentions
-from kvchat.ui.widgets.composer import Composer
-from kvchat.ui.widgets.mentions import MentionList
+from kvchat.ui.widgets.composer import mentions
+from kvchat.ui.widgets.composer.mentions import MentionList
+from kvchat.ui.widgets.composer.widget import Composer
 
 Writing = Callable[..., Any]
 ASKED = 0.12

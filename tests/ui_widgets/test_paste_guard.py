@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from textual import events
 from textual._xterm_parser import XTermParser
 
-from kvchat.ui import paste_guard
-from kvchat.ui.paste_guard import END, START, PasteGuard
+from kvchat.ui.terminal import paste_guard
+from kvchat.ui.terminal.paste_guard import END, START, PasteGuard
 
 Parse = Callable[..., list[str]]
 

@@ -13,9 +13,9 @@ from textual import events
 from kvchat.chat.question import Question
 from kvchat.documents.mentions import Kind, Mention
 from kvchat.prompt.drafts import Draft, decoded
-from kvchat.ui.widgets.composer import Composer
-from kvchat.ui.widgets.composer_text import ComposerText
-from kvchat.ui.widgets.mentions import MentionList
+from kvchat.ui.widgets.composer.mentions import MentionList
+from kvchat.ui.widgets.composer.text import ComposerText
+from kvchat.ui.widgets.composer.widget import Composer
 
 Writing = Callable[..., Any]
 

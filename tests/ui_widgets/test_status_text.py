@@ -8,8 +8,7 @@ import pytest
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.prompt.message import State
-from kvchat.ui.widgets.cells import bar, fit, sparkline
-from kvchat.ui.widgets.pieces import plain, width_of
+from kvchat.ui.widgets.pieces import bar, fit, plain, sparkline, width_of
 from kvchat.ui.widgets.status_text import Live, reading_ahead, running, settled
 
 WIDTHS = (80, 100, 120, 200)

@@ -16,8 +16,8 @@ import traceback
 from pathlib import Path
 from typing import TextIO
 
-from kvchat.display import one_line
 from kvchat.paths import PathError, folder, reason
+from kvchat.sanitize import one_line
 
 LINE_LIMIT = 2000
 """Characters of one line."""

@@ -10,7 +10,7 @@ from causes_kit import THOUGHTS, WORDS, Start, served, told, until
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
-from kvchat.chat import warm_up
+from kvchat.chat.cache import warm_up
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 

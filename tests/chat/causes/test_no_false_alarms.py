@@ -18,7 +18,7 @@ from causes_kit import (
 )
 
 from kvchat.cache.accounting import NOISE, TurnFigures
-from kvchat.chat import warm_up
+from kvchat.chat.cache import warm_up
 from kvchat.chat.question import Question
 from kvchat.prompt.message import State
 

@@ -11,7 +11,7 @@ from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, medd
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.llamacpp.shape import Shape
-from kvchat.chat import warm_up
+from kvchat.chat.cache import warm_up
 
 pytestmark = pytest.mark.engine
 

@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
 from kvchat.backends.retry_after import seconds_of
-from kvchat.display import one_line
-from kvchat.numbers import duration
 from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import one_line
+from kvchat.text.format import duration
 
 QUOTE_LIMIT, SHORT = 120, 80
 CONTEXT_ERROR = "exceed_context_size_error"

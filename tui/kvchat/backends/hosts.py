@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolver = Callable[[str, int], Awaitable[list[str]]]

@@ -18,18 +18,17 @@ from kvchat.cache.causes.cause import Statement
 from kvchat.cache.causes.cut import dropped_text
 from kvchat.chat.answering import Answering, carried_out, previous_figures
 from kvchat.chat.branches import Branches
-from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.cache.following import FollowedTurn
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError, GivenUp
 from kvchat.chat.events import CompactionChanged, Noticed
-from kvchat.chat.following import FollowedTurn
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.servers import Servers
+from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head
 from kvchat.chat.turns import Turns
-from kvchat.chat.warm_up import WarmUp
-from kvchat.numbers import count, counted, duration
 from kvchat.prompt.branching import awaited
 from kvchat.prompt.compacting import (
     BYTES_PER_TOKEN,
@@ -44,9 +43,10 @@ from kvchat.prompt.compacting import (
 from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
 from kvchat.text.findings import dropped_text_notice
+from kvchat.text.format import count, counted, duration
 
 if TYPE_CHECKING:
-    from kvchat.chat.side_requests import SideRequests
+    from kvchat.chat.background.side_requests import SideRequests
 
 TEMPERATURE = 0.3
 """A summary keeps to the facts; 0 makes small models repeat themselves."""

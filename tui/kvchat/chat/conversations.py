@@ -1,25 +1,47 @@
 """Conversations: the list, the open ones, and what is done with a whole conversation.
 
-The rule: an open conversation is loaded once and shared; every change to its row goes through `change`. Nothing here
-speaks to a server.
+The rule: an open conversation is loaded once and shared by all who hold it; of those that nobody holds, the ones used
+last stay loaded. Every change to its row goes through `change`. Nothing here speaks to a server.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import ConversationChanged, ConversationsChanged, ServiceEvent, StorageChanged
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.opened import OpenConversations
 from kvchat.chat.shared import IN_TRASH, Head, SharedConversations
 from kvchat.chat.unsaved import Unsaved
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, SearchHit
 from kvchat.prompt.message import Node
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Change, StoreError
+
+KEPT = 16
+"""So many stay loaded that nobody looks at."""
+
+
+class OpenConversations(WeakValueDictionary[str, OpenConversation]):
+    """Loaded conversations by id. `may_go` tells whether the store has all that one of them holds."""
+
+    def __init__(self, may_go: Callable[[OpenConversation], bool]) -> None:
+        super().__init__()
+        self._may_go = may_go
+        self._kept: dict[str, OpenConversation] = {}
+        """Used last at the end."""
+
+    def keep(self, conversation: OpenConversation) -> None:
+        """It is used now: keep it loaded, and let go of what was not used for long."""
+        self._kept.pop(conversation.id, None)
+        self[conversation.id] = self._kept[conversation.id] = conversation
+        for old in list(self._kept.values())[:-KEPT]:
+            if self._may_go(old):
+                del self._kept[old.id]
 
 
 class ConversationObserver(Protocol):

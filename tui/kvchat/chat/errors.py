@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kvchat.numbers import count
+from kvchat.text.format import count
 
 
 class ChatError(Exception):

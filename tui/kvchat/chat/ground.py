@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from datetime import datetime
 
 from kvchat.chat.events import EventBus, Noticed, StorageChanged
-from kvchat.chat.keeper import Keeper
+from kvchat.chat.store_writer import Keeper
 from kvchat.config import Settings
 from kvchat.store import Store, StoreError
 
@@ -76,3 +76,26 @@ class Ground:
             task.cancel()
         if late:
             await asyncio.wait(late, timeout=QUIT_S)
+
+
+class Once:
+    """Notes in the store what was told. A disk that refuses makes it once per run."""
+
+    def __init__(self, store: Store, keeper: Keeper) -> None:
+        self._store = store
+        self._keeper = keeper
+        self._told: set[str] = set()
+
+    async def first(self, what: str) -> bool:
+        """Whether `what` was not told before; from now on it was."""
+        if what in self._told:
+            return False
+        self._told.add(what)
+        key = f"told {what}"
+        try:
+            if self._store.setting(key):
+                return False
+        except StoreError:
+            pass
+        await self._keeper.write(lambda: self._store.set_setting(key, "yes"))
+        return True

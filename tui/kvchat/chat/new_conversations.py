@@ -13,9 +13,9 @@ from kvchat.cache.llamacpp.planner import worth_a_salt
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
-from kvchat.chat.link import Link
 from kvchat.chat.live import OpenConversation
-from kvchat.chat.servers import Servers
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import (
     DEFAULT_INSTRUCTIONS,

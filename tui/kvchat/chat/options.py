@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.prompt.conversation import SavedPrompt

@@ -13,40 +13,38 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.chat.background.consolidation import Consolidation
+from kvchat.chat.background.document_service import DocumentService
+from kvchat.chat.background.extraction import Extraction
+from kvchat.chat.background.jobs import Jobs
+from kvchat.chat.background.memory_service import MemoryService
+from kvchat.chat.background.side_requests import SideRequests
+from kvchat.chat.background.vectors import Vectors
 from kvchat.chat.branches import Branches
-from kvchat.chat.cache_tracker import CacheTracker
+from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.compactor import Compactor
-from kvchat.chat.consolidation import Consolidation
 from kvchat.chat.conversations import Conversations
-from kvchat.chat.defusing import SpecialTokens
-from kvchat.chat.document_service import DocumentService
 from kvchat.chat.events import Noticed
-from kvchat.chat.extraction import Extraction
-from kvchat.chat.ground import QUIT_S, Clock, Ground, system_clock
-from kvchat.chat.jobs import Jobs
-from kvchat.chat.memory_service import MemoryService
+from kvchat.chat.ground import QUIT_S, Clock, Ground, Once, system_clock
 from kvchat.chat.new_conversations import NewConversations
-from kvchat.chat.once import Once
 from kvchat.chat.options import Options
-from kvchat.chat.prompt_size import PromptSizes
-from kvchat.chat.question_builder import QuestionBuilder
-from kvchat.chat.retrieval import Retrieval
-from kvchat.chat.routes import Routes
-from kvchat.chat.servers import Servers
-from kvchat.chat.side_requests import SideRequests
-from kvchat.chat.sources import AttachmentSource, MemorySource, PassageSource
+from kvchat.chat.question.builder import QuestionBuilder
+from kvchat.chat.question.prompt_size import PromptSizes
+from kvchat.chat.question.retrieval import Retrieval
+from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource, SpecialTokens
+from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.chat.unsaved import Rescued
-from kvchat.chat.vectors import Vectors
-from kvchat.chat.warm_up import WarmUp
 from kvchat.config import Settings
 from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
-    from kvchat.chat.cache_reports import CacheReports
-    from kvchat.chat.exporting import Exports
-    from kvchat.chat.prices import Prices
-    from kvchat.chat.server_choice import ServerChooser
+    from kvchat.chat.cache.prices import Prices
+    from kvchat.chat.cache.reports import CacheReports
+    from kvchat.chat.exports import Exports
+    from kvchat.chat.server.choice import ServerChooser
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
 
@@ -105,25 +103,25 @@ class ChatService:
 
     @cached_property
     def prices(self) -> Prices:
-        from kvchat.chat.prices import Prices
+        from kvchat.chat.cache.prices import Prices
 
         return Prices(self.conversations, self.servers, self.tracker, self.questions, self.sizes)
 
     @cached_property
     def chooser(self) -> ServerChooser:
-        from kvchat.chat.server_choice import ServerChooser
+        from kvchat.chat.server.choice import ServerChooser
 
         return ServerChooser(self.ground, self.conversations, self.servers, self.tracker, self.warm_up)
 
     @cached_property
     def cache_reports(self) -> CacheReports:
-        from kvchat.chat.cache_reports import CacheReports
+        from kvchat.chat.cache.reports import CacheReports
 
         return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
 
     @cached_property
     def exports(self) -> Exports:
-        from kvchat.chat.exporting import Exports
+        from kvchat.chat.exports import Exports
 
         return Exports(self.store, self.conversations.loaded, self.tracker.speed_in)
 

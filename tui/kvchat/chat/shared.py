@@ -26,8 +26,8 @@ from kvchat.chat.events import (
     ServiceEvent,
     WrittenElsewhere,
 )
-from kvchat.chat.keeper import Keeper
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.store_writer import Keeper
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.tree import Tree

@@ -25,8 +25,10 @@ from kvchat.backends.dialect import (
 )
 from kvchat.cache.accounting import TurnFigures
 from kvchat.chat.answering import Answering
-from kvchat.chat.cache_tracker import CacheTracker
-from kvchat.chat.consent import not_agreed
+from kvchat.chat.cache.following import FollowedTurn, Following
+from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import (
@@ -37,18 +39,16 @@ from kvchat.chat.events import (
     Noticed,
     QuestionRefused,
 )
-from kvchat.chat.following import FollowedTurn, Following
 from kvchat.chat.ground import QUIT_S, Ground
-from kvchat.chat.link import DEFAULT, Link
 from kvchat.chat.live import LiveAnswer, OpenConversation
-from kvchat.chat.mentioning import ALL, Meant
-from kvchat.chat.prompt_size import PromptSizes
 from kvchat.chat.question import Question
-from kvchat.chat.question_builder import QuestionBuilder
-from kvchat.chat.routes import Routes
-from kvchat.chat.servers import Servers
+from kvchat.chat.question.builder import QuestionBuilder
+from kvchat.chat.question.mentions import ALL, Meant
+from kvchat.chat.question.prompt_size import PromptSizes
+from kvchat.chat.server.consent import not_agreed
+from kvchat.chat.server.link import DEFAULT, Link
+from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
-from kvchat.chat.warm_up import WarmUp
 from kvchat.prompt.branching import Branch, awaited, before_refused
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
 from kvchat.prompt.message import Node, Role, State

@@ -18,7 +18,7 @@ from kvchat.config.settings import BY_PATH, OPTIONS, Settings, changed, changed_
 from kvchat.config.source import Key
 from kvchat.config.toml import SIZE_LIMIT, TomlFile, read_toml, written, written_key
 from kvchat.config.unknown import nearest, unknown
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 
 _SHORT_VARIABLES = {"KVCHAT_BASE_URL": "server.base_url", "KVCHAT_MODEL": "server.model"}
 _KEYS_DEPTH = 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 
 
 class ConfigError(Exception):

@@ -14,8 +14,8 @@ from typing import Literal
 from urllib.parse import urlsplit
 
 from kvchat.config.option import choice, flag, one_of, table, text, texts, whole
-from kvchat.display import one_line
 from kvchat.prompt.request import Parameters, reserved
+from kvchat.sanitize import one_line
 
 SERVER_KINDS = (
     "llama.cpp", "llama-swap", "llamafile", "ollama", "lmstudio", "vllm", "llama-cpp-python", "sglang", "mlx-lm",

@@ -13,7 +13,7 @@ from kvchat.config.option import Kind, Option
 from kvchat.config.settings import OPTIONS, SECTIONS, Settings, server_options, value_of
 from kvchat.config.source import Key
 from kvchat.config.toml import written, written_key
-from kvchat.display import clean
+from kvchat.sanitize import clean
 
 _WIDTH = 96
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key, Source
-from kvchat.display import one_line
 from kvchat.paths import reason
+from kvchat.sanitize import one_line
 
 SIZE_LIMIT = 256 * 1024
 """Bytes; no settings file comes near it."""

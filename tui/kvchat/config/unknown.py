@@ -10,7 +10,7 @@ from kvchat.config.server import PROFILE_NAME
 from kvchat.config.settings import OPTIONS, SECTIONS, opens, server_options
 from kvchat.config.source import Key
 from kvchat.config.toml import written_key
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 
 _KEY_NAMES = ("api_key", "apikey", "key", "token", "password", "secret")
 

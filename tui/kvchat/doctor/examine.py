@@ -19,8 +19,8 @@ from kvchat.cache.tokens import Tokens
 from kvchat.doctor.looking import empty_slots, looked_at, slots_of, to_agree
 from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step, failure_of
 from kvchat.doctor.talk import Meter, Talk, size_for
-from kvchat.numbers import speed
 from kvchat.prompt.message import new_id
+from kvchat.text.format import speed
 
 BUDGET = 2000
 """Tokens of the server's time, evaluated and predicted, for one examination."""

@@ -27,7 +27,7 @@ from kvchat.backends.kinds import (
 from kvchat.backends.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.template import rendering
 from kvchat.doctor.report import Examination
-from kvchat.numbers import count, counted
+from kvchat.text.format import count, counted
 
 ONE_CACHE = frozenset(kind.name for kind in (
     LLAMACPP, LLAMAFILE, LLAMACPP_PYTHON, OLLAMA, LMSTUDIO, KOBOLDCPP, TEXTGEN, LOCALAI, JAN, OPENAI))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from kvchat.doctor import advice
 from kvchat.doctor.report import Examination, Severity, Step, Topic, Verdict
 from kvchat.doctor.reuse import lost_tokens
-from kvchat.numbers import count, counted, duration
+from kvchat.text.format import count, counted, duration
 
 _NOTE, _BAD = Severity.NOTE, Severity.PROBLEM
 

@@ -14,8 +14,8 @@ from kvchat.cache.causes import remedies
 from kvchat.doctor import advice, template_verdicts
 from kvchat.doctor.report import Examination, Failure, Report, Severity, Step, Topic, Verdict
 from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_reused
-from kvchat.numbers import count, counted, duration
 from kvchat.text.findings import remedy_sentence
+from kvchat.text.format import count, counted, duration
 
 SMALL_WINDOW = 4096
 SMALL_BY_DEFAULT = (OLLAMA.name, LMSTUDIO.name)

@@ -13,7 +13,7 @@ from kvchat.backends.dialect import HostClass, TemplateFacts
 from kvchat.backends.kinds import title_of
 from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step, Verdict
 from kvchat.doctor.reuse import BEFORE, Kept, fate, reuse_seen
-from kvchat.numbers import count, counted, duration, size, speed
+from kvchat.text.format import count, counted, duration, size, speed
 
 GLYPHS: dict[Severity, str] = {Severity.PROBLEM: "✗", Severity.NOTE: "!", Severity.FINE: "✓"}
 PLACES: dict[HostClass, str] = {

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from kvchat.display import one_line
 from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
 from kvchat.prompt.citing import name_of
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import one_line
 
 LARGEST = 32 << 20
 """Bytes of a file in a format whose text is smaller than the file."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.display import one_line
 from kvchat.documents.attaching import attached
 from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.documents.mentions import Written, is_of_disk, without, written
 from kvchat.index.scoping import exactly
 from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
     from kvchat.documents.library import Library

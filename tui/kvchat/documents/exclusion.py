@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from kvchat.store.locks import try_lock, unlock
+from kvchat.store.presence.locks import try_lock, unlock
 
 
 def lock_path(index_path: Path, collection: str) -> Path:

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.display import one_line
 from kvchat.documents.collection import PREFIX, Collection, Passage, Status, doc_of, is_name, place_of, ref_of
 from kvchat.documents.completing import collections, on_disk, within
 from kvchat.documents.errors import DocumentError
@@ -23,6 +22,7 @@ from kvchat.documents.naming import named, unused
 from kvchat.documents.options import Options
 from kvchat.index.index import Index
 from kvchat.index.scoping import exactly
+from kvchat.sanitize import one_line
 from kvchat.store.errors import StoreError
 
 if TYPE_CHECKING:

@@ -16,10 +16,10 @@ from pathlib import Path
 
 from kvchat import paths
 from kvchat.backends.engine.log import exit_in_words
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Progress, Report
 from kvchat.documents.options import Options
 from kvchat.documents.worker import job, understood
+from kvchat.sanitize import one_line
 
 COMMAND = (sys.executable, "-P", "-m", "kvchat.documents.worker")
 PATIENCE = 1.0

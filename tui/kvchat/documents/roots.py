@@ -10,9 +10,9 @@ import os
 import stat
 from pathlib import Path
 
-from kvchat.display import one_line
 from kvchat.documents.errors import DocumentError
 from kvchat.documents.loading import failure, kind_in_words
+from kvchat.sanitize import one_line
 
 KEPT = "What is in the index of it is kept."
 

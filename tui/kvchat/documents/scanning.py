@@ -15,14 +15,14 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kvchat.display import one_line
 from kvchat.documents.collection import Skipped
 from kvchat.documents.errors import DocumentError, UnreadableError
 from kvchat.documents.ignoring import FILES, Ignoring, above
 from kvchat.documents.loading import failure, kind_in_words, loaded, too_large
 from kvchat.documents.options import Options
 from kvchat.documents.roots import real_root
-from kvchat.numbers import counted
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 
 __all__ = ["Found", "Options", "is_left_out", "scan"]
 

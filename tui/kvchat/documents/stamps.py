@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from kvchat.display import one_line
 from kvchat.documents.collection import READER
 from kvchat.documents.scanning import Found
+from kvchat.sanitize import one_line
 
 NEEDS = "needs kvchat["
 """How the reason of a file begins that can be read once an extra is installed."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from kvchat.store.errors import StoreUnavailable, result_code, told
-from kvchat.store.locks import try_lock, unlock
+from kvchat.store.presence.locks import try_lock, unlock
 
 BUSY = "The search index is in use by another kvchat; try again."
 _CODES = (5, 6)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from kvchat.index import content
 from kvchat.index.scoping import Within, places
 from kvchat.index.words import TOKENIZE, prepared
-from kvchat.store.database import connect
+from kvchat.store.file.database import connect
 
 MOST_CHUNKS = 4000
 """Of a scope that is held: putting them in takes some tenths of a second, once."""

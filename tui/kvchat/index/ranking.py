@@ -20,7 +20,7 @@ from kvchat.index import content
 from kvchat.index.mirror import Mirrors, mirrored
 from kvchat.index.scoping import ALL, Within
 from kvchat.index.words import TOKENIZE, Word, prepared, readable, stems
-from kvchat.store.database import connect
+from kvchat.store.file.database import connect
 
 HEAD_WEIGHT = 3.0
 """How much more a word in the head of a chunk counts than one in its text."""

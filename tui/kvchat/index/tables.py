@@ -23,8 +23,8 @@ from kvchat.index.mirror import Mirrors
 from kvchat.index.nearness import Held
 from kvchat.index.scoping import Within
 from kvchat.index.words import TOKENIZE
-from kvchat.store.database import connect, has_fts
 from kvchat.store.errors import StoreDamaged, StoreError, StoreUnavailable, is_damage, result_code
+from kvchat.store.file.database import connect, has_fts
 
 VERSION = 2
 """Raised when the tables, or `words.prepared`, change; older files are then made anew."""

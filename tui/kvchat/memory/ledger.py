@@ -18,10 +18,10 @@ from kvchat.memory.state import put_changes
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
-from kvchat.store.database import Database
+from kvchat.store.file.database import Database
+from kvchat.store.file.schema import MEMORY_SINCE
 from kvchat.store.jobs import JobReason
 from kvchat.store.rows import columns, to_json
-from kvchat.store.schema import MEMORY_SINCE
 
 FACTS = "facts"
 EMPTY = "empty"

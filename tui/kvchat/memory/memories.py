@@ -28,7 +28,7 @@ from kvchat.memory.pages.folder import Folder, FolderError
 from kvchat.memory.state import StaleChange, State
 from kvchat.memory.sync import SCOPE, Diary, Syncing, emptied
 from kvchat.store import Store, StoreError
-from kvchat.store.locks import WriteLock
+from kvchat.store.presence.locks import WriteLock
 
 if TYPE_CHECKING:
     from kvchat.config import Settings

@@ -14,7 +14,7 @@ from typing import Any
 
 from kvchat.memory.entry import Act, Change, Entry, Kind, Status
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.database import Database
+from kvchat.store.file.database import Database
 from kvchat.store.rows import ENTRY_FIELDS, Row, columns, from_json, to_json
 
 _KINDS = {kind.value: kind for kind in Kind}

@@ -13,9 +13,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvchat.display import one_line
 from kvchat.prompt.citing import name_of
 from kvchat.prompt.context import FILE, STDIN, ContextBlock
+from kvchat.sanitize import one_line
 
 PASTE = "paste"
 LABEL = re.compile(r"\[[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)\]")

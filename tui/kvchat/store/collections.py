@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.database import Database
 from kvchat.store.errors import StoreError
+from kvchat.store.file.database import Database
 
 
 @dataclass(frozen=True, slots=True)

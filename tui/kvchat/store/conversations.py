@@ -15,9 +15,9 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store import index, tips
-from kvchat.store.database import Database
 from kvchat.store.errors import ConversationDeleted, UnknownConversation
-from kvchat.store.owner import is_gone
+from kvchat.store.file.database import Database
+from kvchat.store.presence.process_id import is_gone
 from kvchat.store.rows import (
     CONVERSATION_FIELDS,
     NODE_FIELDS,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum, auto
 
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.database import Database
-from kvchat.store.owner import is_gone
+from kvchat.store.file.database import Database
+from kvchat.store.presence.process_id import is_gone
 
 
 class JobState(StrEnum):

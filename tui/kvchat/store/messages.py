@@ -15,9 +15,9 @@ from kvchat.prompt.message import Node, State, chained, settled
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import index, tips
 from kvchat.store.conversations import Change, Conversations
-from kvchat.store.database import Database
 from kvchat.store.errors import ConversationDeleted, HeadMoved
-from kvchat.store.owner import is_gone
+from kvchat.store.file.database import Database
+from kvchat.store.presence.process_id import is_gone
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
 
 ENDED_NOTE = "kvchat ended while this answer streamed."

@@ -12,8 +12,8 @@ from typing import Any
 
 from kvchat.prompt.conversation import SearchHit
 from kvchat.store.conversations import MEMBERS
-from kvchat.store.database import Database
 from kvchat.store.errors import is_damage, result_code
+from kvchat.store.file.database import Database
 from kvchat.store.index import searchable
 from kvchat.store.query import Query, Word, beginning, parsed
 

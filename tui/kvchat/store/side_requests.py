@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 
 from kvchat.cache.accounting import SideTotals
 from kvchat.prompt.wire import whole_characters
-from kvchat.store.database import Database
+from kvchat.store.file.database import Database
 from kvchat.store.rows import columns
 
 

@@ -19,12 +19,12 @@ from kvchat.cache.speed import SpeedSample
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
-from kvchat.store import backup, opening
 from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
-from kvchat.store.database import Database
+from kvchat.store.file import backup, opening
+from kvchat.store.file.database import Database
 from kvchat.store.jobs import Jobs
-from kvchat.store.library import Library
+from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
 from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests

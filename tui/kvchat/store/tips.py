@@ -10,7 +10,7 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from kvchat.store.database import Database
+from kvchat.store.file.database import Database
 from kvchat.store.rows import from_json
 
 KEY = "store.tips "

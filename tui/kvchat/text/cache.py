@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.warmth import Heat, Warmth
-from kvchat.display import one_line
-from kvchat.numbers import UNKNOWN, about, age, count, counted, duration, short_count
+from kvchat.sanitize import one_line
 from kvchat.text.findings import behind_colon, cause_name, remedy_sentence
+from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, short_count
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from kvchat.cache.causes.cause import Argument, Cause, Reason, Remedy, Statement
-from kvchat.numbers import counted
+from kvchat.text.format import counted
 
 _TITLE, _QUOTED, _MODEL = 30, 24, 28
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, Role
+from kvchat.sanitize import clean
 from kvchat.transfer import outline as shape
 from kvchat.transfer.html_style import BAR_CELLS, STYLE
 from kvchat.transfer.html_text import to_html

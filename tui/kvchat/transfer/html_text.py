@@ -12,7 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from kvchat.display import clean
+from kvchat.sanitize import clean
 from kvchat.transfer.highlight import highlighted
 from kvchat.transfer.markdown_text import is_heavy
 

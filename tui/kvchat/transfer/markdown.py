@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from kvchat.display import clean
-from kvchat.numbers import date_and_time
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role
+from kvchat.sanitize import clean
+from kvchat.text.format import date_and_time
 from kvchat.transfer import outline as shape
 from kvchat.transfer.markdown_text import escaped, fenced, quoted, safe_markdown
 from kvchat.transfer.source import Source, Sources

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
 from kvchat.cache.accounting import Totals, TurnFigures, totals
-from kvchat.display import one_line
-from kvchat.numbers import clock, count, counted, date_and_time, duration, percent, speed
 from kvchat.prompt.citing import name_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
+from kvchat.sanitize import one_line
+from kvchat.text.format import clock, count, counted, date_and_time, duration, percent, speed
 from kvchat.transfer.source import Source
 
 _STATES = {

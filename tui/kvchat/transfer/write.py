@@ -15,9 +15,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from kvchat.display import one_line
-from kvchat.numbers import local
 from kvchat.prompt.conversation import Conversation
+from kvchat.sanitize import one_line
+from kvchat.text.format import local
 from kvchat.transfer.formats import FORMATS, pieces
 from kvchat.transfer.source import FileExists, Sources, TransferError
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.config.problem import Problem
 from kvchat.config.toml import problem_at
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui import keys as key_names
 from kvchat.ui.action_table import ACTIONS, BY_ID, Action, Context
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from textual.binding import Binding
 
 __all__ = [
-    "ACTIONS", "BY_ID", "Action", "Context", "HelpRow", "bindings", "by_slash", "help_rows", "keymap", "palette",
-    "slash_commands",
+    "ACTIONS", "BY_ID", "Action", "Context", "HelpRow", "binding", "bindings", "by_slash", "help_rows", "keymap",
+    "palette", "slash_commands",
 ]
 
 _FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
@@ -43,6 +43,13 @@ def bindings(context: Context) -> list[Binding]:
             found.append(Binding(action.keys, action.action, action.footer or action.label, show=bool(action.footer),
                                  tooltip=action.help, id=action.id))
     return found
+
+
+def binding(id: str, action: str) -> Binding:
+    """The keys of an action of another context, where `action` is done for it."""
+    from textual.binding import Binding
+
+    return Binding(BY_ID[id].keys, action, BY_ID[id].label, show=False, id=id)
 
 
 def palette() -> list[Action]:

@@ -17,14 +17,15 @@ from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
 from kvchat.config import ConfigError, save_setting
-from kvchat.display import one_line
 from kvchat.paths import Paths, own_themes
-from kvchat.ui import actions, keys, paste_guard
-from kvchat.ui.chat.screen import ChatScreen
+from kvchat.sanitize import one_line
+from kvchat.ui import actions, keys
+from kvchat.ui.chat_screen import ChatScreen
 from kvchat.ui.ending import Ending
 from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
-from kvchat.ui.render.guard import ControlFilter
+from kvchat.ui.terminal import paste_guard
+from kvchat.ui.terminal.control_filter import ControlFilter
 from kvchat.ui.themes import load_themes, variable_defaults
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
 """Seconds: a kvchat that stays open for days makes a backup every day."""
-RENAMED = {"transcript.delete": "delete_turn", "transcript.code": "code"}
-"""Actions of the transcript under the names the main screen has for them."""
 
 
 class KvchatApp(App[int]):
@@ -87,7 +86,7 @@ class KvchatApp(App[int]):
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
         if driver.__name__ == "LinuxDriver":
-            from kvchat.ui.terminal_driver import TerminalDriver
+            from kvchat.ui.terminal.driver import TerminalDriver
 
             return TerminalDriver
         return driver
@@ -125,17 +124,17 @@ class KvchatApp(App[int]):
             return
         self.key_queue.begin()
         for notice in (*self._notices, *self.service.store.notices):
-            screen.say(notice, "warning")
+            screen.workspace.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
         self.call_after_refresh(self._connect)
         self.call_after_refresh(self._settle)
 
     async def _open_first(self, screen: ChatScreen) -> None:
         try:
-            await screen.open_conversation(await self._first_conversation())
+            await screen.conversations.open(await self._first_conversation())
         except ChatError as error:
             self._notices.append(str(error))
-            await screen.open_conversation((await self.service.new_conversations.create()).id)
+            await screen.conversations.open((await self.service.new_conversations.create()).id)
 
     def _connect(self) -> None:
         """Look for the server when the conversation can be read: it imports HTTP, which would hold up the paint."""
@@ -167,14 +166,16 @@ class KvchatApp(App[int]):
 
     async def action_quit(self) -> None:
         """Leave; where something is not saved, the person is asked first."""
-        await self.chat.keep_draft()
-        unsaved = await self.service.conversations.unsaved.retry() if self.has_begun else []
+        unsaved = []
+        if self.has_begun:
+            await self.chat.sending.keep_draft()
+            unsaved = await self.service.conversations.unsaved.retry()
         if not unsaved:
             self.ending.leave()
             return
         from kvchat.ui.screens.unsaved import leave_unsaved
 
-        self.run_worker(leave_unsaved(self.chat, self.ending, unsaved), group="dialog")
+        self.run_worker(leave_unsaved(self.chat.workspace, self.ending, unsaved), group="dialog")
 
     async def on_unmount(self) -> None:
         gc.enable()
@@ -203,11 +204,7 @@ class KvchatApp(App[int]):
 
         while isinstance(self.screen, Modal):  # the palette was opened over a dialog: that is left unanswered
             self.screen.finish(None)
-        name = RENAMED.get(action.id, action.action)
-        method = getattr(self.chat, f"action_{name}", None) or getattr(self, f"action_{name}")
-        result = method(argument) if argument and action.argument else method()
-        if hasattr(result, "__await__") and not hasattr(result, "is_running"):
-            await result
+        await self.chat.do(action, argument)
 
     def key_of(self, id: str) -> str:
         """The first key of an action, as a person reads it; empty without one."""
@@ -256,7 +253,7 @@ class KvchatApp(App[int]):
         try:
             save_setting(self._paths.config, "theme", self.theme)
         except ConfigError as error:
-            self.chat.say(str(error), "warning")
+            self.chat.workspace.say(str(error), "warning")
 
     def set_window_title(self, title: str) -> None:
         """The title of the terminal's window, cleaned: a window title is a way into the terminal."""

@@ -15,9 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.display import one_line
-from kvchat.numbers import counted
 from kvchat.paths import PathError, Paths, folder
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -77,7 +77,7 @@ class Ending:
         details = f"the details are in {log}" if log else "--log FILE keeps the details"
         self.failure = f"An internal error ({type(cause).__name__}) ended kvchat; {details}."
         with suppress(Exception):
-            self._lost_draft = self._app.chat.draft_now()
+            self._lost_draft = self._app.chat.sending.draft_now()
 
     def hang_up(self) -> None:
         """End because the terminal is gone, or somebody says so."""
@@ -109,14 +109,18 @@ class Ending:
         self._app.run_worker(self._end(), group="end")
 
     async def _end(self) -> None:
-        await self._app.chat.keep_draft()
+        await self._keep_draft()
         self.leave()
+
+    async def _keep_draft(self) -> None:
+        if self._app.has_begun:
+            await self._app.chat.sending.keep_draft()
 
     async def _hung_up(self) -> None:
         """Keep what there is and end at once: there is no screen to take down."""
         with suppress(Exception):
             async with asyncio.timeout(HUNG_UP_S):
-                await self._app.chat.keep_draft()
+                await self._keep_draft()
                 await self.close_service()
         if self.failure:
             with suppress(OSError):

@@ -17,8 +17,8 @@ from kvchat.config.option import kind_of
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key
 from kvchat.config.toml import TomlFile, problem_at, read_toml
-from kvchat.display import one_line
 from kvchat.paths import reason
+from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
     from textual.theme import Theme

@@ -23,7 +23,7 @@ from pathlib import Path
 from kvchat.memory.entry import PROFILE
 from kvchat.paths import reason
 from kvchat.store.errors import StoreUnavailable
-from kvchat.store.locks import WAIT_SECONDS, FolderInUse, WriteLock
+from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
 
 LARGEST = 1 << 20
 """Bytes of a page."""

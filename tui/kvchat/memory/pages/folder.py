@@ -29,7 +29,7 @@ from kvchat.memory.pages.files import Problem as Problem
 from kvchat.memory.pages.markdown import PageProblem, encoded
 from kvchat.memory.pages.page import Page
 from kvchat.store.errors import StoreUnavailable
-from kvchat.store.locks import WriteLock
+from kvchat.store.presence.locks import WriteLock
 
 LOG = "log"
 TRIES = 20

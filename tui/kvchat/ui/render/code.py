@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from rich.cells import cell_len
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.render.highlight import highlighted, highlighted_with_sync, language_of
 from kvchat.ui.render.rows import Row, Span
 from kvchat.ui.render.wrap import untabbed, wrapped

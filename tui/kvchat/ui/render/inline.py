@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kvchat.display import clean
+from kvchat.sanitize import clean
 from kvchat.ui.render.parser import inline_tokens
 from kvchat.ui.render.rows import CLOSE, OPEN, Span
 from kvchat.ui.render.wrap import untabbed

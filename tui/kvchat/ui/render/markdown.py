@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 from itertools import islice
 
-from kvchat.display import clean
+from kvchat.sanitize import clean
 from kvchat.ui.render.blocks import Block, BlockRenderer, blocks_of, gap, start_line
 from kvchat.ui.render.code import CodeBlock, OpenFence
 from kvchat.ui.render.highlight import language_of

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from kvchat.display import clean, one_line
 from kvchat.prompt.citing import number_of
 from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
+from kvchat.sanitize import clean, one_line
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
 from kvchat.ui.render.wrap import plain_rows, wrapped

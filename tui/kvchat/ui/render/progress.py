@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import NOISE
-from kvchat.numbers import count, counted, duration
+from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
 
 REUSED, EVALUATED, AVOIDABLE = "█", "▒", "░"

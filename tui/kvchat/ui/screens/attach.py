@@ -15,14 +15,14 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean
 from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import clean
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, content, joined, shown
-from kvchat.ui.widgets.mentions import is_folder, on_disk
-from kvchat.ui.widgets.pasted_path import pasted_path
+from kvchat.ui.widgets.composer.chips import pasted_path
+from kvchat.ui.widgets.composer.mentions import is_folder, on_disk
 
 if TYPE_CHECKING:
     from kvchat.documents.mentions import Mention

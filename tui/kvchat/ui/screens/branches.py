@@ -13,11 +13,11 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.cache.warmth import Heat, Warmth
-from kvchat.display import one_line
-from kvchat.numbers import count, counted, moment
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
+from kvchat.sanitize import one_line
 from kvchat.text.cache import reread_number
+from kvchat.text.format import count, counted, moment
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, content, joined, shown

@@ -15,8 +15,8 @@ from textual.widgets import Static
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Price
-from kvchat.display import clean, one_line
-from kvchat.numbers import about, counted
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import about, counted
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, content, with_glyphs

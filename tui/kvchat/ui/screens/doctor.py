@@ -15,9 +15,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean, one_line
 from kvchat.doctor.report import Report, Severity, Verdict
 from kvchat.doctor.words import GLYPHS, facts, gain, headline
+from kvchat.sanitize import clean, one_line
 from kvchat.ui.screens.modal import Hint, Modal, hint_line
 from kvchat.ui.screens.tones import ACCENT, AVOIDABLE, BAD, MUTED, REUSED, STRONG, Part, content
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from textual import work
 
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Status
-from kvchat.numbers import counted
-from kvchat.ui.clipboard import copy
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.screens.documents_pages import DocumentsPages
 from kvchat.ui.screens.source_file import home_path
+from kvchat.ui.terminal.clipboard import copy
 
 
 class DocumentsActs(DocumentsPages):

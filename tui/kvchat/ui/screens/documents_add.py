@@ -23,9 +23,9 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection, is_name
 from kvchat.documents.naming import named, unused
+from kvchat.sanitize import one_line
 from kvchat.ui.screens.documents_typing import TypingModal
 from kvchat.ui.screens.filtering import FilterInput
 from kvchat.ui.screens.rows import RowList

@@ -15,8 +15,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection
+from kvchat.sanitize import one_line
 from kvchat.ui.screens import documents_rows as words
 from kvchat.ui.screens.documents_rows import Telling
 from kvchat.ui.screens.documents_source import DocumentsService, Searching, searching_of

@@ -15,8 +15,8 @@ from textual.timer import Timer
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import DocumentsChanged, IndexingProgressed, ServiceEvent
-from kvchat.display import one_line
 from kvchat.documents.collection import Status
+from kvchat.sanitize import one_line
 from kvchat.ui.screens.documents_frame import DocumentsFrame
 from kvchat.ui.screens.documents_source import AT_ONCE, Library, counted_up, is_elsewhere, stale_key
 

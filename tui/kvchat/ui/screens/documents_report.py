@@ -12,9 +12,9 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Report, Skipped, Status
-from kvchat.numbers import counted, size
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted, size
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.documents_rows import changes_words, other_kinds
 from kvchat.ui.screens.documents_typing import TypingModal

@@ -13,10 +13,10 @@ from datetime import datetime
 from rich.cells import cell_len
 from textual.content import Content
 
-from kvchat.display import one_line
 from kvchat.documents.collection import Collection, Progress, Report, Skipped, Status
-from kvchat.numbers import UNKNOWN, age, count, counted, duration, moment, percent, size
 from kvchat.prompt.conversation import ALWAYS, ASK
+from kvchat.sanitize import one_line
+from kvchat.text.format import UNKNOWN, age, count, counted, duration, moment, percent, size
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.documents_source import Searching
 from kvchat.ui.screens.source_file import home_path

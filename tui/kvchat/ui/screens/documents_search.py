@@ -16,9 +16,9 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.display import clean, one_line
 from kvchat.documents.collection import Collection, Passage
-from kvchat.numbers import counted
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import counted
 from kvchat.ui.render.sources import ending
 from kvchat.ui.screens.documents_source import DocumentsService, Library
 from kvchat.ui.screens.documents_typing import TypingModal

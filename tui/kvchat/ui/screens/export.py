@@ -17,9 +17,9 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
-from kvchat.display import one_line
-from kvchat.numbers import counted
 from kvchat.prompt.conversation import Conversation
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 from kvchat.transfer import FORMATS, suggested_name
 from kvchat.ui.screens.choice import ChoiceLine
 from kvchat.ui.screens.filtering import FilterLine

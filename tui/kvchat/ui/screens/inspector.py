@@ -20,8 +20,8 @@ from kvchat.cache.report import CacheReport
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.chat.live import OpenConversation
-from kvchat.display import clean, one_line
-from kvchat.numbers import UNKNOWN
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import UNKNOWN
 from kvchat.ui.screens import inspector_messages as messages
 from kvchat.ui.screens import inspector_turns as turns
 from kvchat.ui.screens.inspector_facts import ServerFacts, facts

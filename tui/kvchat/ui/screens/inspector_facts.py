@@ -12,9 +12,9 @@ from textual.content import Content
 
 from kvchat.cache.accounting import NOISE, Totals
 from kvchat.cache.report import CacheReport, HeldState, Ledger
-from kvchat.display import one_line
-from kvchat.numbers import count, counted, duration, percent
+from kvchat.sanitize import one_line
 from kvchat.text.cache import UNREPORTED, ahead, beside, held_words, misses, speed_words
+from kvchat.text.format import count, counted, duration, percent
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.tones import AVOIDABLE, MUTED, REUSED, STRONG, content, shown
 from kvchat.ui.widgets.header_text import HOSTS, model_name

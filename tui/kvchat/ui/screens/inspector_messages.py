@@ -12,12 +12,12 @@ from textual.content import Content
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Divergence
 from kvchat.cache.report import CacheReport, MessageCells
-from kvchat.display import one_line
-from kvchat.numbers import UNKNOWN, count, counted
+from kvchat.sanitize import one_line
 from kvchat.text.cache import accuracy, prediction, reuse_percent, spark_values, warmth_words, wasted
+from kvchat.text.format import UNKNOWN, count, counted
 from kvchat.ui.screens.inspector_turns import bar, cells_of, glyph_heads, split_cells
 from kvchat.ui.screens.tones import AVOIDABLE, EVALUATED, MARK_TONES, MUTED, REUSED, STRONG, content, joined, shown
-from kvchat.ui.widgets.cells import sparkline
+from kvchat.ui.widgets.pieces import sparkline
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, MARKS
 
 ROLES = {"user": "you", "assistant": "answer"}

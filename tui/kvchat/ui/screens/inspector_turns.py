@@ -11,9 +11,9 @@ from textual.content import Content
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.report import TurnReport
-from kvchat.display import one_line
-from kvchat.numbers import UNKNOWN, counted, duration
+from kvchat.sanitize import one_line
 from kvchat.text.cache import UNREPORTED, again, count_of, prediction, wasted, why
+from kvchat.text.format import UNKNOWN, counted, duration
 from kvchat.ui.screens.tones import AVOIDABLE, EVALUATED, GLYPHS, MUTED, REUSED, STRONG, content, joined, shown
 
 QUESTION = 22

@@ -16,13 +16,13 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from kvchat.memory.entry import Entry, Status
-from kvchat.ui.editor import EditorError, opened
 from kvchat.ui.screens.memory_acts import MemoryActs
 from kvchat.ui.screens.memory_edit import EntryEditor, line_of
 from kvchat.ui.screens.memory_frame import Jump
 from kvchat.ui.screens.memory_keys import VIEWS, View
 from kvchat.ui.screens.memory_source import Book, MemoryService
 from kvchat.ui.screens.memory_work import quoted
+from kvchat.ui.terminal.editor import EditorError, opened
 
 
 class MemoryScreen(MemoryActs):

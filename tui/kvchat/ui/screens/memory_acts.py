@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from textual import work
 
 from kvchat.memory.entry import PROFILE, Change, Entry, Status
-from kvchat.numbers import counted, moment
+from kvchat.text.format import counted, moment
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.memory_pages import MemoryPages
 from kvchat.ui.screens.memory_source import EXTRACTION, Book, last_change, taken_back, why_off

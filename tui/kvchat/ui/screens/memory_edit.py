@@ -13,8 +13,8 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from kvchat.display import clean
 from kvchat.memory.entry import Entry, Kind
+from kvchat.sanitize import clean
 from kvchat.ui.screens.memory_rows import KIND_MARKS
 from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, content
 

@@ -16,10 +16,10 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.chat.extraction import QUEUE_PAGE
-from kvchat.display import one_line
+from kvchat.chat.background.extraction import QUEUE_PAGE
 from kvchat.memory.entry import Change, Entry, Status
-from kvchat.numbers import count
+from kvchat.sanitize import one_line
+from kvchat.text.format import count
 from kvchat.ui.screens import memory_keys as heads
 from kvchat.ui.screens import memory_rows as words
 from kvchat.ui.screens import memory_work as work_words

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from kvchat.memory.entry import Entry, Kind, Status
-from kvchat.numbers import counted
+from kvchat.text.format import counted
 from kvchat.ui.screens.memory_source import Look
 
 ASKS, REMEMBERED = "Waits for your yes", "Remembered"

@@ -14,7 +14,7 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 from kvchat.chat.events import JobsChanged, MemoriesChanged, MemoriesNoted, ServiceEvent
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.screens import memory_rows as words
 from kvchat.ui.screens import memory_work as work_words
 from kvchat.ui.screens.memory_frame import MemoryFrame

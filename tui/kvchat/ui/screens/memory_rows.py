@@ -12,9 +12,9 @@ from pathlib import Path
 
 from textual.content import Content
 
-from kvchat.display import clean, one_line
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Entry, Kind, Status
-from kvchat.numbers import age, counted, moment
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import age, counted, moment
 from kvchat.ui.screens.filtering import highlighted
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, joined, shown
 from kvchat.ui.widgets.header_text import model_name

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 
-from kvchat.display import one_line
 from kvchat.memory.entry import Act, Change, Status
-from kvchat.numbers import age, counted, moment
+from kvchat.sanitize import one_line
+from kvchat.text.format import age, counted, moment
 from kvchat.text.jobs import job_reason
 from kvchat.ui.screens.memory_rows import DETAIL, Telling, page_name, source_words, whole, with_text
 from kvchat.ui.screens.memory_source import EXTRACTION, QueueLine

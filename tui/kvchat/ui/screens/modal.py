@@ -17,7 +17,7 @@ from textual.screen import ModalScreen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import TONE_CLASSES, TONE_CSS
 

@@ -17,9 +17,9 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.chat.server_choice import ServerChoice
-from kvchat.display import one_line
-from kvchat.numbers import count, size
+from kvchat.chat.server.choice import ServerChoice
+from kvchat.sanitize import one_line
+from kvchat.text.format import count, size
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList

@@ -21,8 +21,8 @@ from textual.widgets import Input, Label, Static
 
 from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
-from kvchat.display import one_line
 from kvchat.prompt.request import Parameters, reserved
+from kvchat.sanitize import one_line
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import BAD, MUTED, content
 

@@ -14,13 +14,13 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.display import clean, one_line
-from kvchat.numbers import size
 from kvchat.prompt.context import guarded
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import size
 from kvchat.ui.screens.modal import Modal, hint_line
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, Part, content, removed_words
-from kvchat.ui.widgets.context_items import FILE, MEMORY, PASSAGE, Item
-from kvchat.ui.widgets.context_parts import GLYPHS
+from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, Item
+from kvchat.ui.widgets.composer.context_line import GLYPHS
 
 MOST = 40_000
 """Characters of a text that are shown."""

@@ -16,8 +16,8 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.numbers import counted, moment
 from kvchat.prompt.conversation import Conversation
+from kvchat.text.format import counted, moment
 from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList

@@ -18,10 +18,10 @@ from textual.widgets import Input, Label, Static, TextArea
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Price
-from kvchat.display import clean, one_line
-from kvchat.numbers import about, counted
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import about, counted
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import RowList

@@ -8,7 +8,7 @@ from textual import on
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
-from kvchat.display import one_line
+from kvchat.sanitize import one_line
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import BAD, content

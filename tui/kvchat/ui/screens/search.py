@@ -17,10 +17,10 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Input
 
-from kvchat.display import one_line
-from kvchat.numbers import counted, moment
 from kvchat.prompt.conversation import SearchHit
 from kvchat.prompt.message import Role
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted, moment
 from kvchat.ui.screens.filtering import FilterLine
 from kvchat.ui.screens.modal import ListModal, hint_line
 from kvchat.ui.screens.rows import RowList

@@ -16,10 +16,8 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.display import clean, one_line
 from kvchat.prompt.context import ContextBlock
-from kvchat.ui.clipboard import copy
-from kvchat.ui.editor import opened
+from kvchat.sanitize import clean, one_line
 from kvchat.ui.render.sources import ending, headings_of, title_of
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.filtering import highlighted
@@ -28,6 +26,8 @@ from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.source_file import NOT_TEXT, SourceService, Standing, file_lines, home_path, place_in, standing
 from kvchat.ui.screens.source_pager import handed_over, paged, paged_text
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, removed_words
+from kvchat.ui.terminal.clipboard import copy
+from kvchat.ui.terminal.editor import opened
 
 
 class TextRows(RowList, can_focus=True, inherit_bindings=False):

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from kvchat.display import clean, one_line
 from kvchat.documents.collection import Collection, Place, place_of
 from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.sanitize import clean, one_line
 
 if TYPE_CHECKING:
     from kvchat.config import Settings

@@ -12,8 +12,8 @@ from textual.events import Key
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.display import one_line
 from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import one_line
 from kvchat.ui.render.sources import ending, headings_of, title_of
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList

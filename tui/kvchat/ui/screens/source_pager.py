@@ -16,8 +16,8 @@ from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
-from kvchat.display import clean
-from kvchat.ui.editor import EditorError
+from kvchat.sanitize import clean
+from kvchat.ui.terminal.editor import EditorError
 
 _PLUS_LINE = frozenset({"less", "more", "most", "pg", "view", "vim", "vi", "nvim"})
 

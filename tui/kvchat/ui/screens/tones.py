@@ -9,10 +9,10 @@ import re
 
 from textual.content import Content
 
-from kvchat.display import one_line
-from kvchat.numbers import counted
 from kvchat.prompt.context import removed
-from kvchat.ui.widgets.cells import fit
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
+from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import Mark
 
 MUTED = ".tone--muted"

@@ -14,7 +14,7 @@ from textual.events import Key
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.display import clean
+from kvchat.sanitize import clean
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, MUTED, content

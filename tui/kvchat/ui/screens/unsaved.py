@@ -15,8 +15,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.chat.unsaved import file_name
-from kvchat.display import one_line
-from kvchat.numbers import counted
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted
 from kvchat.transfer import FileExists, Source, TransferError
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.filtering import FilterLine
@@ -24,7 +24,7 @@ from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.tones import BAD, content
 
 if TYPE_CHECKING:
-    from kvchat.ui.chat.base import ChatBase
+    from kvchat.ui.controllers.workspace import Workspace
     from kvchat.ui.ending import Ending
 
 NAMED = 3
@@ -36,20 +36,21 @@ CHOICES: Sequence[Choice[str]] = (
 )
 
 
-async def leave_unsaved(chat: ChatBase, ending: Ending, unsaved: Sequence[Source]) -> None:
+async def leave_unsaved(workspace: Workspace, ending: Ending, unsaved: Sequence[Source]) -> None:
     """Ask what to do with what is not saved, and do it. Only in a worker."""
-    service = chat.service
+    service = workspace.service
 
     async def write(path: Path) -> Path:
         await service.stop_all()  # what came of a running answer is in the file too
         return await service.conversations.unsaved.write(path)
 
     said = lines(unsaved, service.conversations.unsaved.reason)
-    match await chat.ask(ConfirmScreen("Quit with unsaved messages?", said, CHOICES)):
+    match await workspace.ask(ConfirmScreen("Quit with unsaved messages?", said, CHOICES)):
         case "quit":
             ending.leave(lets_go=True)
         case "write":
-            path = await chat.ask(WriteElsewhereScreen(f"{_writable_folder()}/{file_name(service.clock())}", write))
+            suggested = f"{_writable_folder()}/{file_name(service.clock())}"
+            path = await workspace.ask(WriteElsewhereScreen(suggested, write))
             if path is not None:
                 ending.leave(f"The unsaved messages are in {path}.", lets_go=True)
 

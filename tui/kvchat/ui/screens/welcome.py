@@ -16,11 +16,11 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from kvchat.display import one_line
-from kvchat.numbers import size
+from kvchat.sanitize import one_line
+from kvchat.text.format import size
 from kvchat.ui.screens.models import FoundModel
 from kvchat.ui.screens.tones import ACCENT, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content
-from kvchat.ui.widgets.transcript import Transcript
+from kvchat.ui.widgets.transcript.widget import Transcript
 
 Way = Literal[1, 2, 3]
 WAYS: tuple[Way, ...] = (1, 2, 3)

@@ -11,9 +11,8 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from kvchat.display import one_line
-from kvchat.ui.widgets.cells import bar, fit
-from kvchat.ui.widgets.pieces import Piece, Pieces, Tone, cut, joined, width_of
+from kvchat.sanitize import one_line
+from kvchat.ui.widgets.pieces import Piece, Pieces, Tone, bar, cut, fit, joined, width_of
 
 HOSTS = {"loopback": "this machine", "lan": "LAN", "tailnet": "tailnet", "cloud": "cloud"}
 """The classes of hosts in words."""

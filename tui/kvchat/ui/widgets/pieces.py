@@ -1,4 +1,5 @@
-"""One-line bars: text in pieces, each with a tone, and the widget that draws them at both ends of a line.
+"""One-line bars: text in pieces, each with a tone, measured in terminal cells, and the widget that draws them at both
+ends of a line.
 
 The rule: what to say is decided by pure functions that return pieces; colours come from the theme by tone.
 """
@@ -8,12 +9,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from textual.content import Content
 from textual.widget import Widget
 
-from kvchat.ui.widgets.cells import fit
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
+
+EIGHTHS = " ▏▎▍▌▋▊▉█"
+LEVELS = "▁▂▃▄▅▆▇█"
+
+
+def fit(text: str, width: int) -> str:
+    """`text` in at most `width` cells; what does not fit ends with …."""
+    if width <= 0:
+        return ""
+    if cell_len(text) <= width:
+        return text
+    return set_cell_size(text, width - 1).rstrip() + "…"
+
+
+def bar(fraction: float, width: int) -> str:
+    """A bar of exactly `width` cells, filled from the left in steps of an eighth of a cell. Anything above 0 shows."""
+    eighths = round(min(1.0, max(0.0, fraction)) * width * 8)
+    if fraction > 0:
+        eighths = max(1, eighths)
+    full, rest = divmod(eighths, 8)
+    return ("█" * full + (EIGHTHS[rest] if rest else "")).ljust(width)
+
+
+def sparkline(values: Sequence[float | None], width: int) -> str:
+    """The last `width` values between 0 and 1 as ▁ to █, an unknown one as ·, right-aligned in `width` cells."""
+    marks = ["·" if v is None else LEVELS[min(7, int(max(0.0, v) * 8))] for v in values[-width:]]
+    return "".join(marks).rjust(width)
+
 
 Tone = Literal["plain", "quiet", "strong", "accent", "reused", "spark", "new", "warning", "error", "badge"]
 

@@ -21,8 +21,9 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from kvchat.cache.warmth import UNKNOWN, Warmth
-from kvchat.display import one_line
-from kvchat.ui.widgets.cells import fit
+from kvchat.sanitize import one_line
+from kvchat.ui import actions
+from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import (
     FRAMES,
     GLYPHS,
@@ -71,9 +72,7 @@ class Sidebar(ScrollView, can_focus=True):
         Binding("pagedown", "page(1)", "Page down", show=False),
         Binding("home", "edge(-1)", "First", show=False),
         Binding("end", "edge(1)", "Last", show=False),
-        Binding("enter", "open", "Open", show=False, id="sidebar.open"),
-        Binding("m", "menu", "Menu", show=False, id="sidebar.menu"),
-        Binding("r", "rename", "Rename", show=False, id="sidebar.rename"),
+        *actions.bindings("sidebar"),
     ]
     FRAME_SECONDS = 0.25
 

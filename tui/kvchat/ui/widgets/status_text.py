@@ -12,13 +12,12 @@ from dataclasses import dataclass
 
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed, seconds_saved
 from kvchat.cache.speed import SpeedFit
-from kvchat.display import one_line
-from kvchat.numbers import duration, short_count
 from kvchat.prompt.message import State
+from kvchat.sanitize import one_line
 from kvchat.text.cache import UNREPORTED, reason_words, reuse_percent, roughly, seconds_of, spark_values, wasted
 from kvchat.text.findings import cause_name
-from kvchat.ui.widgets.cells import fit, sparkline
-from kvchat.ui.widgets.pieces import Piece, Pieces, joined, width_of
+from kvchat.text.format import duration, short_count
+from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, sparkline, width_of
 
 SHORT = 100
 """Columns below which the short form is used."""

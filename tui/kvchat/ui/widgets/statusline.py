@@ -16,13 +16,12 @@ from textual.content import Content
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.speed import SpeedFit
-from kvchat.display import one_line
 from kvchat.prompt.message import State
+from kvchat.sanitize import one_line
 from kvchat.ui.render.progress import WAITING
 from kvchat.ui.widgets import header_text, status_text
-from kvchat.ui.widgets.cells import fit
 from kvchat.ui.widgets.header_text import HeaderState
-from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, width_of
+from kvchat.ui.widgets.pieces import Piece, PieceLine, Pieces, fit, width_of
 from kvchat.ui.widgets.status_text import Live
 
 if TYPE_CHECKING:

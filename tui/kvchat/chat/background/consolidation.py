@@ -1,0 +1,165 @@
+"""Tidying the memory when nobody asks anything: what says the same is merged, what is outdated corrected.
+
+The rule: it begins when every server has rested and never beside anything; it changes by small edits that can be
+undone, and never what a person wrote.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kvchat.chat.background.extraction import EXTRACTION, Extraction
+from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.cache.warm_up import WarmUp
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import MemoriesChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.lane import Lane
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.memory.entry import Act
+from kvchat.prompt.message import Node, State, node
+from kvchat.prompt.request import Parameters
+from kvchat.store.jobs import Job, JobReason
+
+if TYPE_CHECKING:
+    from kvchat.chat.background.memory_service import MemoryService
+    from kvchat.chat.background.side_requests import SideRequests
+    from kvchat.memory.entry import Change, Entry
+    from kvchat.memory.memories import Memories
+
+CONSOLIDATION = "consolidation"
+TIDIED = "memory.tidied"
+"""The setting that holds the number of the last change that was tidied."""
+MOST_TOKENS = 1024
+_NEWS = frozenset({Act.NOTED, Act.ADDED, Act.EDITED, Act.ACCEPTED})
+
+
+class Consolidation:
+    """The one job of the kind `consolidation`."""
+
+    kind = CONSOLIDATION
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, warm_up: WarmUp, jobs: Jobs,
+                 memory: MemoryService, extraction: Extraction, side_requests: SideRequests) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._warm_up = warm_up
+        self._jobs = jobs
+        self._memory = memory
+        self._side_requests = side_requests
+        self._extraction = extraction
+        jobs.register(self)
+        jobs.observers.append(self._after)
+
+    def _after(self, job: Job, how: How) -> None:
+        if job.kind == EXTRACTION and how is How.DONE:
+            self._ground.in_background(self._tidy_soon_if_due())
+
+    async def tidy_soon(self) -> None:
+        """Tidy when everything has rested."""
+        if self._ground.settings.memory.consolidate:
+            at = time.time() + self._ground.settings.memory.idle_seconds
+            jobs = self._ground.store.jobs
+            await self._ground.keeper.call(lambda: jobs.put(CONSOLIDATION, "", at, JobReason.NEW_MEMORIES))
+            self._jobs.changed()
+
+    async def place_of(self, job: Job) -> Place | None:
+        link = self._extraction.workplace(self._conversations.looked_at) if self._conversations.looked_at else None
+        if link is None or self._conversations.streaming() or not self._memory.is_on(self._conversations.looked_at):
+            return None
+        if job.why == JobReason.ASKED:
+            return Place(link.lane, 0.0)
+        rest = self._ground.settings.memory.idle_seconds * self._extraction.patience(link)
+        quiet = max(other.lane.quiet_since for other in self._servers.links)
+        return Place(link.lane, self._jobs.rested_at(quiet, rest))
+
+    async def retried(self, subject: str) -> None:
+        jobs = self._ground.store.jobs
+        await self._jobs.queued(lambda: jobs.put(CONSOLIDATION, subject, time.time(), JobReason.ASKED))
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        id = self._conversations.looked_at
+        conversation, link = self._conversations.loaded.get(id), self._extraction.workplace(id)
+        if conversation is None or link is None or link.lane is not lane:
+            return Outcome(How.CALLED_OFF)
+        from kvchat.memory.learning.consolidation import duplicates
+
+        pages, last = await self._memory.with_memories(self._fresh_pages)
+        for entries in pages:
+            changes = await asyncio.to_thread(duplicates, entries, time.time(), self._memory.session)
+            if changes:
+                await self._memory.with_memories(partial(_apply, changes))
+        for entries in pages:
+            outcome = await self._tidied(link, conversation, entries)
+            if outcome.how is not How.DONE:
+                return outcome
+        await self._ground.keeper.write(lambda: self._ground.store.set_setting(TIDIED, str(last)))
+        self._ground.events.tell(MemoriesChanged())
+        return Outcome(How.DONE)
+
+    async def _tidy_soon_if_due(self) -> None:
+        with suppress(ChatError):  # a memory that cannot be read is told by whoever needs it
+            await self._tidy_what_is_new()
+
+    async def _tidy_what_is_new(self) -> None:
+        if await self._memory.with_memories(lambda m: self._newest(m) > self._tidied_to()):
+            await self.tidy_soon()
+
+    def _tidied_to(self) -> int:
+        found = self._ground.setting(TIDIED)
+        return int(found) if found.isdigit() else 0
+
+    def _newest(self, memories: Memories) -> int:
+        """The number of the last change that brought something new."""
+        return max((change.seq for change in memories.log(50) if change.act in _NEWS), default=0)
+
+    def _fresh_pages(self, memories: Memories) -> tuple[list[list[Entry]], int]:
+        """The entries of the pages with something new, page by page; and the number of the last change."""
+        last, since = self._newest(memories), self._tidied_to()
+        memories.sync()
+        fresh = {change.after.page for change in memories.log(500) if change.seq > since and change.act in _NEWS}
+        pages: dict[str, list[Entry]] = defaultdict(list)
+        for entry in memories.entries():
+            if entry.page in fresh:
+                pages[entry.page].append(entry)
+        return list(pages.values()), last
+
+    async def _tidied(self, link: Link, conversation: OpenConversation, entries: Sequence[Entry]) -> Outcome:
+        """Have the model look through one page."""
+        from kvchat.memory.learning.consolidation import checked, request
+
+        asked = request(entries)
+        if asked is None:
+            return Outcome(How.DONE)
+        messages, schema = asked
+        now = self._ground.timestamp()
+        path: list[Node] = []
+        for message in messages:
+            path.append(node(path[-1] if path else None, message, now))
+        parameters = Parameters(
+            temperature=0.0, max_tokens=MOST_TOKENS,
+            response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
+        answer, began = await self._jobs.in_lane(
+            link.lane, lambda: self._side_requests.settled(CONSOLIDATION, link, conversation, path, parameters,
+                                                            apart=True))
+        if answer is None:
+            return Outcome(How.CALLED_OFF if began else How.BUSY)
+        self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
+        if answer.state in (State.ERROR, State.INTERRUPTED):
+            return Outcome(How.FAILED, answer.note)
+        await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))
+        return Outcome(How.DONE)
+
+
+def _apply(changes: Sequence[Change], memories: Memories) -> int:
+    return memories.consolidate(changes)

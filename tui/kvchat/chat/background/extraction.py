@@ -1,0 +1,412 @@
+"""Going through a conversation for memories, when it rests.
+
+The rule: every message is pending or covered by an extraction that succeeded. The request extends what the server
+holds of the conversation; its answer is data that is checked before anything is noted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kvchat.backends import kinds
+from kvchat.cache.warmth import Heat
+from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.background.memory_service import MemoryService
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import WarmUp
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import MemoriesNoted, MemoryBegins
+from kvchat.chat.ground import Ground, Once
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.lane import Lane
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.chat.turns import Turns
+from kvchat.memory.entry import Status
+from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger, due
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Message, Node, Role, State, new_id, node
+from kvchat.prompt.request import Parameters
+from kvchat.store import StoreError
+from kvchat.store.jobs import Job, JobReason, JobState
+from kvchat.text.refusals import refusal
+
+if TYPE_CHECKING:
+    from kvchat.chat.background.side_requests import SideRequests
+    from kvchat.memory.learning.extraction import Findings, Passage
+
+EXTRACTION = "extraction"
+THINKING = 4
+"""A model that reasons before it answers is given so many times the tokens."""
+ROOM = 800
+"""Tokens that an instruction and its answer take, at most."""
+APART_BYTES = 16000
+"""Of the messages that are gone through at once, where they are sent by themselves."""
+SEARCHED = 4000
+"""Characters of what was said that known entries are looked up by."""
+KNOWN = 5
+"""Known entries that an extraction may correct."""
+PATIENCE = 5
+WAS_OFF = "memory.was_off"
+"""The setting that says that memory was off in the settings when kvchat ran last."""
+RESUME_S = 30.0
+"""How often it is looked for what other kvchats have left."""
+RESUMED = 50
+"""Conversations that are put into the queue at once of what was left."""
+QUEUE_PAGE = 100
+"""Conversations without a job that the queue shows; one more says that there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """A conversation with messages that were not gone through yet, or with a job."""
+
+    conversation: str
+    title: str
+    pending: int
+    """Messages of the branch in use that wait."""
+    job: Job | None = None
+    at_work: bool = False
+    on: bool = True
+    """Whether memory is on for it."""
+    begins: float = 0.0
+    """When its job can begin at the earliest, in seconds since the epoch, as far as it is known."""
+
+
+class Extraction:
+    """Jobs of the kind `extraction`; their subject is a conversation."""
+
+    kind = EXTRACTION
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 warm_up: WarmUp, turns: Turns, once: Once, jobs: Jobs, memory: MemoryService,
+                 side_requests: SideRequests) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._warm_up = warm_up
+        self._once = once
+        self._jobs = jobs
+        self._memory = memory
+        self._side_requests = side_requests
+        self._resumed = 0.0
+        self._more_left = False
+        """Whether more was left than is in the queue."""
+        jobs.register(self)
+        jobs.observers.append(self._resume_after)
+        turns.observers.append(self)
+        self._conversations.observers.append(self)
+
+    # -- when
+
+    async def _capture(self, id: str, *, left: bool = False) -> None:
+        """See whether messages of a conversation wait, and when they are due."""
+        if self._conversations.record(id) is None or not self._memory.is_on(id):
+            return
+        conversation = self._conversations.load(id)
+        _, pending = await self._waiting(conversation)
+        found = due(pending, self._ground.settings.memory, time.time(), left=left)
+        if found is not None:
+            await self._ground.keeper.call(lambda: self._ground.store.jobs.put(EXTRACTION, id, found.at, found.why))
+            self._jobs.changed()
+            await self._announce_memory()
+
+    async def _announce_memory(self) -> None:
+        """Say once that conversations are gone through, before the first one is."""
+        if self._jobs.enabled and await self._once.first("memory"):
+            self._ground.events.tell(MemoryBegins())
+
+    async def _waiting(self, conversation: OpenConversation) -> tuple[list[Node], list[Node]]:
+        """The first branch in use that has messages that wait, and these: the one that is shown here, then those that
+        other windows go on with. Without any, the one that is shown."""
+        shown = conversation.path()
+        for path in [shown, *await self._other_branches(conversation)]:
+            if pending := await self._pending(path):
+                return path, pending
+        return shown, []
+
+    async def _other_branches(self, conversation: OpenConversation) -> list[list[Node]]:
+        """The branches in use that are not shown here, as far as they are loaded and no reply streams into them."""
+        tree, shown = conversation.tree, conversation.record.head
+        ends = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).branches(conversation.id))
+        return [tree.path(end) for end in ends
+                if end != shown and end in tree and tree[end].state is not State.STREAMING]
+
+    async def _pending(self, path: Sequence[Node]) -> list[Node]:
+        return await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).pending(path))
+
+    async def request(self, id: str) -> None:
+        """Go through a conversation at the next moment in which no answer runs. Raises ChatError."""
+        if not self._memory.is_on(id):
+            raise ChatError("Memory is off for this conversation. Switch it on first: /memory on.")
+        _, pending = await self._waiting(self._conversations.load(id))
+        if not pending:
+            raise ChatError("There is nothing new in this conversation: all of it was gone through already.")
+        await self._jobs.queued(lambda: self._ground.store.jobs.put(EXTRACTION, id, time.time(), JobReason.ASKED))
+        self._jobs.look_again()
+        self._jobs.changed()
+
+    async def queue(self) -> list[QueueRow]:
+        """The conversations with a job, then the first QUEUE_PAGE + 1 of the others with messages that wait. Raises
+        ChatError."""
+        every = await self._jobs.queued(self._ground.store.jobs.all)
+        jobs = {job.subject: job for job in every if job.kind == EXTRACTION}
+        ledger, rows = Ledger(self._ground.store.database), []
+        behind = dict(await self._jobs.queued(lambda: [*ledger.counts(jobs), *ledger.behind(QUEUE_PAGE + 1, jobs)]))
+        for id in {**jobs, **behind}:
+            record = self._conversations.record(id)
+            if record is not None:
+                job, at_work = jobs.get(id), (EXTRACTION, id) in self._jobs.at_work()
+                place = await self.place_of(job) if job is not None else None
+                begins = max(job.due, place.ready) if job is not None and place is not None else 0.0
+                rows.append(QueueRow(id, record.title, behind.get(id, 0), job, at_work, self._memory.is_on(id), begins))
+        return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
+
+    async def retry(self, id: str) -> None:
+        """Go through a parked conversation again."""
+        await self._jobs.retry(EXTRACTION, id)
+
+    async def retried(self, subject: str) -> None:
+        """It is due as it is."""
+
+    def begin(self) -> None:
+        """Go through what earlier runs have left, from now on."""
+        if self._jobs.enabled and self._memory.has_memory:
+            self._ground.in_background(self._resume() if self._ground.settings.memory.enabled else self._note_off())
+
+    def look_again(self) -> None:
+        """Another kvchat, or `kvchat ask`, may have left something."""
+        late = time.time() - self._resumed >= RESUME_S
+        if late and self._jobs.enabled and self._ground.settings.memory.enabled:
+            self._ground.in_background(self._resume())
+
+    async def _note_off(self) -> None:
+        """Memory is off in the settings: what is said until it is on again is never gone through."""
+        await self._ground.keeper.write(lambda: self._ground.store.set_setting(WAS_OFF, "yes"))
+
+    async def _resume(self) -> None:
+        """What an earlier run has left is due when this one rests."""
+        self._resumed = time.time()
+        if self._ground.setting(WAS_OFF):
+            await self._ground.keeper.call(Ledger(self._ground.store.database).begin_now)
+            await self._ground.keeper.write(lambda: self._ground.store.set_setting(WAS_OFF, None))
+        known = {job.subject for job in await self._ground.keeper.call(self._ground.store.jobs.all)}
+        left = await self._ground.keeper.call(lambda: Ledger(self._ground.store.database).behind(RESUMED, known))
+        self._more_left = len(left) == RESUMED
+        for id, _ in left:
+            at = time.time() + self._ground.settings.memory.idle_seconds
+            await self._ground.keeper.call(partial(self._ground.store.jobs.put, EXTRACTION, id, at, JobReason.RESTS))
+            if self._memory.is_on(id):
+                await self._announce_memory()
+        self._jobs.changed()
+
+    def _resume_after(self, job: Job, how: How) -> None:
+        if self._more_left and job.kind == EXTRACTION:
+            self._ground.in_background(self._resume_when_done())
+
+    async def _resume_when_done(self) -> None:
+        """Put the next conversations into the queue when none of those is left there that were put there before."""
+        jobs = await self._ground.keeper.call(self._ground.store.jobs.all)
+        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
+            self._more_left = False
+            await self._resume()
+
+    # -- what it is told of
+
+    def typed(self, id: str) -> None:
+        self._jobs.typed()
+
+    def opened(self, id: str, before: str) -> None:
+        self._jobs.typed()  # somebody is there
+        if before and before != id and before not in self._conversations.streaming():
+            self._ground.in_background(self._capture(before, left=True))
+
+    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
+        self._jobs.stir()
+        if self._jobs.enabled:
+            self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
+
+    async def deleting(self, id: str) -> None:
+        await self._jobs.drop(EXTRACTION, id)
+
+    async def restored(self, id: str) -> None:
+        await self._capture(id)
+
+    async def set_memory(self, id: str, on: bool) -> None:
+        """Have a conversation gone through for memories and given them, or not. What is said while it is off never
+        is."""
+        key, conversation = f"memory.off {id}", self._conversations.load(id)
+        await self._conversations.shared.look(conversation)
+        if not on:
+            head = conversation.record.head or ""
+            await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, head))
+        elif (last := self._ground.setting(key)) and not conversation.record.memory:
+            await self._pass_over(conversation, last)
+            await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, None))
+        await self._conversations.update(conversation, memory=on)
+        if on:
+            await self._capture(id)
+        else:
+            await self._jobs.drop(EXTRACTION, id)
+
+    async def _pass_over(self, conversation: OpenConversation, last: str) -> None:
+        """What came after the message `last`, or does not stand above it, is covered without being gone through."""
+        before = {node.id for node in conversation.tree.path(last)} if last in conversation.tree else set()
+        for path in [conversation.path(), *await self._other_branches(conversation)]:
+            nodes = [node.id for node in await self._pending(path) if node.id not in before]
+            if nodes:
+                now = self._ground.timestamp()
+                cell = Cell(new_id(), conversation.id, now, EMPTY, session=self._memory.session)
+                await self._ground.keeper.call(partial(Ledger(self._ground.store.database).cover, cell, nodes, ()))
+
+    # -- where
+
+    def workplace(self, id: str) -> Link | None:
+        """The server that does the work for a conversation; None: it cannot be asked now."""
+        own, chosen = self._servers.link(id), self._ground.settings.memory.profile
+        link = self._servers.links.at(chosen) if chosen in self._ground.settings.profiles else own
+        if link.lane is own.lane:
+            return own if own.info is not None and own.connector.connection.phase == "ready" else None
+        away = link.info is not None and self._servers.is_on_the_internet(link)
+        return link if self._ground.settings.memory.on_cloud or not away else None
+
+    async def place_of(self, job: Job) -> Place | None:
+        id, settings = job.subject, self._ground.settings.memory
+        record = self._conversations.record(id)
+        link = self.workplace(id) if record is not None else None
+        busy = id in self._conversations.streaming() or self._conversations.answered_elsewhere(id)
+        if link is None or not self._wanted(record) or busy:
+            return None
+        if job.why in (JobReason.ASKED, JobReason.MOST):
+            return Place(link.lane, 0.0)
+        conversation = self._conversations.loaded.get(id)
+        own = link is self._servers.link(id)
+        extends = own and conversation is not None and self._holds(conversation, in_slot=True)
+        if job.why == JobReason.LEFT and extends:
+            return Place(link.lane, link.lane.quiet_since)
+        rest = settings.rest_seconds if extends else settings.idle_seconds * self.patience(link)
+        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, rest))
+
+    def patience(self, link: Link) -> int:
+        """How many times as long a prompt of its own waits where it would push the conversation that is looked at out
+        of the server's cache."""
+        if link is not self._servers.link():
+            return 1
+        following, info = link.following, link.info
+        if following is not None:
+            twin = following.twin
+            known = twin.settled or link.connector.cache_shape() is not None
+            roomy = len(twin.best.slots) > 1 or (known and twin.best.shape.ram_bytes != 0)
+        else:
+            roomy = info is not None and (info.replicas or info.kind in (kinds.VLLM.name, kinds.SGLANG.name))
+        return 1 if roomy else PATIENCE
+
+    def _wanted(self, record: Conversation | None) -> bool:
+        return record is not None and record.trashed is None and record.memory and self._memory.is_on(record.id)
+
+    # -- doing it
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        from kvchat.memory.learning.extraction import Findings, checked  # after the first paint
+
+        id = job.subject
+        if not self._wanted(self._conversations.record(id)):
+            return Outcome(How.DONE)
+        conversation = self._conversations.load(id)
+        path, pending = await self._waiting(conversation)
+        if not pending:
+            return Outcome(How.DONE)
+        link = self.workplace(id)
+        busy = id in self._conversations.streaming() or self._conversations.answered_elsewhere(id)
+        if link is None or link.lane is not lane or busy:
+            return Outcome(How.CALLED_OFF)
+        shown = path[-1].id == conversation.record.head
+        by_itself = link is not self._servers.link(id) or not shown or not self._holds(conversation)
+        passage = await self._passage(path, pending, by_itself)
+        if not passage.promising:
+            return await self._noted(conversation, passage, Findings([], []))
+        answer, began = await self._jobs.in_lane(
+            lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
+        if answer is None:
+            return Outcome(How.CALLED_OFF if began else How.BUSY)
+        if self._conversations.looked_at and (by_itself or self._conversations.looked_at != id):
+            self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
+        if answer.state in (State.ERROR, State.INTERRUPTED):
+            return Outcome(How.FAILED, answer.note)
+        findings = checked(answer.text, passage)
+        if findings.useless:
+            return Outcome(How.USELESS, refusal(findings.useless.why))
+        return await self._noted(conversation, passage, findings, answer.model)
+
+    async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool) -> Passage:
+        """What is gone through now: all that waits, unless it is too much at once."""
+        from kvchat.memory.learning.extraction import passage
+
+        wanted = list(pending[:self._ground.settings.memory.most_messages])
+        while by_itself and len(wanted) > 1 and sum(len(node.text.encode()) for node in wanted) > APART_BYTES:
+            wanted.pop()
+        said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
+        known = await self._memory.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
+        return passage(path, wanted, known)
+
+    async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,
+                            by_itself: bool) -> Node:
+        """The one request. Runs in the lane."""
+        from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
+
+        now = self._ground.timestamp()
+        thinks = any(known.message.reasoning for known in path)
+        messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
+        sent = [] if by_itself else list(path)
+        for message in messages:
+            sent.append(node(sent[-1] if sent else None, message, now))
+        parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
+                                response_format=schema(passage))
+        return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters,
+                                                  apart=by_itself)
+
+    async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
+                     model: str = "") -> Outcome:
+        """Note what was found; the messages are covered with it, at once."""
+        from kvchat.memory.acts import refused_as_stored
+
+        try:  # another kvchat may have switched it off, or deleted the conversation
+            stored = await self._ground.keeper.call(lambda: self._ground.store.conversation(conversation.id))
+        except StoreError:
+            return Outcome(How.DONE)
+        if not self._wanted(stored):
+            return Outcome(How.DONE)
+        nodes = [node.id for _, node in passage.turns]
+        refused = refused_as_stored(findings.refused)
+        outcome, now = FACTS if findings.facts else EMPTY, self._ground.timestamp()
+        cell = Cell(new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused)
+        entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
+        if entries:
+            noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
+            proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
+            self._ground.events.tell(MemoriesNoted(conversation.id, noted, proposed))
+        self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
+        return Outcome(How.DONE)
+
+    def _shown(self, conversation: OpenConversation) -> bool:
+        """Whether the person looks at it."""
+        return self._conversations.looked_at == conversation.id
+
+    def _holds(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
+        """Whether the server still has most of the conversation, and room behind it. `in_slot`: where going on with it
+        pushes no other one out."""
+        used, window = conversation.context_used, self._servers.window(conversation.id)
+        if used is not None and window and used + ROOM > window:
+            return False
+        found = self._tracker.warmth(conversation.id)
+        if found.heat is Heat.UNKNOWN:
+            return self._conversations.looked_at == conversation.id
+        if found.heat is Heat.PARKED and not in_slot:
+            return (found.reread or 0) <= (found.held or 0) // 4
+        return found.heat is Heat.WARM

@@ -1,0 +1,293 @@
+"""Work that can wait: durable jobs, done in spare time, one at a time on each server.
+
+The rule: a job starts when it is due, its server has rested and nobody types; whatever else wants the server ends it,
+and it goes back to the queue. It never starts because it has waited long enough, and a crash or a quit loses none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from enum import Enum, auto
+from functools import partial
+from typing import Protocol, TypeVar
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import CompactionChanged, JobsChanged, ServerChanged, ServiceEvent, WarmthChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.server.lane import Lane
+from kvchat.store import StoreError
+from kvchat.store.jobs import Job, JobState
+
+TRIES = 3
+"""After so many answers that were of no use a job waits for the person."""
+BACK_OFF_S = 30.0
+"""The first pause after a failure; each further one is twice as long."""
+LONGEST_PAUSE_S = 3600.0
+CALLED_OFF_S = 1.0
+"""The pause of a job that was ended by something that goes first."""
+ELSEWHERE_S = 30.0
+"""How long a job is left alone that another kvchat does."""
+STOP_S = 1.0
+TYPING_S = 2.0
+"""How long after the last key the person counts as typing, however short the rest of the settings is."""
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+class How(Enum):
+    """How a job ended."""
+
+    DONE = auto()
+    BUSY = auto()
+    """The server was in use before it began."""
+    CALLED_OFF = auto()
+    """Something that goes first ended it."""
+    FAILED = auto()
+    """The server could not be asked."""
+    USELESS = auto()
+    """The answer could not be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    how: How
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job is done, and from when on."""
+
+    lane: Lane
+    ready: float
+    """Seconds since the epoch."""
+
+
+class JobHandler(Protocol):
+    """What does the jobs of one kind."""
+
+    kind: str
+
+    async def place_of(self, job: Job) -> Place | None:
+        """Where and when a job can be done; None: not now, and whatever changes that stirs the runner."""
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        """Do a job."""
+
+    async def retried(self, subject: str) -> None:
+        """The person wants a job done that had failed: it is in the queue again."""
+
+
+class Jobs:
+    """The queue, and the runner of its jobs."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.enabled = False
+        """Whether jobs are done at all: the app sets it."""
+        self._store = ground.store
+        self._keeper = ground.keeper
+        self._tell = ground.events.tell
+        self._handlers: dict[str, JobHandler] = {}
+        self._stir = asyncio.Event()
+        self._runner: asyncio.Task[None] | None = None
+        self._at_work: dict[tuple[str, str], tuple[Lane, asyncio.Task[None]]] = {}
+        self._awaited: dict[Lane, asyncio.Task[None]] = {}
+        self._elsewhere: dict[tuple[str, str], float] = {}
+        """Jobs that another kvchat does, until when they are left alone."""
+        self.typed_at = 0.0
+        self.observers: list[Callable[[Job, How], None]] = []
+        """Called with every job that was worked on and how that ended, when the queue has it."""
+        ground.events.subscribe(self._heard)
+
+    def register(self, handler: JobHandler) -> None:
+        """Have the jobs of a kind done by this handler."""
+        self._handlers[handler.kind] = handler
+
+    def begin(self) -> None:
+        """Do what is due from now on, until `aclose`."""
+        if self.enabled and self._runner is None:
+            self.typed()  # somebody has just come
+            self._runner = asyncio.create_task(self._run())
+
+    def all(self) -> list[Job]:
+        """The queue, the first due first."""
+        return self._store.jobs.all()
+
+    def at_work(self) -> frozenset[tuple[str, str]]:
+        """Kind and subject of the jobs that this kvchat is doing."""
+        return frozenset(self._at_work)
+
+    async def queued(self, work: Callable[[], T]) -> T:
+        """What a look at the queue gives, or a change of it that the person asked for. Raises ChatError."""
+        try:
+            return await self._keeper.call(work)
+        except StoreError as error:
+            raise ChatError(str(error)) from None
+
+    async def retry(self, kind: str, subject: str) -> None:
+        """Try a parked job again. Raises ChatError."""
+        await self.queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
+        if (handler := self._handlers.get(kind)) is not None:  # the kind may be a later version's
+            await handler.retried(subject)
+        self.changed()
+
+    def look_again(self) -> None:
+        """Another kvchat may have put something into the queue, or given it back."""
+        self._elsewhere.clear()
+        self.stir()
+
+    def stir(self) -> None:
+        """See what is due now."""
+        self._stir.set()
+
+    def _heard(self, event: ServiceEvent) -> None:
+        """What happened may decide when a job can begin."""
+        if isinstance(event, WarmthChanged | ServerChanged | CompactionChanged):
+            self.stir()
+
+    def typed(self) -> None:
+        """The person types: what has not begun waits."""
+        self.typed_at = time.time()
+
+    def rested_at(self, quiet_since: float, rest: float) -> float:
+        """From when on a server that is quiet since then has rested for `rest` seconds, and nobody types."""
+        return max(quiet_since + rest, self.typed_at + max(rest, TYPING_S))
+
+    # -- the runner -----------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._stir.clear()
+            try:
+                pause = await self.start_due()
+            except StoreError as error:
+                log.info("the queue could not be read: %s", error)
+                pause = BACK_OFF_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._stir.wait()
+
+    async def start_due(self) -> float | None:
+        """Start what is due; seconds until the next is. None: nothing is, before something changes."""
+        pauses: list[float] = []
+        jobs = await self._keeper.call(self._store.jobs.all)
+        for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
+            key = job.kind, job.subject
+            if job.state is JobState.PARKED or key in self._at_work:
+                continue
+            handler = self._handlers.get(job.kind)
+            place = await handler.place_of(job) if handler is not None else None
+            if place is None or self._occupied(place.lane):
+                continue
+            pause = max(job.due, place.ready, self._elsewhere.get(key, 0.0)) - time.time()
+            if pause <= 0:
+                task = asyncio.create_task(self._do(job, place.lane))
+                self._at_work[key] = place.lane, task
+            else:
+                pauses.append(pause)
+        return min(pauses, default=None)
+
+    def _occupied(self, lane: Lane) -> bool:
+        """Whether a lane is in use; then the runner stirs when it is free."""
+        if any(lane is other for other, _ in self._at_work.values()) or lane in self._awaited:
+            return True
+        if lane.is_free and not lane.works_in_background:
+            return False
+        self._await(lane)
+        return True
+
+    def _await(self, lane: Lane) -> None:
+        if lane not in self._awaited:
+            task = self._awaited[lane] = asyncio.create_task(lane.freed())
+            task.add_done_callback(partial(self._is_free, lane))
+
+    def _is_free(self, lane: Lane, task: asyncio.Task[None]) -> None:
+        self._awaited.pop(lane, None)
+        self._stir.set()
+
+    async def _do(self, job: Job, lane: Lane) -> None:
+        jobs = self._store.jobs
+        key, outcome = (job.kind, job.subject), Outcome(How.CALLED_OFF)
+        try:
+            if await self._keeper.call(lambda: jobs.claim(*key)) is None:
+                self._elsewhere[key] = time.time() + ELSEWHERE_S
+                return
+            self._elsewhere.pop(key, None)
+            self._tell(JobsChanged())
+            try:
+                outcome = await self._handlers[job.kind].work_on(job, lane)
+            except Exception as error:  # the app lives on, whatever a job does
+                log.exception("a job failed")
+                outcome = Outcome(How.FAILED, f"{type(error).__name__}: {error}")
+            finally:
+                await self._settle(job, outcome)
+            if outcome.how is How.BUSY:
+                self._await(lane)
+        except StoreError as error:
+            log.info("a job could not be noted: %s", error)
+        finally:
+            del self._at_work[key]
+            self.changed()
+            for observer in self.observers:
+                observer(job, outcome.how)
+
+    async def _settle(self, job: Job, outcome: Outcome) -> None:
+        """Note how a job ended."""
+        jobs, key, tries = self._store.jobs, (job.kind, job.subject), job.attempts + 1
+        pause = min(BACK_OFF_S * 2 ** job.attempts, LONGEST_PAUSE_S)
+        match outcome.how:
+            case How.DONE:
+                await self._keeper.call(lambda: jobs.done(*key))
+            case How.BUSY:
+                await self._keeper.call(lambda: jobs.back(*key, job.due, job.why, job.attempts))
+            case How.CALLED_OFF:
+                await self._keeper.call(
+                    lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts))
+            case How.USELESS if tries >= TRIES:
+                await self._keeper.call(lambda: jobs.park(*key, outcome.why))
+            case _:
+                await self._keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
+
+    async def in_lane(self, lane: Lane, request: Callable[[], Awaitable[T]]) -> tuple[T | None, bool]:
+        """What a request in the background gives, None if it was not carried out; and whether it began."""
+        given: T | None = None
+        began = False
+
+        async def ask() -> None:
+            nonlocal given, began
+            began = True
+            given = await request()
+
+        done = await lane.in_background(ask())
+        return (given if done else None), began
+
+    async def drop(self, kind: str, subject: str) -> None:
+        """End a job for good, also while it is being done."""
+        running = self._at_work.get((kind, subject))
+        if running is not None:
+            running[1].cancel()
+            await asyncio.wait({running[1]}, timeout=STOP_S)
+        await self._keeper.call(lambda: self._store.jobs.done(kind, subject))
+        self.changed()
+
+    def changed(self) -> None:
+        """The queue was changed."""
+        self.stir()
+        self._tell(JobsChanged())
+
+    async def aclose(self) -> None:
+        """End what runs; it goes back to the queue."""
+        tasks = {task for _, task in self._at_work.values()} | set(self._awaited.values())
+        if self._runner is not None:
+            tasks.add(self._runner)
+            self._runner = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=STOP_S)

@@ -1,0 +1,59 @@
+"""A short probe of a server that nobody has used yet: six tiny prompts that tell its cache's rules apart.
+
+The rule: it is played on the guesses as every request is, so that what they predicted wrong speaks against them; it
+reads less than 150 tokens in all, and a cancel leaves nothing half known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from kvchat.backends.dialect import BackendError
+from kvchat.cache.speed import SpeedSample
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.cache.following import Following
+
+PART = 20
+"""Tokens of one prompt: enough for a checkpoint to lie within it."""
+ALPHABET = "a b c d e f g h"
+
+
+def prompts(ids: Sequence[int], slots: int) -> Iterator[tuple[Tokens, int]]:
+    """What is sent, made of 4 different ids, and the slot it is pinned to.
+
+    A longer prompt tells a sliding window from the rest, another end a model that cannot rewind, another slot whether
+    that empties the first one, and a prompt that was pushed out whether it was parked."""
+    first, second, third, fourth = ([id] * PART for id in ids)
+    half, last = PART // 2, slots - 1
+    yield Tokens(first), 0
+    yield Tokens(first + third[:half]), 0
+    yield Tokens(first[:half] + fourth[:half]), 0
+    yield Tokens(second), last
+    yield Tokens(third), last
+    yield Tokens(second), last
+
+
+async def unused(following: Following) -> bool:
+    """Whether no slot of the server was ever used."""
+    counts = (await following.look()).counts
+    return bool(counts) and all(count.task is None and not count.tokens and not count.busy for count in counts)
+
+
+async def probe(following: Following, spent: Callable[[SpeedSample], None]) -> None:
+    """Send the prompts; `spent` is told what each of them read. Raises BackendError."""
+    ids = list(dict.fromkeys(await following.access.tokens_of(ALPHABET)))[-4:]
+    for prompt, slot in prompts(ids, following.server.slots or 1) if len(ids) == 4 else ():
+        following.side_request("side", "", prompt, slot)
+        began = time.monotonic()
+        try:
+            done = await following.access.read_ahead(prompt, lambda _: None, slot)
+        except (asyncio.CancelledError, BackendError):
+            following.side_request_cut(None)
+            raise
+        if done.cached_tokens is not None:
+            following.twin.reported(done.cached_tokens)
+        following.twin.end(Tokens.unknown(1))
+        spent(SpeedSample(done.cached_tokens or 0, len(prompt), time.monotonic() - began))
+        await following.look()

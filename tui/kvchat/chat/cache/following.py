@@ -1,0 +1,324 @@
+"""Following a server's cache: every request of ours is played on a twin, and the server's own words correct it.
+
+The rule: nothing here makes a person wait. What is asked of the server before a request is who it is and what its slots
+hold; the prompt's token ids are read beside the answer, and whatever fails leaves the twin without knowledge, never a
+chat without an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, ServerInfo, SlotCount, Waiting
+from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
+from kvchat.cache.causes.cause import Finding
+from kvchat.cache.llamacpp.candidates import Candidates
+from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.plan import Plan
+from kvchat.cache.llamacpp.twin import Prediction
+from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.chat.answering import previous_figures
+from kvchat.chat.cache.looking import LOOK_S, Looking
+from kvchat.chat.cache.message_offsets import UserStarts
+from kvchat.chat.cache.turn_journal import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
+from kvchat.prompt.message import Node, Role, State
+
+READ_S = 0.5
+"""How long an answer that has ended waits for its prompt's tokens."""
+RECALL_S = 5.0
+"""The same, once, where it also has to be found out what the server holds from the last run."""
+MOST_SAMPLED = 1 << 20
+KEPT_HEADS = 64
+"""Conversations: as many as a server has slots."""
+
+
+@dataclass(slots=True)
+class FollowedTurn(Asked):
+    """One chat request, from before it is sent until what it left is known."""
+
+    plan: Plan | None = None
+    reading: asyncio.Task[None] | None = None
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when what it left in the cache is known, or never will be."""
+    finding: Finding | None = None
+    kind: Literal["conversation", "side"] = "conversation"
+    """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
+    certain: bool = True
+    """Whether the slots were at rest before: else a cancelled request may have read on."""
+    processed: int = 0
+    """Prompt tokens that the server had read when it was last heard of."""
+    played: bool = False
+    """Whether its end is played on the twin."""
+    broken_off: bool = False
+    """Whether its answer was, so that the server may compute on for a while."""
+
+
+def _read_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
+    """The messages of `turn`, whose branch is `path`, up to the last answer that a server gave on it: what stands
+    behind that was imported, or is the old text of a new branch, and was never read there."""
+    end = next((at for at in range(len(path) - 1, 0, -1)
+                if path[at].role is Role.ASSISTANT and path[at].figures is not None), -1)
+    return replace(turn, wires=turn.wires[:end + 1])
+
+
+class Following(Looking):
+    """The cache of one server and model. `changed` is called when what is held may have changed."""
+
+    def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, now: Callable[[], float],
+                 changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
+        """`note`: keeps a line for other kvchats on this server; empty: there is nothing to keep."""
+        super().__init__(access, server, twin, now=now, changed=changed, journal=journal, note=note)
+        self.plan: Plan | None = None
+        """The plan of the last request."""
+        self.predictions = self.exact = 0
+        self.heads: dict[str, tuple[str, ...]] = {}
+        """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
+        self._now = now
+        self._leaving: asyncio.Task[None] | None = None
+        self._current: FollowedTurn | None = None
+        """The chat request that is being played, or was played last."""
+        self._side_prompt = NO_TOKENS
+        self._users = UserStarts(access)
+
+    # -- a turn ---------------------------------------------------------------------------------------------------
+
+    async def before(self, turn: ChatTurn, path: Sequence[Node], kind: Literal["conversation", "side"] = "conversation",
+                     *, emit: Emit) -> FollowedTurn:
+        """Just before a chat request: what the last one left is settled, and the slots are looked at. `emit` is told
+        while it waits for the slot of a cancelled request."""
+        if self._current is not None and not self._current.closed.is_set():
+            try:
+                await asyncio.wait_for(self._current.closed.wait(), LOOK_S)
+            except TimeoutError:
+                self._end_unknown(self._current)
+        if self.cancelled and await self._goes_to_a_cancelled_one(turn):
+            emit(Waiting("cancelled", 0.0))
+            await self.cancelled.free()
+            emit(Waiting("prefill", 0.0))
+        if not self.state.asleep:  # a look would wake it, and there is nothing to see
+            await self.look()
+        return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
+                            beside_cancelled=self.cancelled.computing(),
+                            history=self.prompts.known_history(_read_before(turn, path)))
+
+    async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
+        """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
+        prompt = self.prompts.known_prefix(replace(turn, wires=turn.wires[:-1]))
+        if not prompt:
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    prompt = await self.prompts.prompt(turn)
+            except TimeoutError:
+                prompt = None
+        return self.cancelled.hold_up(self.twin.best.slot_after_cancel(prompt) if prompt else None)
+
+    def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
+        """The request is on its way: read its token ids beside it."""
+        self._unheard, self._began = False, True
+        followed.number, followed.pinned = self.journal.next(), slot
+        followed.before = self.twin.best.copy()
+        self._current = followed
+        followed.reading = asyncio.create_task(self._read(followed, slot))
+
+    async def _read(self, followed: FollowedTurn, slot: int | None) -> None:
+        if not self.prompts.works:
+            return
+        try:
+            followed.rendered = await self.access.prompt_text(followed.turn)
+            followed.tokens = await self.access.tokens_of(followed.rendered)
+        except BackendError as error:
+            self.prompts.gave_up(error)
+            return
+        if not followed.tokens or self._current is not followed:
+            return
+        if self.recollection is not None:
+            self.recollection.identify_by(followed.tokens, {node.digest.hex() for node in followed.path[:-1]})
+            await self.recollection.identify(followed.turn.session_id)
+        if self._current is not followed:
+            return
+        users = () if self.twin.rewinds else await self._users.places(followed.turn.model, followed.tokens)
+        owner = followed.turn.session_id
+        tip = followed.path[-2].digest.hex() if len(followed.path) > 1 else ""
+        prediction = self.twin.begin(followed.tokens, owner, self._now(), slot, users, tip)
+        self._tasks_at_begin = self._tasks_seen
+        followed.prediction = prediction
+        self.journal.used(followed.kind, owner, self.server.base_url, prediction.slot, self.twin.all_said,
+                          followed.number)
+        self.noting()
+        if followed.history is None and previous_figures(followed.path) is not None:
+            history = _read_before(followed.turn, followed.path)
+            await self.prompts.prefix(history)
+            followed.history = self.prompts.known_history(history)
+
+    def plays(self, followed: FollowedTurn) -> bool:
+        """Whether this request is the one that is being played."""
+        return self._current is followed
+
+    async def ended(self, followed: FollowedTurn, figures: TurnFigures | None) -> TurnFigures | None:
+        """The answer is here: its figures with what was new, counted in ids, and what the twin had predicted."""
+        if followed.reading is None:
+            return figures
+        await self._until_read(followed)
+        prediction = followed.prediction
+        if figures is None:
+            return None
+        figures = replace(figures, new_tokens=new_tokens(
+            figures.prompt_tokens, previous_figures(followed.path), followed.history))
+        if prediction is None:
+            return figures
+        cached = figures.cached_tokens
+        if cached is not None and cached > prediction.cached and (self._inherits or not followed.certain):
+            return figures
+        if cached is not None and cached > prediction.cached and prediction.allows(cached):
+            self.twin.reported(cached)
+            return figures  # what is held there was not known
+        if cached is not None and followed.tokens is not None:
+            self.twin.reported(cached)
+            if (proved := self.twin.proved) is not None:
+                followed.shape, followed.before, followed.prediction = proved.shape, proved.before, proved.prediction
+            await self._corrected(followed, cached)
+            self.predictions += 1
+            self.exact += prediction.cached == cached
+        return replace(figures, predicted_cached=prediction.cached)
+
+    async def _corrected(self, followed: FollowedTurn, cached: int) -> None:
+        """Where much less was reused than predicted, another slot may have answered: the one with a new task."""
+        prediction = followed.prediction
+        if prediction is None or prediction.cached <= cached + NOISE:
+            return
+        counts = await self._counts() or ()
+        new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot:slot + 1] != (count.task,)]
+        if len(new) == 1 and new[0] != prediction.slot:
+            followed.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
+
+    def left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
+        """After the answer: find out what it left in the cache, in a task of its own."""
+        followed.broken_off = answer.state in BROKEN_OFF
+        self._leaving = asyncio.create_task(self._leave(followed, answer, settled))
+
+    async def settled(self, seconds: float | None = None) -> None:
+        """Return when what the last answer left is known, or after so many seconds."""
+        if self._leaving is not None:
+            await asyncio.wait({self._leaving}, timeout=seconds)
+
+    async def _until_read(self, followed: FollowedTurn) -> None:
+        """Wait a moment for the prompt's tokens; a server that keeps one waiting for them again and again is left
+        alone."""
+        if followed.reading is None or followed.reading.done():
+            return
+        recalls = self.recollection is not None and not self.recollection.is_known
+        await asyncio.wait({followed.reading}, timeout=RECALL_S if recalls else READ_S)
+        if not followed.reading.done():
+            followed.reading.cancel()
+            self.prompts.was_slow()
+
+    async def _leave(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
+        try:
+            await self._until_read(followed)
+            await self._note_left(followed, answer, settled)
+        finally:
+            followed.closed.set()
+        self.noting()
+        self._changed()
+
+    async def _note_left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
+        figures, prompt = answer.figures, followed.tokens
+        predicted = (figures.predicted_tokens or 0) if figures else 0
+        slot_tokens, sampled = None, None
+        if prompt is not None and followed.prediction is not None:
+            sampled = await self._sampled(prompt, predicted, settled, answer.state)
+        if sampled is not None and prompt is not None and followed.prediction is not None and (
+                self._current is followed and not followed.played):
+            slot, stopped, followed.played = followed.prediction.slot, followed.broken_off, True
+            held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
+            if predicted:
+                self.twin.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
+            else:
+                self.twin.cut(followed.processed or followed.prediction.cached)
+                self._unheard = not followed.processed
+            if figures is not None or followed.processed:  # else it was refused, and the slot is as it was
+                self.holds(followed.turn.session_id, tuple(node.digest.hex() for node in held))
+            if stopped:
+                self.cancelled.add(slot, len(prompt) + predicted, heard=bool(followed.processed or predicted))
+            if await self.cancelled.free(LOOK_S):
+                counts = await self._counts() or ()
+                slot_tokens = self._slot_tokens(slot, counts)
+                self._observe(counts, slot, len(prompt) + max(0, predicted - 1))
+        elif followed.prediction is None and self._current is followed:
+            self._unplayed(followed, answer, await self._counts() or ())
+        else:
+            self._observe(await self._counts() or (), None)
+        self.journal.answered(followed, answer, slot_tokens, sampled)
+
+    def _unplayed(self, followed: FollowedTurn, answer: Node, counts: Sequence[SlotCount]) -> None:
+        """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
+        before, owner = self._tasks_seen, followed.turn.session_id
+        self._observe(counts, None)
+        new = [slot for slot, count in enumerate(counts) if before[slot:slot + 1] != (count.task,)]
+        if len(new) == 1 and counts[new[0]].tokens:
+            left = Tokens.unknown(counts[new[0]].tokens)
+            self.twin.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
+            self.journal.used(followed.kind, owner, self.server.base_url, new[0], {}, followed.number)
+
+    def refused(self) -> None:
+        """The server refused the request that is being played and evaluated nothing of it: the next one need not wait
+        for what it left."""
+        followed, self._current = self._current, None
+        if followed is not None:
+            followed.closed.set()
+            if followed.prediction is not None:
+                self.twin.never_began()
+
+    def _end_unknown(self, followed: FollowedTurn) -> None:
+        """What a request left stays unknown: the next one does not wait for it, unless its slot may still compute."""
+        followed.closed.set()
+        if followed.prediction is not None and followed.tokens is not None and not followed.played:
+            followed.played = True
+            self.twin.cut(followed.processed or followed.prediction.cached)
+            if followed.broken_off:
+                self.cancelled.add(followed.prediction.slot, len(followed.tokens), heard=bool(followed.processed))
+
+    def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
+        return counts[slot].tokens if slot < len(counts) else None
+
+    async def _sampled(self, prompt: Tokens, count: int, settled: ChatTurn, state: State) -> Tokens:
+        """The ids of the sampled tokens, as far as they can be told; unknown ones are unlike all others. Those of a
+        reply that has another number of tokens as history are not known: it is read ahead in that form."""
+        prefix, history = await self.prompts.prefix(settled), self.prompts.known_history(settled)
+        known = NO_TOKENS
+        if prefix is not None and prefix.common(prompt) == len(prompt):
+            stopped = stopped_by_model(state)
+            differs = history is not None and stopped is not None and not reads_back(
+                count, history - len(prompt), stopped)
+            known = NO_TOKENS if differs else prefix.after(len(prompt)).first(count)
+        return known + Tokens.unknown(min(count, MOST_SAMPLED) - len(known))
+
+    def holds(self, conversation: str, path: tuple[str, ...]) -> None:
+        """A slot holds a state of these messages of a conversation, as of `heads`."""
+        self.heads.pop(conversation, None)
+        self.heads[conversation] = path
+        if len(self.heads) > KEPT_HEADS:
+            del self.heads[next(iter(self.heads))]
+
+    # -- requests beside the chat ---------------------------------------------------------------------------------
+
+    def side_request(self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens,
+                     slot: int | None = None, tip: str = "") -> Prediction:
+        """A request that reads `prompt` is sent: play it. `twin.end` or `twin.cut` must follow. `tip`: as of `Held`."""
+        prediction = self.twin.begin(prompt, owner, self._now(), slot, tip=tip)
+        self._tasks_at_begin, self._side_prompt, self._unheard, self._began = self._tasks_seen, prompt, False, True
+        self.journal.used(kind, owner, self.server.base_url, prediction.slot, self.twin.all_said)
+        self.noting()
+        return prediction
+
+    def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
+        """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
+        is told how far it came when the slots say so: a batch may have been on its way."""
+        self.twin.cut(processed or 0)
+        self._unheard = processed is None
+        self._came = came
+        if self.twin.said is not None:
+            self.cancelled.add(self.twin.said.slot, len(self._side_prompt), heard=processed is not None)

@@ -1,0 +1,146 @@
+"""Where messages begin and end in a rendered prompt, in tokens: the user messages, at which llama.cpp's server saves
+checkpoints for models that cannot rewind, and the seam that a template puts between an answer and the next question.
+
+The rule: the template shows it itself, as the server finds it: by the tokens of a marker, in renderings of invented
+texts. Where a prompt does not have it in that place, the place is not known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import takewhile
+
+from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
+from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.prompt.message import Message, Role
+from kvchat.prompt.wire import canonical
+
+FIRST, QUESTION, ANSWER = "U2_USER_MSG", "U1_USER_MSG", "A_ASST_MSG"
+_SEGMENT = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|[^<\[]+|.", re.DOTALL)
+
+
+class UserStarts:
+    """The marker of one server's chat template."""
+
+    def __init__(self, access: CacheAccess) -> None:
+        self._access = access
+        self._markers: dict[str, Tokens] = {}
+        """By model: the marker's token ids; empty where there is none."""
+
+    async def places(self, model: str, prompt: Tokens) -> tuple[int, ...]:
+        """The tokens of `prompt` at which user messages begin, in order; none where the server does not tell."""
+        marker = self._markers.get(model)
+        if marker is None:
+            try:
+                marker = await self._tokens(await self._text(model))
+            except BackendError:
+                marker = NO_TOKENS
+            self._markers[model] = marker
+        return tuple(prompt.places_of(marker))
+
+    async def _tokens(self, marker: str) -> Tokens:
+        """The marker's ids as they are within a prompt: at its start there may be a token that stands there only."""
+        if not marker:
+            return NO_TOKENS
+        once = await self._access.tokens_of(marker)
+        return (await self._access.tokens_of(marker + marker)).after(len(once))
+
+    async def _text(self, model: str) -> str:
+        question = Message(Role.USER, QUESTION).wire()
+        try:
+            return marker_in(await self._prompt(model), await self._prompt(model, question))
+        except BackendError:  # a template that refuses an empty conversation
+            first, answer = Message(Role.USER, FIRST).wire(), Message(Role.ASSISTANT, ANSWER).wire()
+            return repeated_marker_in(await self._prompt(model, first, answer, question))
+
+    async def _prompt(self, model: str, *wires: bytes) -> str:
+        return await self._access.prompt_text(ChatTurn(wires, "", model))
+
+
+def marker_in(without: str, asked: str) -> str:
+    """What stands in front of a question: `without` is a prompt without any, `asked` the same with it. Both end with
+    the header of the answer that is asked for."""
+    header = _shared(without[::-1], asked[::-1])
+    shared = _shared(without[:len(without) - header], asked)
+    return _marker(asked[shared:max(shared, asked.rfind(QUESTION))])
+
+
+def repeated_marker_in(asked: str) -> str:
+    """What stands in front of both questions of a prompt."""
+    first, _, rest = asked.partition(FIRST)
+    between = rest.partition(ANSWER)[2].partition(QUESTION)[0]
+    shared = _shared(_SEGMENT.findall(first)[::-1], _SEGMENT.findall(between)[::-1])
+    return _marker("".join(_SEGMENT.findall(between)[-shared:]) if shared else "")
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many items both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def _marker(before: str) -> str:
+    """A marker is what is left without the ends of earlier messages."""
+    segments = _SEGMENT.findall(before)
+    while segments and (not segments[0].strip() or _ends_a_message(segments[0])):
+        del segments[0]
+    return "".join(segments).strip()
+
+
+def _ends_a_message(segment: str) -> bool:
+    return segment[0] in "<[" and any(word in segment.lower() for word in ("end", "close", "eot", "</s>"))
+
+
+FIRST, ANSWER, QUESTION = "U1_USER_MSG", "A_ASST_MSG", "U2_USER_MSG"
+_SYSTEM, _ASSISTANT = b'{"role":"system"', b'{"role":"assistant"'
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """What stands between an answer's text and the next question's; empty where that does not show."""
+
+    text: str
+    tokens: Tokens
+
+    def start(self, prompt: str, tokens: Tokens) -> int | None:
+        """How many tokens stand before the seam that `prompt`, whose ids are `tokens`, ends with. None: it does not
+        end so, or the ids of the seam merge with the answer's."""
+        start = len(tokens) - len(self.tokens)
+        fits = self.text and prompt.endswith(self.text) and start >= 0 and tokens.after(start) == self.tokens
+        return start if fits else None
+
+
+NO_SEAM = Seam("", Tokens())
+
+
+class Seams:
+    """The seams of one server's chat templates, each rendered once."""
+
+    def __init__(self, access: CacheAccess) -> None:
+        self._access = access
+        self._known: dict[tuple[Sequence[bytes], str, bytes, bool], Seam] = {}
+
+    async def after_an_answer(self, turn: ChatTurn) -> Seam:
+        """The seam behind `turn`'s last message; none where that is no answer."""
+        if not turn.wires or not turn.wires[-1].startswith(_ASSISTANT):
+            return NO_SEAM
+        first = turn.wires[:1] if turn.wires[0].startswith(_SYSTEM) else ()
+        key = first, turn.model, canonical(dict(turn.template_options)), turn.system_in_user
+        if key not in self._known:
+            try:
+                self._known[key] = await self._rendered(turn, first)
+            except BackendError:
+                return NO_SEAM
+        return self._known[key]
+
+    async def _rendered(self, turn: ChatTurn, first: tuple[bytes, ...]) -> Seam:
+        invented = [Message(role, text).wire() for role, text in (
+            (Role.USER, FIRST), (Role.ASSISTANT, ANSWER), (Role.USER, QUESTION))]
+        prompt = await self._access.prompt_text(replace(turn, wires=(*first, *invented)))
+        text = prompt.rpartition(QUESTION)[0].rpartition(ANSWER)[2]
+        if not text:
+            return NO_SEAM
+        # At its start a prompt may have a token that stands there only.
+        once = await self._access.tokens_of(text)
+        return Seam(text, (await self._access.tokens_of(text + text)).after(len(once)))

@@ -1,0 +1,132 @@
+"""What an act would make the server prefill, told before it is done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+
+from kvchat.cache.price import Act, Price, Span, alternatives, price, reread
+from kvchat.cache.warmth import Heat
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
+from kvchat.chat.question.builder import QuestionBuilder
+from kvchat.chat.question.prompt_size import PromptSizes
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.branching import under_system, without_turn
+from kvchat.prompt.message import Node, Role, system_message, tag_of
+
+PRICE_S = 1.0
+"""A price waits no longer than this for the server's tokens."""
+
+
+class Prices:
+    """The prices of acts."""
+
+    def __init__(self, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 questions: QuestionBuilder, sizes: PromptSizes) -> None:
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._questions = questions
+        self._sizes = sizes
+
+    def estimate(self, id: str, act: Act, node_id: str | None = None, text: str = "") -> Price:
+        """What `act` would make the server read before it answers. `text` is what is to be attached, or the
+        new instructions."""
+        conversation = self._conversations.loaded[id]
+        path = conversation.path()
+        turns = [n.figures for n in path if n.role is Role.ASSISTANT]
+        speed = self._tracker.speed_fit(id)
+        if act == "attach":
+            used = next((f.context_used for f in reversed(turns) if f and f.context_used), None)
+            return price(self._sizes.estimate(conversation).of([text.encode()]), speed, start=used or 0)
+        turn = max(0, sum(n.role is Role.USER for n in path) - 1)
+        if node_id is not None and any(n.id == node_id for n in path):
+            turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1
+        span = reread(act, turns, turn)
+        if span is None:
+            return Price(None)
+        start = span.start
+        if act != "model":  # what stands before the act is read too, as far as the server does not hold it
+            warmth = self._tracker.warmth(id)
+            if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.reread is not None:
+                start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.reread)
+        if act == "system" and text:
+            span = Span(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
+        cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
+        return replace(price(span.end - start, speed, start=start), alternative=cheaper[0] if cheaper else None)
+
+    async def exact(self, id: str, act: Act, node_id: str | None = None, text: str = "",
+                    options: Mapping[str, object] | None = None) -> Price:
+        """As `estimate`, counted on the server's own tokens where it gives them. `text`: the new question of an edit,
+        or the new instructions; `options`: the new options of the template."""
+        estimate, link = self.estimate(id, act, node_id, text), self._servers.link(id)
+        conversation = self._conversations.loaded[id]
+        path, following = await self._path_after(conversation, act, node_id, text), link.following
+        if following is None or path is None or following.server is not link.info:
+            return estimate
+        if not self._servers.consent.agreed_to(following.server):
+            return estimate
+        asks = path[-1].role is Role.USER
+        turn = self._tracker.turn_after(conversation, path)
+        if options is not None:
+            turn = replace(turn, template_options=options)
+        try:
+            async with asyncio.timeout(PRICE_S):
+                tokens = await (following.prompts.prompt(turn) if asks else following.prompts.prefix(turn))
+                now = await following.prompts.prefix(self._tracker.turn_after(conversation, conversation.path()))
+        except TimeoutError:
+            return estimate
+        if not tokens:
+            return estimate
+        cached = following.twin.best.predict(tokens).cached
+        start, end = cached, len(tokens)
+        used = next((n.figures.context_used for n in reversed(conversation.path()) if n.figures), None)
+        if not asks and now is not None and used is not None:
+            end = max(start, end - (len(now) - used) - 1)  # the next question's own beginning is not the act's
+        speed = self._tracker.speed_fit(id)
+        return replace(price(end - start, speed, start=start), alternative=estimate.alternative)
+
+    async def _path_after(self, conversation: OpenConversation, act: Act, node_id: str | None,
+                          text: str) -> list[Node] | None:
+        """The branch that the server would read after an act; None where it cannot be told before."""
+        tree, head = conversation.tree, conversation.record.head or ""
+        if act in ("open", "template"):
+            return conversation.path()
+        if act == "system" and text:
+            branch = under_system(tree, head, system_message(text, tag_of(conversation.path()[0].text)), 0.0)
+            return list(branch.nodes)
+        if node_id is None or node_id not in tree:
+            return None
+        if act == "fork":
+            return tree.path(node_id)
+        question, _ = tree.turn_of(node_id)
+        if act == "regenerate":
+            return tree.path(question.id)
+        if act == "edit" and text:
+            try:
+                branch = await self._questions.built(conversation, question.parent or "",
+                                                     Question(text, again=question))
+            except ChatError:  # what it mentions cannot be had; that is said when it is sent
+                return None
+            return [*tree.path(question.parent), branch.nodes[0]]
+        if act == "delete":
+            branch = without_turn(tree, head, node_id)
+            first = branch.nodes[0].parent if branch.nodes else branch.head
+            return [*tree.path(first), *branch.nodes]
+        return None
+
+    def _has_room(self, id: str) -> bool:
+        """Whether the server can hold the branch that is left beside a new one."""
+        following = self._servers.link(id).following
+        shape = following.twin.best.shape if following is not None else None
+        return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
+
+    def moving(self, id: str, name: str) -> Price:
+        """What another server would prefill of a conversation, at the speed that was measured there."""
+        speed = self._tracker.speed_of(self._servers.links.at(name))
+        return price(self._conversations.loaded[id].context_used, speed)

@@ -1,0 +1,114 @@
+"""The token ids of prompts, as the server's own template and tokeniser make them.
+
+The rule: a server that does not give them, or keeps one waiting for them again and again, is not asked any more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.cache.message_offsets import Seams
+from kvchat.prompt.message import Message, Role
+from kvchat.prompt.wire import canonical
+
+MARK = "\N{BALLOT BOX WITH CHECK}kv\N{BALLOT BOX WITH CHECK}"
+"""Stands for the next question's text, to find where it begins in a rendered prompt."""
+KEPT_PREFIXES, KEPT_TOKENS = 256, 4_000_000
+MOST_SLOW = 3
+
+PrefixKey = tuple[tuple[bytes, ...], str, bytes, bool, str]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """What every prompt begins with that goes on after some messages with a question."""
+
+    tokens: Tokens
+    history: int | None = None
+    """How many of the tokens are the messages', up to the end of the last answer's text; None: not known."""
+
+
+class PromptTokens:
+    """The prompts of one server and model. Those that were read are kept."""
+
+    def __init__(self, access: CacheAccess) -> None:
+        self._access = access
+        self._prefixes: OrderedDict[PrefixKey, Prefix] = OrderedDict()
+        self._kept = 0
+        """Tokens in these."""
+        self._seams = Seams(access)
+        self._works = True
+        self._slow = 0
+
+    @property
+    def works(self) -> bool:
+        """Whether the server lets itself be followed."""
+        return self._works
+
+    def known_prefix(self, turn: ChatTurn) -> Tokens | None:
+        """The prefix of the next prompt after `turn`'s messages, if it was read before."""
+        found = self._prefixes.get(_key(turn))
+        return found.tokens if found is not None else None
+
+    def known_history(self, turn: ChatTurn) -> int | None:
+        """Tokens of `turn`'s messages as they stand in every later prompt, if they were counted before."""
+        found = self._prefixes.get(_key(turn))
+        return 0 if not turn.wires else found.history if found is not None else None
+
+    async def prefix(self, turn: ChatTurn, begun: str = "") -> Tokens | None:
+        """The token ids with which every prompt begins that goes on after `turn`'s messages with a question that
+        starts with `begun`; None where the server does not tell."""
+        key = _key(turn, begun)
+        if (found := self._prefixes.get(key)) is not None:
+            self._prefixes.move_to_end(key)
+            return found.tokens
+        if not self._works:
+            return None
+        question = Message(Role.USER, begun + MARK).wire()
+        try:
+            text = await self._access.prompt_text(replace(turn, wires=(*turn.wires, question)))
+            at = text.rfind(MARK)
+            if at < 0:
+                return None
+            whole = await self._access.tokens_of(text[:at])
+            seam = None if begun else await self._seams.after_an_answer(turn)
+        except BackendError as error:
+            self.gave_up(error)
+            return None
+        history = seam.start(text[:at], whole) if seam is not None else None
+        tokens = whole.first(max(0, len(whole) - 1))  # the last one may merge with what is typed
+        self._prefixes[key] = Prefix(tokens, history)
+        self._kept += len(tokens)
+        while len(self._prefixes) > KEPT_PREFIXES or self._kept > KEPT_TOKENS:
+            self._kept -= len(self._prefixes.popitem(last=False)[1].tokens)
+        return tokens
+
+    async def prompt(self, turn: ChatTurn) -> Tokens | None:
+        """The token ids of the whole prompt of `turn`; None where the server does not tell."""
+        try:
+            return await self._access.tokens_of(await self._access.prompt_text(turn)) if self._works else None
+        except BackendError as error:
+            self.gave_up(error)
+            return None
+
+    def gave_up(self, error: BackendError) -> None:
+        """The server refused: where it cannot be asked such things at all, it is not asked any more."""
+        log.info("the server's cache cannot be followed: %s", error.sentence)
+        self._works = error.status not in (404, 405, 501)
+
+    def was_slow(self) -> None:
+        """The server kept an answer waiting for its prompt's tokens."""
+        self._slow += 1
+        self._works = self._works and self._slow < MOST_SLOW
+
+
+def _key(turn: ChatTurn, begun: str = "") -> PrefixKey:
+    """What a prefix depends on. The wires are the nodes' own bytes, whose hashes are kept, so this costs little."""
+    options = canonical(dict(turn.template_options)) if turn.template_options else b""
+    return turn.wires, turn.model, options, turn.system_in_user, begun

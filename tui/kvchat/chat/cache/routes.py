@@ -1,0 +1,207 @@
+"""The way to a prefix: how a request finds in the cache what it needs, and the snapshots that keep it there.
+
+The rule: saving happens while nobody waits; a snapshot is restored only where the simulator of the server's cache says
+that it is quicker than to prefill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+from kvchat.backends.dialect import Backend, BackendError
+from kvchat.backends.engine.snapshot_file import Snapshot
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.llamacpp.held import Held as HeldState
+from kvchat.cache.llamacpp.plan import Option, Plan, Way
+from kvchat.cache.llamacpp.planner import DETOUR, Restorable, plan
+from kvchat.cache.llamacpp.shape import Rewind
+from kvchat.cache.speed import SpeedFit
+from kvchat.cache.tokens import Tokens
+from kvchat.chat.cache.following import FollowedTurn, Following
+from kvchat.chat.cache.snapshots import Held, Refused
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.events import Noticed
+from kvchat.chat.ground import Ground
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.message import Node
+
+DETOUR_S = 2.0
+"""A detour that takes longer than this is given up: the request goes out as it is."""
+PLAN_S = 1.0
+"""How long the token ids of a prefix are waited for where a snapshot may be restored."""
+IDLE_S = 60.0
+"""How long nothing is asked before the conversation used last is saved."""
+FAST = SpeedFit(1 / 4000)
+"""A server's speed before it was measured: rather too fast, so that a snapshot is only restored where it pays."""
+WORTH_SAVING = 256
+"""Tokens that were prefilled since the last save."""
+
+
+class Routes(ConversationObserver):
+    """Chooses the way of every request, and saves and restores the states of conversations."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._links = servers.links
+        self._tracker = tracker
+        self._saving: asyncio.Task[None] | None = None
+        self._saved: dict[str, int] = {}
+        """Tokens in the last snapshot of a conversation."""
+        self._unchecked: dict[str, Snapshot] = {}
+        """Restored snapshots, by conversation, until a turn has shown that they work."""
+        self._links.snapshots.held = self._held
+        self._links.snapshots.notice = lambda sentence: ground.events.tell(Noticed(sentence, "warning"))
+        conversations.observers.append(self)
+
+    # -- the way --------------------------------------------------------------------------------------------------
+
+    async def planned(self, backend: Backend, following: Following, followed: FollowedTurn) -> int | None:
+        """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
+        turn, path = followed.turn, followed.path[:-1]
+        before = replace(turn, wires=turn.wires[:-1])
+        prefix = following.prompts.known_prefix(before)
+        if prefix is None and self._snapshot(following, path) is not None:
+            try:
+                async with asyncio.timeout(PLAN_S):  # a snapshot saves more than its ids take to read
+                    prefix = await following.prompts.prefix(before)
+            except TimeoutError:
+                pass
+        if prefix:
+            followed.plan = self.plan(following, path, prefix)
+            await self.prepare(backend, following, followed.plan.chosen, turn.session_id, path, prefix)
+        return followed.plan.slot if followed.plan else None
+
+    async def _detour(self, following: Following) -> None:
+        """A tiny unrelated prompt, so that the server looks up what it has parked."""
+        try:
+            async with asyncio.timeout(DETOUR_S):
+                ids = await following.access.tokens_of("0 1 2 3 4 5 6 7 8 9")
+        except (BackendError, TimeoutError):
+            return
+        prompt = Tokens([*reversed(list(ids))]).first(len(DETOUR))
+        following.side_request("side", "", prompt)
+        try:
+            async with asyncio.timeout(DETOUR_S):
+                await following.access.read_ahead(prompt, lambda _: None)
+            following.twin.end(Tokens.unknown(1))
+        except (BackendError, TimeoutError):
+            following.side_request_cut(None)
+        except asyncio.CancelledError:
+            following.side_request_cut(None)
+            raise
+
+    def plan(self, following: Following, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
+        """The cheapest way to have `prefix`, which `path` renders to, in the cache."""
+        following.plan = plan(
+            following.twin.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=following.busy,
+            restorable=self._restorable(following, path))
+        return following.plan
+
+    def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
+        """The snapshot that is of most use for a branch."""
+        whole = following.twin.best.shape.rewind is not Rewind.ANYWHERE
+        return self._links.snapshots.best_for(_digests(path), whole=whole)
+
+    def _restorable(self, following: Following, path: Sequence[Node]) -> Restorable | None:
+        snapshots = self._links.snapshots
+        engine = self._links.engine
+        if engine is None or engine.following is not following:
+            return None
+        found = self._snapshot(following, path)
+        if found is None:
+            return None
+        speed = self._tracker.speed_fit() or FAST
+        kept = found.tokens if found.shared(_digests(path)) == len(found.path) else 0
+        return Restorable(kept, int(snapshots.seconds(found) / speed.alpha)) if kept else None
+
+    async def prepare(self, backend: Backend, following: Following, option: Option, id: str,
+                      path: Sequence[Node], prefix: Tokens) -> None:
+        """Carry out what comes before the request."""
+        if option.way is Way.DETOUR:
+            await self._detour(following)
+        elif option.way is Way.RESTORE and option.slot is not None:
+            await self._restore(backend, following, option.slot, id, path, prefix)
+
+    async def _restore(self, backend: Backend, following: Following, slot: int, id: str, path: Sequence[Node],
+                       prefix: Tokens) -> None:
+        snapshots = self._links.snapshots
+        found = self._snapshot(following, path)
+        if found is None:
+            return
+        done = await snapshots.restore(backend, slot, found)
+        if isinstance(done, Refused):
+            if done.slot_emptied:
+                following.twin.cleared(slot)
+            return
+        held = done.ids if done.ids is not None else prefix.first(done.tokens)
+        following.twin.restored(slot, HeldState(held, id, self._ground.timestamp()))
+        following.holds(id, found.path)
+        self._unchecked[id] = found
+        self._saved[id] = found.tokens
+
+    async def checked(self, followed: FollowedTurn, figures: TurnFigures) -> None:
+        """Judge a restored snapshot by the turn after it."""
+        found = self._unchecked.pop(followed.turn.session_id, None)
+        if found is not None and figures.cached_tokens is not None:
+            expected = followed.prediction.cached if followed.prediction else found.tokens
+            await self._links.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
+
+    async def deleting(self, id: str) -> None:
+        """The snapshots of a conversation go with it."""
+        await self._links.snapshots.forget([id])
+
+    # -- saving ---------------------------------------------------------------------------------------------------
+
+    def _held(self) -> list[Held]:
+        """What the slots hold of our conversations, for saving."""
+        engine = self._links.engine
+        following, info = (engine.following, engine.info) if engine is not None else (None, None)
+        if following is None:
+            return [Held(slot, "", "") for slot in range((info and info.slots) or 1)]
+        found = []
+        for slot, state in enumerate(following.twin.best.slots):
+            path = following.heads.get(state.owner, ()) if state is not None else ()
+            if state is not None and path and self._is_kept(state.owner):
+                found.append(Held(slot, state.owner, path[-1], len(state.tokens), path))
+        return found
+
+    def _is_kept(self, id: str) -> bool:
+        """Whether the conversation exists, outside the trash."""
+        return self._conversations.listed(id) is not None
+
+    def save_soon(self) -> None:
+        """Save the conversation used last, when nothing has been asked for a while."""
+        if self._saving is not None:
+            self._saving.cancel()
+        self._saving = None
+        if not self._links.snapshots.why_not:
+            self._saving = asyncio.create_task(self._save_when_idle())
+
+    def rest(self) -> set[asyncio.Task[None]]:
+        """Save no more; the task that is ended by that."""
+        if self._saving is not None:
+            self._saving.cancel()
+        return {self._saving} if self._saving is not None else set()
+
+    async def _save_when_idle(self) -> None:
+        await asyncio.sleep(IDLE_S)
+        engine = self._links.engine
+        for held in self._held() if engine is not None else ():
+            if engine is not None and held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
+                await engine.lane.in_spare_time(self._save(engine, held))
+
+    async def _save(self, engine: Link, held: Held) -> None:
+        backend = await engine.connector.ready()
+        saved = await self._links.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
+                                                 path=held.path)
+        if saved is not None:
+            self._saved[held.conversation] = saved.snapshot.tokens
+
+
+def _digests(path: Sequence[Node]) -> tuple[str, ...]:
+    return tuple(node.digest.hex() for node in path)

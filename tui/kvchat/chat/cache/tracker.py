@@ -1,0 +1,444 @@
+"""The caches of the servers: who answers, what is warm, how fast it prefills, and why tokens were wasted.
+
+The rule: a chat never fails or waits for what is done here; what is not known is said to be unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+
+from kvchat.backends.dialect import (
+    Backend,
+    BackendError,
+    CacheAccess,
+    ChatTurn,
+    Emit,
+    HostClass,
+    Progressed,
+    ServerInfo,
+    ServerState,
+    StreamEvent,
+    TemplateFacts,
+    Waiting,
+)
+from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
+from kvchat.cache.causes.cause import Cause
+from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
+from kvchat.cache.llamacpp.candidates import Candidates, guesses, shape_from_json, shape_to_json
+from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.speed import SpeedFit, fit, samples_of
+from kvchat.cache.tokens import NO_TOKENS, Tokens
+from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
+from kvchat.chat.cache.following import FollowedTurn, Following
+from kvchat.chat.cache.looking import LOOK_S
+from kvchat.chat.cache.server_notes import Notebook, Recollection
+from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.events import ServerChanged, WarmthChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.message import Node, Role
+from kvchat.prompt.request import wires_of
+from kvchat.store import StoreError
+
+TEMPLATE_S = 2.0
+"""Finding out what a template does takes no longer than this; it is a dozen small requests."""
+
+
+class CacheTracker:
+    """What is known of the cache of every server in use."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._journal = Journal(ground.timestamp)
+        self._fits: dict[tuple[str, str], SpeedFit | None] = {}
+        """By place and model: the prefill speed, until there are new measurements."""
+        self.warming = ""
+        """The conversation that is warmed up now; empty: none."""
+        self.warmup_progress: PromptProgress | None = None
+        servers.observers.append(self)
+
+    def link_changed(self, link: Link) -> None:
+        """A server of this machine that is lost loses what it held: whatever answers there next is a new process."""
+        if link.connector.connection.phase == "lost" and link.following is None and link.info is not None and (
+                link.info.host_class is HostClass.LOOPBACK):
+            self._journal.saw(link.info.base_url, "restarted")
+
+    # -- following ------------------------------------------------------------------------------------------------
+
+    async def follow(self, backend: Backend) -> Following | None:
+        """The follower of this server's cache; None where it does not let itself be followed. Sends no text."""
+        link = self._servers.links.of(backend)
+        async with link.meeting:
+            following = await self._followed_by(link, backend)
+        if following is not None and (note := self._ground.setting(_cancelled_key(following.server))):
+            following.cancelled.take_over(note)
+        return following
+
+    async def _followed_by(self, link: Link, backend: Backend) -> Following | None:
+        state = await self._state_of(link, backend) if not backend.info.replicas else None
+        following = link.following
+        known_one = following is not None and following.server is backend.info
+        if following is not None and known_one and following.prompts.works:
+            following.noticed(state or following.state)
+            return following
+        if (known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD
+                or backend.info.replicas):
+            link.following = following if known_one else None
+            from kvchat.chat.cache.shared_prefixes import SharedPrefixes
+
+            if link.shared is None or link.shared.server is not backend.info:
+                link.shared = SharedPrefixes(backend.info)
+            return None
+        link.shared = None
+        known = link.connector.cache_shape()
+        shapes = [known] if known is not None else guesses(backend.info.slots, self.learnt(backend.info))
+        following = Following(backend, backend.info, Candidates(shapes), now=self._ground.timestamp,
+                              changed=lambda: self._ground.events.tell(WarmthChanged()), journal=self._journal,
+                              note=partial(self._note_cancelled, _cancelled_key(backend.info)))
+        if known is None:
+            notebook = Notebook(
+                _states_key(backend.info), self._ground.setting, None if self._ground.incognito else self._note_down,
+                self._ground.in_background, partial(self._known_prefix_of, following))
+            following.keep(notebook, partial(self._prefix_of, following))
+        following.noticed(state or ServerState())
+        if not following.state.asleep:
+            await following.look()
+        for slot, held in link.connector.refilled():
+            following.twin.restored(slot, held)
+        link.following = following
+        if not following.state.asleep and self._servers.consent.agreed_to(backend.info):
+            self._ground.in_background(self._read_template(link, backend))
+        if following.recollection is not None and self._servers.consent.agreed_to(backend.info):
+            self._ground.in_background(self._identified(following.recollection))
+        self._ground.events.tell(WarmthChanged())
+        return following
+
+    async def _state_of(self, link: Link, backend: Backend) -> ServerState | None:
+        """Who answers now; another model or process at the same address is identified anew: it may be a replica."""
+        if not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD:
+            return None
+        try:
+            async with asyncio.timeout(LOOK_S):
+                state = await backend.server_state()
+                known = link.following
+                if known is not None and known.server is backend.info and _who(state) != _who(known.state):
+                    await backend.identify()
+                    if backend.info == known.server:
+                        known.server = backend.info  # the same server, started anew
+                    self._ground.events.tell(ServerChanged())
+                return state
+        except (BackendError, TimeoutError):
+            return None
+
+    async def _read_template(self, link: Link, backend: Backend) -> None:
+        """Find out what the chat template does, by prompts of invented texts."""
+        from kvchat.backends.template import template_facts
+
+        facts = await template_facts(backend)
+        if link.info is backend.info:
+            link.template = facts
+
+    async def template_facts(self, id: str) -> TemplateFacts | None:
+        """What the chat template of a conversation's model does, found out now where it was not before; None where it
+        cannot be told. A server that sleeps is not woken for it."""
+        link = self._servers.link(id)
+        info, following = link.info, link.following
+        if info is None or self._servers.asked_model(id) != info.model:
+            return None
+        asleep = following is not None and following.state.asleep
+        if link.template is None and not asleep and self._servers.consent.agreed_to(info):
+            try:
+                async with asyncio.timeout(TEMPLATE_S):
+                    await self._read_template(link, await link.connector.ready())
+            except (BackendError, TimeoutError):
+                pass
+        return link.template or info.template
+
+    async def _identified(self, recollection: Recollection) -> None:
+        """Find out the ids of what the server still holds from the last time."""
+        await recollection.identify()
+        self._ground.events.tell(WarmthChanged())
+
+    async def _prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
+        """The token ids of a branch of a conversation, named by the digest of its last message."""
+        if not self._servers.consent.agreed_to(following.server):
+            return None
+        try:
+            turn = self._turn_at(self._conversations.load(id), tip)
+        except StoreError:
+            return None
+        return await following.prompts.prefix(turn) if turn is not None else None
+
+    def _known_prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
+        conversation = self._conversations.loaded.get(id)
+        turn = self._turn_at(conversation, tip) if conversation is not None else None
+        return following.prompts.known_prefix(turn) if turn is not None else None
+
+    def _turn_at(self, conversation: OpenConversation, tip: str) -> ChatTurn | None:
+        """The request that goes on after the branch with this last message."""
+        end = next((node for node in conversation.tree if node.digest.hex() == tip), None)
+        return self.turn_after(conversation, conversation.tree.path(end.id)) if end is not None else None
+
+    async def _note_down(self, name: str, note: str) -> None:
+        """Keep a note of a server."""
+        try:
+            await self._ground.keeper.write(lambda: self._ground.store.set_setting(name, note))
+        except StoreError:
+            pass  # the next start reads a little more
+
+    async def note_states(self) -> None:
+        """Note what the servers hold, for the next time; the embedded engine ends with kvchat."""
+        for link in self._servers.links:
+            if link.following is not None and link.info is not None:
+                await link.following.noted_now()
+
+    def _note_cancelled(self, key: str, note: str) -> None:
+        """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
+        self._ground.in_background(self._ground.keeper.write(lambda: self._ground.store.set_setting(key, note or None)))
+
+    def learnt(self, info: ServerInfo) -> Shape | None:
+        """What was learnt about this server's cache, if anything was."""
+        return shape_from_json(self._ground.setting(_rules_key(info)))
+
+    async def learn(self, link: Link, following: Following) -> None:
+        """Keep what was learnt about this server's cache, for the next time."""
+        if following.twin.settled and link.connector.cache_shape() is None:
+            key, text = _rules_key(following.server), shape_to_json(following.twin.best.shape)
+            if self._ground.setting(key) != text:
+                await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, text))
+
+    def turn_after(self, conversation: OpenConversation, path: Sequence[Node]) -> ChatTurn:
+        """The request that goes on after `path`, as far as the prompt depends on it."""
+        record = conversation.record
+        info = self._servers.link(record.id).info
+        model = self._servers.asked_model(record.id)
+        options = dict(record.template_options)
+        if info is not None and info.preserves_reasoning and record.turns == 0:
+            options.setdefault("preserve_reasoning", True)
+        return ChatTurn(wires_of(path), record.id, model, template_options=options,
+                        system_in_user=record.system_in_user)
+
+    # -- figures and causes ---------------------------------------------------------------------------------------
+
+    def warms(self, id: str, progress: PromptProgress | None = None) -> None:
+        """A conversation is warmed up, and this far; empty: none is any more."""
+        self.warming, self.warmup_progress = id, progress
+
+    def ended_since(self, path: Sequence[Node], server: ServerInfo) -> Cause | None:
+        """Why what a server held of a branch is gone, as far as that is known before it is sent."""
+        return self._journal.ended_since(path, server.base_url)
+
+    def playing(self, followed: FollowedTurn) -> Following | None:
+        """What follows the server of a request that is on its way; None where the server was changed meanwhile."""
+        following = self._servers.link(followed.turn.session_id).following
+        return following if following is not None and following.plays(followed) else None
+
+    def explained(self, followed: FollowedTurn, following: Following | None, figures: TurnFigures) -> TurnFigures:
+        """The figures, and where tokens were wasted the cause."""
+        self._journal.reported(followed, figures)
+        block = self._journal.block(followed.server)
+        if following is None and block > 1:
+            figures = replace(figures, block=block)
+        evidence = self._journal.evidence(followed, figures, self._conversations.title, self._read_earlier)
+        evidence = replace(
+            evidence, shape=following.shape(evidence) if following is not None else None,
+            can_keep_reasoning=following.server.preserves_reasoning if following is not None else None)
+        from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
+
+        finding = followed.finding = explain(evidence) or silent_loss(evidence)
+        if finding is None:
+            return figures
+        return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
+
+    def left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> bool:
+        """An answer ended: note what it left in the cache. Whether that cache is followed."""
+        link = self._servers.link(conversation.id)
+        following = link.following
+        self.measured()
+        if followed is not None and followed.finding is not None:
+            conversation.findings[answer.id] = followed.finding
+        follows = following is not None and followed is not None and following.plays(followed)
+        if following is not None and followed is not None and follows:
+            path = conversation.tree.path(answer.id)
+            following.left(followed, answer, self.turn_after(conversation, path))
+            self._ground.in_background(self.learn(link, following))
+        elif followed is not None:
+            followed.closed.set()
+            self._journal.answered(followed, answer)
+        if (following is None or not following.prompts.works) and link.shared is not None:
+            link.shared.answered(answer, self._ground.timestamp())
+        return follows
+
+    def asked_of(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> FollowedTurn:
+        """A request to a server that cannot be followed, for what can be told of it all the same."""
+        return FollowedTurn(turn, path, number=self._journal.next(), server=identity(backend.info, turn.model))
+
+    def watched(self, followed: FollowedTurn | None, emit: Emit) -> Emit:
+        """`emit`, that also notes when the server had to load its model first, and says with how far the prompt is read
+        how long the history is and why it is read again, as far as that is known."""
+        ended = self._journal.ended_since(followed.path, followed.server.base_url) if followed is not None else None
+
+        def noting(event: StreamEvent) -> None:
+            if followed is not None and isinstance(event, Waiting) and event.phase == "loading":
+                followed.loading_seen = True
+            if followed is not None and isinstance(event, Progressed):
+                event = Progressed(replace(event.progress, history=followed.history, cause=ended))
+            emit(event)
+
+        return noting
+
+    def did(self, conversation: OpenConversation, change: Change, node_id: str | None = None) -> None:
+        """The person changed what is sent: note it for the next turn. `node_id`: the message it was done to."""
+        places = [n.id for n in conversation.tree.path(node_id)] if node_id in conversation.tree else []
+        self._journal.did(conversation.id, change, len(places) - 1 if places else None)
+
+    def _read_earlier(self, answer: Node) -> LastRead | None:
+        """What was read for an answer before kvchat was started."""
+        found, figures = self._ground.store.request_of(answer.id), answer.figures
+        conversation = next((c for c in self._conversations.loaded.values() if answer.id in c.tree), None)
+        info = self._servers.link(conversation.id).info if conversation is not None else None
+        if found is None or info is None or figures is None or conversation is None:
+            return None
+        server = ServerIdentity(found.server, found.kind, found.build, found.model,
+                                info.embedded and found.build == info.build)
+        wires = wires_of(conversation.tree.path(answer.id)[:-1])
+        return LastRead(Sent(server, wires), figures.prompt_tokens, figures.predicted_tokens, None, answer.text,
+                        answer.message.reasoning, stopped=stopped_by_model(answer.state))
+
+    # -- speed --------------------------------------------------------------------------------------------------------
+
+    def speed_fit(self, id: str = "") -> SpeedFit | None:
+        """The prefill speed of a conversation's server (without an id: of the one that is looked at), from its last
+        answers."""
+        return self.speed_of(self._servers.link(id))
+
+    def speed_of(self, link: Link) -> SpeedFit | None:
+        return self._fit(link.info.place, link.info.model) if link.info is not None else None
+
+    def _fit(self, place: str, model: str) -> SpeedFit | None:
+        """For any thread: an export asks from its own while new measurements come."""
+        known = self._fits  # that `measured` replaces
+        if (place, model) not in known:
+            store = self._ground.store
+            try:
+                answers = samples_of(reversed(store.speed_samples(place, model, 40)))
+                known[place, model] = fit([*reversed(store.warmup_samples(place, model)), *answers])
+            except StoreError:
+                return None
+        return known[place, model]
+
+    def measured(self) -> None:
+        """There are new measurements of a server's speed."""
+        self._fits = {}
+
+    def prefill_speed(self, id: str) -> float | None:
+        """The prefill speed in tokens/s as measured in this conversation, else on this server lately."""
+        conversation = self._conversations.get(id)
+        info = self._servers.link(id).info
+        return (measured_speed(conversation.figures()) if conversation else None) or (
+            measured_speed(self._ground.store.speed_samples(info.place, info.model)) if info else None)
+
+    def speed_in(self, path: Sequence[Node]) -> SpeedFit | None:
+        """The prefill speed of the server that answered last on a branch, whether it is there or not; None until it was
+        measured. It is what the time saved is told by, everywhere."""
+        try:
+            answers = (node for node in reversed(path) if node.role is Role.ASSISTANT and node.figures is not None)
+            asked = map(self._ground.store.request_of, (node.id for node in islice(answers, 2)))
+            sent = next(filter(None, asked), None)
+        except StoreError:
+            return None
+        return self._fit(sent.server, sent.model) if sent is not None else None
+
+    def warmth(self, id: str) -> Warmth:
+        """What the server holds of a conversation's branch in use, or a snapshot on the disk; of the one that is warmed
+        up, what it has so far."""
+        found, progress = self._held_or_kept(id), self.warmup_progress
+        if id != self.warming or progress is None:
+            return found
+        return Warmth(Heat.PARKED, progress.processed, progress.total - progress.processed, found.since)
+
+    def _held_or_kept(self, id: str) -> Warmth:
+        found = self._held_of(id)
+        record = self._conversations.listed(id)
+        if found.heat is not Heat.COLD or record is None:
+            return found
+        kept = max((snapshot.tokens for snapshot in self._servers.link(id).connector.snapshots.known(id)), default=0)
+        if kept <= (found.held or 0):
+            return found
+        used = record.context_used or kept
+        return Warmth(Heat.PARKED, min(kept, used), max(0, used - kept), found.since)
+
+    def _held_of(self, id: str) -> Warmth:
+        record = self._conversations.listed(id)
+        conversation = self._conversations.loaded.get(id)
+        if record is None or record.head is None:
+            return UNKNOWN
+        following = self._servers.link(id).following
+        if following is None or not following.prompts.works:
+            return self.branch_warmth(id, record.head)
+        if conversation is not None and conversation.live is None:
+            found = self.branch_warmth(id, record.head)
+            if found is not UNKNOWN:
+                return found
+        if not record.turns:
+            return UNKNOWN
+        states = [(held, True) for held in following.twin.best.slots if held is not None and held.owner == id]
+        states += [(held, False) for held in following.twin.best.parked if held.owner == id]
+        if not states:
+            return Warmth(Heat.COLD, 0, record.context_used)
+        held, in_slot = max(states, key=lambda item: len(item[0].tokens))
+        size = len(held.tokens)
+        missing = max(0, (record.context_used or size) - 1 - size)
+        heat = Heat.WARM if in_slot and missing <= NOISE else Heat.PARKED
+        return Warmth(heat, size, missing, held.at)
+
+    def branch_warmth(self, id: str, node_id: str) -> Warmth:
+        """What the server holds of the branch that ends at `node_id`; unknown until its tokens were read."""
+        link, conversation = self._servers.link(id), self._conversations.loaded.get(id)
+        if conversation is None or node_id not in conversation.tree:
+            return UNKNOWN
+        following, shared = link.following, link.shared
+        path = conversation.tree.path(node_id)
+        if following is None or not following.prompts.works:
+            return shared.warmth(path, id, self._ground.timestamp()) if shared else UNKNOWN
+        prefix = following.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
+        if not prefix:
+            return UNKNOWN
+        found = following.twin.best.predict(prefix)
+        missing = max(0, len(prefix) - found.cached - 1)
+        twin = following.twin.best
+        owned = [held for held in (*twin.slots, *twin.parked) if held is not None and held.owner == id]
+        since = max((held.at for held in owned), default=None)
+        if missing <= NOISE:
+            return Warmth(Heat.WARM if found.source == "slot" else Heat.PARKED, found.cached, missing, since)
+        if found.best * 4 >= len(prefix) or found.best > found.cached:
+            return Warmth(Heat.PARKED, found.best, missing, since)
+        return Warmth(Heat.COLD, found.cached, missing, since)
+
+
+def _who(state: ServerState) -> tuple[str, str, str]:
+    return state.model, state.build, state.process
+
+
+def _rules_key(info: ServerInfo) -> str:
+    """The name under which the rules of a server, build and model are kept."""
+    return f"cache rules {info.kind} {info.build} {info.model} {info.slots}"
+
+
+def _cancelled_key(info: ServerInfo) -> str:
+    """The name under which is noted which slots of a server still compute a cancelled request."""
+    return f"cancelled slots {info.place}"
+
+
+def _states_key(info: ServerInfo) -> str:
+    """The name under which is noted what a server holds."""
+    return f"cache states {info.base_url} {info.build} {info.model} {info.slots}"

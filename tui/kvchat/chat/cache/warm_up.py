@@ -1,0 +1,296 @@
+"""Warm-up: what a person is about to need is prefilled into the server's cache while they read or type.
+
+The rule: only committed text, as a strict prefix of what will be sent; only while nothing else uses the server, and
+not on battery; ended at once by any real request. What it costs is counted in a line of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
+from kvchat.backends.dialect import WarmUp as WarmsUp
+from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.llamacpp.plan import Option, Way
+from kvchat.cache.llamacpp.planner import WORTH
+from kvchat.cache.speed import SpeedSample
+from kvchat.cache.tokens import Tokens
+from kvchat.cache.warmth import Heat
+from kvchat.chat.cache.cache_probe import probe, unused
+from kvchat.chat.cache.following import Following
+from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.events import WarmthChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.question.builder import QuestionBuilder
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.message import Node, State
+
+REST_S = 1.0
+"""How long a conversation is looked at before it is warmed up."""
+TOLD_S = 0.25
+"""How often the screen is told how far a conversation is warmed up."""
+
+log = logging.getLogger(__name__)
+
+
+class WarmUp(ConversationObserver):
+    """Prefills ahead of the person."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 routes: Routes, questions: QuestionBuilder) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._routes = routes
+        self._questions = questions
+        self.enabled = False
+        """Whether a person is there to warm up for: the app sets it."""
+        self._rest: asyncio.Task[None] | None = None
+        self._probed: tuple[Following, ...] = ()
+        """The servers whose cache was probed, or refused to be."""
+        self._told_at = 0.0
+        conversations.observers.append(self)
+        servers.observers.append(self)
+
+    def opened(self, id: str, before: str) -> None:
+        """A conversation that is looked at is warmed up when it is rested on."""
+        self.soon(id)
+
+    def link_changed(self, link: Link) -> None:
+        """A server is there: warm up what is looked at."""
+        looked_at = self._conversations.looked_at
+        if link.connector.connection.phase == "ready" and looked_at and self._servers.link() is link:
+            self.soon(looked_at)
+
+    def typing_began(self, id: str) -> None:
+        """The person begins to write: see whether the server still holds the conversation, else read it ahead."""
+        self.soon(id)
+
+    def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> None:
+        """These blocks will stand in front of the next question: they are read ahead while it is typed."""
+        if self._questions.prepare(id, blocks):
+            self.soon(id)
+
+    def soon(self, id: str, rest: float | None = None) -> None:
+        """Read the conversation ahead when it has been looked at for `rest` seconds (None: `REST_S`)."""
+        if self._rest is not None:
+            self._rest.cancel()
+            self._rest = None
+        if self.enabled:
+            self._rest = asyncio.create_task(self._warm_when_rested(id, REST_S if rest is None else rest))
+
+    async def _warm_when_rested(self, id: str, rest: float) -> None:
+        await asyncio.sleep(rest)
+        try:
+            await self.warm(id)
+        except BackendError as error:
+            log.info("a warm-up failed: %s", error.sentence)
+        except Exception:
+            log.exception("a warm-up failed")
+
+    async def warm(self, id: str) -> None:
+        """Warm a conversation up now, where that is wanted, allowed and of use. Raises BackendError."""
+        conversation = self._conversations.loaded.get(id)
+        if conversation is None or self._conversations.looked_at != id or id in self._conversations.streaming():
+            return
+        link = self._servers.link(id)
+        if link.connector.connection.phase != "ready" or not link.lane.is_free:
+            return
+        backend = await link.connector.ready()
+        following = await self._tracker.follow(backend)  # first: a server that was started anew holds nothing any more
+        if not self._ground.settings.cache.warm_up:
+            return
+        if not self._ground.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
+            return
+        if not self._servers.consent.agreed_to(backend.info, id):
+            return
+        if following is None:
+            destination = self._servers.consent.destination(backend.info, id)
+            if isinstance(backend, WarmsUp) and destination.host_class is not HostClass.CLOUD:
+                await self._warm_unfollowed(link, backend, conversation)
+            return
+        await following.settled()
+        await following.cancelled.free()
+        if await self._is_strange(link, following):
+            await link.lane.in_spare_time(self._probe(link, following))
+        busy = (await following.look()).busy
+        if busy and link.lane.works_in_background and self._tracker.warmth(id).heat is not Heat.WARM:
+            await link.lane.stop_background()
+            await following.settled()
+            await following.cancelled.free()
+            busy = (await following.look()).busy
+        if busy:
+            return  # somebody else is being answered
+        path = conversation.path()
+        if not path or path[-1].state is State.STREAMING:
+            return
+        turn = self._tracker.turn_after(conversation, path)
+        prefix = await following.prompts.prefix(turn, await self._questions.begun(conversation))
+        self._ground.events.tell(WarmthChanged())
+        if not prefix:
+            return
+        chosen = self._routes.plan(following, path, prefix, idle=True).chosen
+        if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
+            await link.lane.in_spare_time(self._read_ahead(backend, following, id, path, prefix, chosen))
+
+    async def _warm_unfollowed(self, link: Link, backend: WarmsUp, conversation: OpenConversation) -> None:
+        """Have a server read a conversation whose cache cannot be followed: where it holds it already, that costs a
+        token."""
+        path = conversation.path()
+        if len(path) < 3 or path[-1].state not in (State.DONE, State.LENGTH) or link.info is None:
+            return
+        held = self._tracker.branch_warmth(conversation.id, path[-1].id).heat is Heat.WARM
+        if not held or link.info.replicas:  # what a replica still holds, only it can tell
+            await link.lane.in_spare_time(self._read_messages(link, link.info, backend, conversation, path))
+
+    async def _read_messages(self, link: Link, info: ServerInfo, backend: WarmsUp, conversation: OpenConversation,
+                             path: Sequence[Node]) -> None:
+        started, id = time.monotonic(), conversation.id
+        self._tracker.warms(id)
+        self._ground.events.tell(WarmthChanged())
+        try:
+            turn = replace(self._tracker.turn_after(conversation, path), parameters=conversation.record.parameters)
+            figures = await backend.read_messages(turn)
+        finally:
+            self._tracker.warms("")
+            self._ground.events.tell(WarmthChanged())
+        now = self._ground.timestamp()
+        if link.shared is not None and link.shared.server is info:
+            link.shared.read(path, id, now)
+        prompt, cached = figures.prompt_tokens, figures.cached_tokens
+        if prompt is not None and cached is not None and not figures.estimated:
+            self._count(id, info, SpeedSample(cached, prompt, time.monotonic() - started))
+
+    async def _is_strange(self, link: Link, following: Following) -> bool:
+        """Whether nothing is known of how this server's cache works, and nobody has used it yet."""
+        if following in self._probed:
+            return False
+        return (link.connector.cache_shape() is None and self._tracker.learnt(following.server) is None
+                and not following.state.asleep and await unused(following))
+
+    async def _probe(self, link: Link, following: Following) -> None:
+        self._probed = (*self._probed, following)
+        try:
+            await probe(following, lambda read: self._spent("", following, read))
+        except BackendError as error:
+            log.info("the server's cache was not probed: %s", error.sentence)
+        await self._tracker.learn(link, following)
+
+    async def _read_ahead(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
+                          chosen: Option) -> None:
+        """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
+        await self._routes.prepare(backend, following, chosen, id, path, prefix)
+        slot = chosen.slot if chosen.way is Way.PIN else None
+        prediction = following.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
+        read: int | None = None
+        cached, started = prediction.cached, time.monotonic()
+        cause = self._tracker.ended_since(path, following.server)
+        self._tracker.warms(id, PromptProgress(len(prefix), cached, cached, cause=cause))
+
+        def progressed(progress: PromptProgress) -> None:
+            nonlocal read, cached
+            read, cached = progress.processed, progress.cached
+            self._tracker.warms(id, replace(progress, cause=cause))
+            if time.monotonic() - self._told_at >= TOLD_S:
+                self._told_at = time.monotonic()
+                self._ground.events.tell(WarmthChanged())
+
+        try:
+            done = await following.access.read_ahead(prefix, progressed, slot)
+            read = len(prefix)
+            following.twin.end(Tokens.unknown(1))
+            following.journal.read_whole(following.server.base_url)
+            following.holds(id, tuple(node.digest.hex() for node in path))
+            if done.cached_tokens is not None:
+                cached = done.cached_tokens
+                following.twin.reported(cached)
+        except (asyncio.CancelledError, BackendError):
+            seconds, heard, read = time.monotonic() - started, read or 0, None
+
+            def came(count: int) -> None:
+                end = max(heard, min(count, len(prefix)))
+                share = (end - cached) / (heard - cached) if heard > cached else 1.0
+                self._spent(id, following, SpeedSample(cached, end, seconds * share))
+
+            following.side_request_cut(heard or None, came)
+            raise
+        finally:
+            self._tracker.warms("")
+            if read is not None:
+                self._spent(id, following, SpeedSample(cached, read, time.monotonic() - started))
+            self._ground.events.tell(WarmthChanged())
+        await following.look()
+
+    def _spent(self, id: str, following: Following, read: SpeedSample) -> None:
+        """Note what was read ahead."""
+        self._tracker.measured()
+        self._count(id, following.server, read)
+
+    def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:
+        now = self._ground.timestamp()
+        if read.end > read.start:
+            self._ground.in_background(self._ground.keeper.write(
+                lambda: self._ground.store.record_warmup(id, now, info.place, info.model, read)))
+
+    async def ended(self) -> None:
+        """Return when no warm-up runs, or waits for its time."""
+        while self._rest is not None and not self._rest.done():
+            await asyncio.wait({self._rest})
+
+    def rest(self) -> set[asyncio.Task[None]]:
+        """Warm up no more; the task that is ended by that."""
+        if self._rest is not None:
+            self._rest.cancel()
+        return {self._rest} if self._rest is not None else set()
+
+
+SUPPLIES = Path("/sys/class/power_supply")
+
+
+def on_battery(supplies: Path = SUPPLIES) -> bool:
+    """Whether the battery is being used up. False where there is none, or nobody knows."""
+    if sys.platform == "darwin":
+        try:
+            found = subprocess.run(["/usr/bin/pmset", "-g", "batt"], capture_output=True, text=True, timeout=2,
+                                   check=False)
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return "Battery Power" in found.stdout
+    if sys.platform == "win32":
+        return _windows()
+    try:
+        kinds = [(_read(supply / "type"), supply) for supply in supplies.iterdir()
+                 if _read(supply / "scope") != "Device"]  # a mouse's battery is not this machine's
+    except OSError:
+        return False
+    if any(kind != "Battery" and _read(supply / "online") == "1" for kind, supply in kinds):
+        return False
+    return any(kind == "Battery" and _read(supply / "status") == "Discharging" for kind, supply in kinds)
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def _windows() -> bool:
+    import ctypes
+
+    status = (ctypes.c_ubyte * 12)()
+    kernel = getattr(ctypes, "windll").kernel32  # noqa: B009  it exists on Windows only
+    return bool(kernel.GetSystemPowerStatus(ctypes.byref(status))) and status[0] == 0

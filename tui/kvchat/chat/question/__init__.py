@@ -1,0 +1,35 @@
+"""What the person asks, as the composer or the command line hands it over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kvchat.chat.question.mentions import ALL, Meant
+from kvchat.prompt.context import ContextBlock
+
+if TYPE_CHECKING:
+    from kvchat.prompt.message import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the person asks: their words, what they attached, and what they chose of what was found for them."""
+
+    text: str
+    blocks: tuple[ContextBlock, ...] = ()
+    """Pastes, attached files, what was piped in."""
+    meant: Meant = ALL
+    """What its mentions mean."""
+    passages: tuple[ContextBlock, ...] | None = None
+    """Exactly these, as they were shown; None: what is found for the text."""
+    files: tuple[ContextBlock, ...] | None = None
+    """Exactly these of those that it mentions, as they were shown; None: they are read now."""
+    without: frozenset[str] = frozenset()
+    """The ids of memories that are not to go with it."""
+    recalls: bool = True
+    """False: no memory goes with it."""
+    again: Node | None = None
+    """The question that it asks differently: what went with that goes with it, as far as the text keeps it."""
+    is_ahead: bool = False
+    """It is still being written: only what stands in front of it whatever it will be."""

@@ -1,0 +1,184 @@
+"""Which mentions of a question count, which files need the person's word before they are sent, and which files the
+branch has already.
+
+The rule: what the person did not type or touch mentions nothing; a file from outside of the working folder and the
+collections goes to no server before the person, who has seen where it really is, said yes; and what the branch has of
+a file, under whatever path, is not sent again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from os.path import realpath
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.chat.errors import ChatError
+from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
+from kvchat.prompt.message import Node
+from kvchat.sanitize import one_line
+
+if TYPE_CHECKING:
+    from kvchat.documents.mentions import Written
+
+_SHOWN = 1000
+"""Characters of a path in a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meant:
+    """What the person means by the mentions of a text."""
+
+    typed: frozenset[int] | None = None
+    """Which of its `@`, from 0, they typed or touched: only these mention something. None: all."""
+    agreed: frozenset[str] = frozenset()
+    """The real paths of the files from outside that may go."""
+
+    def counted(self, text: str, mentions: Iterable[Written]) -> list[Written]:
+        """Those of the mentions in a text that count."""
+        if self.typed is None:
+            return list(mentions)
+        from kvchat.documents.mentions import counting
+
+        return counting(text, mentions, self.typed)
+
+
+ALL, NOTHING = Meant(), Meant(frozenset())
+
+
+@dataclass(frozen=True, slots=True)
+class OutsideFile:
+    """A mentioned file from outside of the working folder and the collections."""
+
+    ref: str
+    """Of its block."""
+    path: str
+    """Where it really is: absolute, links followed."""
+
+
+class OutsideError(ChatError):
+    """Nothing was sent: these files need the person's yes."""
+
+    def __init__(self, files: Sequence[OutsideFile]) -> None:
+        self.paths = tuple(dict.fromkeys(file.path for file in files))
+        names = ", ".join(one_line(path, _SHOWN) for path in self.paths)
+        super().__init__(f"{names} {'are' if len(self.paths) > 1 else 'is'} outside the working folder and the "
+                         "collections. Nothing was sent.")
+
+
+def outside(files: Sequence[ContextBlock], roots: Iterable[str], given: Iterable[ContextBlock]) -> tuple[
+        OutsideFile, ...]:
+    """Of mentioned files those that need a yes: what is below none of the folders `roots` (or is none of these files)
+    nor below the working folder. What the conversation was `given` before needs none. It looks at the disk: not for
+    the loop."""
+    if not files:
+        return ()
+    folders = [folder for root in (os.curdir, *roots) if (folder := _real(root))]
+    found = [OutsideFile(block.ref, str(path)) for block in files if (path := _real(path_of(block)))
+             and not any(_is_within(path, folder) for folder in folders)]
+    known = {str(_real(path)) for path in {path_of(block) for block in given}} if found else set()
+    return tuple(file for file in found if file.path not in known)
+
+
+def _real(path: str | Path) -> Path | None:
+    """Where a path really leads. None: that cannot be told, as for the working folder when it was deleted."""
+    try:
+        return Path(os.path.realpath(path))
+    except OSError:
+        return None
+
+
+def _is_within(path: Path, folder: Path) -> bool:
+    """Whether a file belongs to a folder. Where that is the home folder, or one above it, nobody works on all that is
+    in it: what is hidden there, such as keys, does not belong to it, nor what is beside the home folder."""
+    if not path.is_relative_to(folder):
+        return False
+    try:
+        home = _real(Path.home())
+    except RuntimeError:
+        home = None
+    if home is None or not home.is_relative_to(folder):
+        return True
+    return path.is_relative_to(home) and not any(part.startswith(".") for part in path.relative_to(home).parts)
+
+
+def counted_in(text: str, blocks: Sequence[ContextBlock]) -> frozenset[int]:
+    """Which `@` of a question that was sent counted, as far as its blocks tell: those that brought one."""
+    brought = [block for block in blocks if block.kind in (FILE, PASSAGE)]
+    if "@" not in text or not brought:
+        return frozenset()
+    from kvchat.documents.attaching import plain_name
+    from kvchat.documents.collection import place_of
+    from kvchat.documents.mentions import is_of_disk, sign_of, written
+
+    paths = {path_of(block) for block in brought if block.kind == FILE}
+    names = {plain_name(block).casefold() for block in brought if block.kind == FILE}
+    searched = [place_of(block.ref) for block in brought if block.kind == PASSAGE]
+    places = {f"{one.collection}/{one.path}".casefold() for one in searched}
+
+    def brought_by(name: str) -> bool:
+        if is_of_disk(name):
+            return _absolute(name) in paths
+        place = name.casefold().rstrip("/")
+        return place in names or any(f"{one}/".startswith(f"{place}/") for one in places)
+
+    return frozenset(sign_of(text, one) for one in written(text) if any(map(brought_by, one.names)))
+
+
+def _absolute(name: str) -> str:
+    """The path of a mention as an attached file has it."""
+    try:
+        return os.path.normpath(Path(name).expanduser().absolute())
+    except (OSError, RuntimeError, ValueError):
+        return ""
+
+
+def files_of(path: Sequence[Node]) -> dict[str, list[ContextBlock]]:
+    """The attached files of a branch by their paths, each as it was attached, oldest first."""
+    found: dict[str, list[ContextBlock]] = {}
+    for node in path:
+        for block in node.message.blocks:
+            if block.kind == FILE:
+                found.setdefault(path_of(block), []).append(block)
+    return found
+
+
+def unsaid(path: Sequence[Node], files: Sequence[ContextBlock]) -> tuple[ContextBlock, ...]:
+    """Of files as they are now what the branch does not have yet: the whole of a new one, the change of one that was
+    attached before, under whatever path. It takes a while: not for the loop."""
+    there: dict[str, list[ContextBlock]] = {}
+    for block in [block for node in path for block in node.message.blocks if block.kind == FILE] if files else ():
+        there.setdefault(realpath(path_of(block)), []).append(block)
+    fresh: dict[str, ContextBlock] = {}
+    for file in files:
+        real = realpath(path_of(file))
+        newer = _newer(there[real], file) if real in there else file
+        if newer is not None:
+            fresh.setdefault(real, newer)
+    return tuple(fresh.values())
+
+
+def _newer(known: Sequence[ContextBlock], file: ContextBlock) -> ContextBlock | None:
+    from kvchat.documents.attaching import change, whole_of
+
+    return change(known[-1], file, whole_of(known))
+
+
+async def with_files(blocks: Sequence[ContextBlock], files: Sequence[ContextBlock]) -> Sequence[ContextBlock]:
+    """The blocks, and the files that are not among them."""
+    captured = [path_of(block) for block in blocks if block.kind == FILE]
+    if not files or not captured:
+        return (*blocks, *files)
+
+    def others() -> list[ContextBlock]:
+        there = {realpath(path) for path in captured}
+        return [file for file in files if realpath(path_of(file)) not in there]
+
+    return (*blocks, *await asyncio.to_thread(others))
+
+
+def path_of(block: ContextBlock) -> str:
+    return block.ref.rpartition("#")[0]

@@ -1,0 +1,89 @@
+"""How long a prompt is, told before it is sent: estimated, and counted where that is close to the window.
+
+The rule: a question that does not fit is not sent before the person agreed. The server's own count decides; where it
+does not count, or not in time, the estimate does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from kvchat.backends.dialect import Backend, BackendError, ChatTurn, ServerInfo
+from kvchat.cache.token_estimate import TokenEstimate, learnt
+from kvchat.chat.cache.following import Following
+from kvchat.chat.errors import TooLongError
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.link import Link
+from kvchat.prompt.message import Node
+
+COUNTED_FROM = 0.6
+"""The share of the window from which an estimate is not enough."""
+COUNT_S = 1.0
+"""How long the server's own count is waited for."""
+
+
+class PromptSizes:
+    """The sizes of prompts, for every conversation."""
+
+    def __init__(self, link: Callable[[str], Link], turn: Callable[[OpenConversation, Sequence[Node]], ChatTurn],
+                 follow: Callable[[Backend], Awaitable[Following | None]],
+                 agreed: Callable[[ServerInfo, str], bool]) -> None:
+        """`link`: the server of a conversation. `turn`: the request that asks with a branch. `follow`: what knows a
+        server's tokens, where one does. `agreed`: whether a conversation may go to a server."""
+        self._link = link
+        self._turn = turn
+        self._follow = follow
+        self._agreed = agreed
+        self._learnt: dict[str, tuple[str, TokenEstimate]] = {}
+        """By conversation: the last answer with figures on the branch in use, and what it tells."""
+
+    def estimate(self, conversation: OpenConversation) -> TokenEstimate:
+        """The estimate for texts in this conversation, with what its figures tell of the tokenizer."""
+        path = conversation.path()
+        for at in range(len(path) - 1, -1, -1):
+            last = path[at]
+            if last.figures is not None and (used := last.figures.context_used):
+                known = self._learnt.get(conversation.id)
+                if known is None or known[0] != last.id:
+                    known = self._learnt[conversation.id] = last.id, learnt((n.wire for n in path[:at + 1]), used)
+                return known[1]
+        return TokenEstimate()
+
+    def estimated(self, conversation: OpenConversation, path: Sequence[Node]) -> int:
+        """About how many tokens the prompt of `path` has: what the server reported of its beginning, and the rest by
+        its characters."""
+        rest, estimate = list[bytes](), self.estimate(conversation)
+        for node in reversed(path):
+            if node.figures is not None and node.figures.context_used is not None:
+                return node.figures.context_used + estimate.of(rest)
+            rest.append(node.wire)
+        return estimate.of(rest)
+
+    async def must_fit(self, conversation: OpenConversation, path: Sequence[Node]) -> None:
+        """Nothing, where the prompt of `path` fits or it cannot be told. Raises TooLongError."""
+        info, turn = self._link(conversation.id).info, self._turn(conversation, path)
+        window = info.window(turn.model) if info is not None else None
+        if info is None or not window:
+            return
+        tokens = self.estimated(conversation, path)
+        if tokens < COUNTED_FROM * window:
+            return
+        counted = await self._counted(conversation, info, turn)
+        if (tokens if counted is None else counted) >= window:  # the answer's first token needs room too
+            raise TooLongError(tokens if counted is None else counted, window, counted=counted is not None)
+
+    async def _counted(self, conversation: OpenConversation, info: ServerInfo, turn: ChatTurn) -> int | None:
+        """The tokens of a prompt as the server's own template and tokenizer make them; None where it does not tell."""
+        connector = self._link(conversation.id).connector
+        if connector.connection.phase != "ready" or not self._agreed(info, conversation.id):
+            return None
+        try:
+            async with asyncio.timeout(COUNT_S):
+                following = await self._follow(await connector.ready())
+                if following is None or following.server is not info:
+                    return None
+                tokens = await following.prompts.prompt(turn)
+        except (BackendError, TimeoutError):
+            return None
+        return len(tokens) if tokens else None

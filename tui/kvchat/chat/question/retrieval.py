@@ -1,0 +1,347 @@
+"""Documents in a turn: what a question mentions or searches, put in front of it and frozen with it.
+
+The rule: what was shown is what is sent, and nothing that stands on the branch is sent again. A document is data: it
+goes into the question's context, fenced and numbered, never into the system message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import ALL, Meant, OutsideError, OutsideFile, files_of, outside, path_of, unsaid
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.citing import name_of
+from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
+from kvchat.prompt.conversation import ALWAYS, ASK, OFF
+from kvchat.prompt.drafts import PASTE, chips_of, label_of
+from kvchat.prompt.message import Node
+from kvchat.store import StoreError
+
+if TYPE_CHECKING:
+    from kvchat.chat.background.document_service import DocumentService
+    from kvchat.chat.background.vectors import Vectors
+    from kvchat.documents.collection import Passage
+    from kvchat.documents.consultation import Consultation
+    from kvchat.documents.library import Library
+    from kvchat.documents.mentions import Mention, Written
+
+UNKNOWN_WINDOW = 4096
+"""Tokens of a window whose size no server has told."""
+SEARCH_S, READ_S = 5.0, 30.0
+"""How long a question waits for its passages, and for the files it mentions."""
+LONG = 20_000
+"""Characters of a text that is gone through for mentions beside the loop."""
+
+NOT_SEARCHED = "The documents could not be searched; send it again, or without the mention."
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Consulted:
+    """What was found for a text."""
+
+    passages: tuple[Passage, ...] = ()
+    taken: bool = True
+    """False: they are offered, and go only if the person takes them."""
+    files: tuple[ContextBlock, ...] = ()
+    """The files that it mentions, captured now."""
+    outside: tuple[OutsideFile, ...] = ()
+    """Those of `files` that go only with the person's yes."""
+    problems: tuple[str, ...] = ()
+    """Sentences about mentions that could not be followed."""
+    pasted: tuple[str, ...] = ()
+    """What it would mention if the person had typed it: plain text."""
+
+
+class Retrieval:
+    """Passages and files for questions."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, documents: DocumentService,
+                 vectors: Vectors) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._documents = documents
+        self._vectors = vectors
+
+    async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
+        """Have a conversation search in these collections: `off`, `ask` or `always`."""
+        await self._conversations.update(self._conversations.load(id), searching=mode if collections else OFF,
+                           collections=tuple(dict.fromkeys(collections)))
+
+    async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
+        """What a mention that begins like this can become."""
+        from kvchat.documents.completing import on_disk
+        from kvchat.documents.mentions import is_of_disk
+
+        if is_of_disk(beginning):
+            return await asyncio.to_thread(on_disk, beginning, most)
+        if not self._documents.has_collections:
+            return []
+        try:
+            return await self._documents.look_up(
+                lambda library: library.completions(beginning, most) if library is not None else [])
+        except (ChatError, StoreError):
+            return []
+
+    # -- for a question
+
+    async def consult(self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True,
+                      meant: Meant = ALL) -> Consulted:
+        """What goes with this question: the files and passages that it mentions, else what is found in the
+        conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
+        the files."""
+        conversation = self._conversations.loaded.get(id)
+        if conversation is None or not text.strip():
+            return Consulted()
+        record = conversation.record
+        every = await self._mentioned(text) if "@" in text else []
+        mentions = meant.counted(text, every)
+        pasted = self._pasted(every, mentions)
+        chosen = record.collections if record.searching != OFF and self._documents.has_collections else ()
+        if not mentions and not (chosen and search):
+            return Consulted(pasted=pasted)
+        path = conversation.path() if after is None else after
+        if mentions:
+            found = await self._follow_mentions(conversation, text, mentions, chosen, path, search)
+            return replace(found, pasted=pasted)
+        try:
+            async with asyncio.timeout(SEARCH_S):
+                plan, _ = await self._consultation(conversation, text, (), chosen, path)
+                passages = await self._passages_for(id, plan, path)
+        except (ChatError, StoreError, TimeoutError) as error:
+            log.info("the documents were not searched: %s", error or "it took too long")
+            return Consulted(pasted=pasted)
+        return Consulted(passages, record.searching == ALWAYS, pasted=pasted)
+
+    async def _mentioned(self, text: str) -> list[Written]:
+        """The mentions that may mean something. The documents' thread is not needed for that."""
+        from kvchat.documents.consultation import mentioned
+
+        collections = [name for name, _ in self._documents.roots()]
+        if len(text) < LONG:
+            return mentioned(text, collections)
+        return await asyncio.to_thread(mentioned, text, collections)
+
+    def _pasted(self, every: Sequence[Written], mentions: Sequence[Written]) -> tuple[str, ...]:
+        """What mentions something by its form, and does not count. The disk is not asked: others chose these names."""
+        if len(every) == len(mentions):
+            return ()
+        from kvchat.documents.mentions import is_of_disk
+
+        known, counted = {name.casefold() for name, _ in self._documents.roots()}, {one.start for one in mentions}
+        left = [one for one in every if one.start not in counted]
+        names = (name for one in left for name in one.names[-1:]
+                 if is_of_disk(name) or name.partition("/")[0].casefold() in known)
+        return tuple(dict.fromkeys(names))
+
+    async def _follow_mentions(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
+                               chosen: Sequence[str], path: Sequence[Node], search: bool) -> Consulted:
+        """What goes with a text that mentions something."""
+        from kvchat.documents.consultation import still_indexed
+
+        id = conversation.id
+        try:
+            async with asyncio.timeout(READ_S):
+                plan, from_outside = await self._consultation(conversation, text, mentions, chosen, path)
+        except (ChatError, StoreError, TimeoutError) as error:
+            log.info("a mention was not followed: %s", error or "it took too long")
+            return Consulted(problems=(NOT_SEARCHED,))
+        problems = plan.problems
+        passages: tuple[Passage, ...] = ()
+        if search:
+            try:
+                async with asyncio.timeout(SEARCH_S):
+                    passages = await self._passages_for(id, plan, path)
+            except (ChatError, StoreError, TimeoutError) as error:
+                log.info("the documents were not searched: %s", error or "it took too long")
+                problems = (*problems, *((NOT_SEARCHED,) if plan.named and plan.scopes else ()))
+            else:
+                begun = [name for name in self._documents.indexing
+                         if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
+                if begun and plan.named and plan.query and not passages:
+                    problems = (*problems, still_indexed(begun[0]))
+        taken = plan.named or conversation.record.searching == ALWAYS
+        return Consulted(passages, taken, plan.files, from_outside, problems)
+
+    async def _consultation(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
+                            chosen: Sequence[str], path: Sequence[Node]) -> tuple[
+                                Consultation, tuple[OutsideFile, ...]]:
+        """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
+        the collections to search in, where it mentions none. Raises ChatError and StoreError."""
+        window = self._servers.window(conversation.id) or UNKNOWN_WINDOW
+        most = window * self._ground.settings.documents.attach_percent // 100 * 4
+        roots, indexing = [root for _, root in self._documents.roots()], frozenset(self._documents.indexing)
+        given = _given(conversation)
+
+        def look(library: Library | None) -> tuple[Consultation, tuple[OutsideFile, ...]]:
+            from kvchat.documents.consultation import consultation
+
+            plan = consultation(library, text, mentions, chosen, most, indexing)
+            plan = replace(plan, files=unsaid(path, plan.files))
+            return plan, outside(plan.files, roots, given)
+
+        return await self._documents.look_up(look)
+
+    async def _passages_for(self, id: str, plan: Consultation, path: Sequence[Node]) -> tuple[Passage, ...]:
+        """The passages for a question. Raises ChatError and StoreError."""
+        if not plan.scopes or not plan.query:
+            return ()
+        vector, model = await self._vectors.of(plan.query), self._vectors.model
+        settings, window = self._ground.settings.documents, self._servers.window(id) or UNKNOWN_WINDOW
+        there = [*(block for node in path for block in node.message.blocks), *plan.files]
+
+        def find(library: Library | None) -> tuple[Passage, ...]:
+            from kvchat.documents.finding import found
+
+            if library is None:
+                return ()
+            library.vector_model = model
+            passages = found(library, plan.query, plan.scopes, there, most=settings.passages,
+                             tokens=window * settings.budget_percent // 100, named=plan.named, vector=vector)
+            if not passages and not library.index.names("docs/", "", 1):
+                raise ChatError("the index cannot be read")
+            return tuple(passages)
+
+        return await self._documents.look_up(find)
+
+    async def attach(self, id: str, path: str) -> ContextBlock:
+        """A file as a block, captured now; of one that stands on the branch already, what has changed in it. Raises
+        ChatError."""
+        conversation = self._conversations.load(id)
+        most = (self._servers.window(id) or UNKNOWN_WINDOW) * self._ground.settings.documents.attach_percent // 100 * 4
+        path_there = conversation.path()
+
+        def capture() -> ContextBlock:
+            from kvchat.documents.attaching import attached
+            from kvchat.documents.errors import DocumentError
+
+            try:
+                whole = Path(path.strip()).expanduser().absolute()
+                newer = attached(whole, whole.name, most)
+            except (DocumentError, OSError, RuntimeError, ValueError) as error:
+                raise ChatError(str(error)) from None
+            if (changed := unsaid(path_there, (newer,))):
+                return changed[0]
+            raise ChatError(f"{newer.source} stands in this conversation already and has not changed since.")
+
+        return await asyncio.to_thread(capture)
+
+    async def changed_files(self, id: str) -> list[str]:
+        """The attached files of the branch in use that say something else on the disk now, by their paths."""
+        conversation = self._conversations.loaded.get(id)
+        there = files_of(conversation.path()) if conversation is not None else {}
+        if not there:
+            return []
+
+        def look() -> list[str]:
+            from kvchat.documents.attaching import has_changed
+
+            return [path for path, blocks in there.items() if has_changed(blocks[-1])]
+
+        return await asyncio.to_thread(look)
+
+    # -- with a question
+
+    async def resolved(self, conversation: OpenConversation, path: Sequence[Node], question: Question) -> Question:
+        """The question with its passages and files: those that it has, else what is found for it. Raises ChatError,
+        also where a mention that is looked up here cannot be followed, and OutsideError."""
+        if question.again is not None:
+            return await self._resolved_anew(conversation, path, question, question.again)
+        passages, files, found = question.passages, question.files, Consulted()
+        if passages is None or files is None:
+            found = await self.consult(conversation.id, question.text, path, search=passages is None,
+                                       meant=question.meant)
+        if found.problems:
+            raise ChatError(found.problems[0])
+        _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
+        if passages is None:
+            passages = tuple(passage.block for passage in found.passages) if found.taken else ()
+        text, blocks = await self._with_bases(conversation, question.text, question.blocks)
+        if files is not None:
+            files = tuple((await self._with_bases(conversation, "", files))[1])
+        return replace(question, text=text, blocks=tuple(blocks), passages=passages,
+                       files=found.files if files is None else files)
+
+    async def _resolved_anew(self, conversation: OpenConversation, path: Sequence[Node], question: Question,
+                             before: Node) -> Question:
+        """A question that asks `before` differently, with what is found for it now, and of what went with that one
+        what its text keeps."""
+        found = await self.consult(conversation.id, question.text, path, meant=question.meant)
+        if found.problems:
+            raise ChatError(found.problems[0])
+        _all_agreed(found.outside, question.meant)
+        kept = [replace(block, source=name_of(block)) if block.kind != PASSAGE else block
+                for block in _kept(before, question.text)]
+        passages = [one.block for one in found.passages] if found.taken else []
+        if conversation.record.searching == ASK and not passages:  # those it has are the person's choice
+            now = {one.ref: one.block for one in found.passages}
+            passages = [now.get(block.ref, replace(block, source=name_of(block)))
+                        for block in kept if block.kind == PASSAGE]
+        return replace(question, blocks=tuple(block for block in kept if block.kind != PASSAGE),
+                       passages=tuple(passages), files=found.files)
+
+    async def _from_outside(self, conversation: OpenConversation, files: Sequence[ContextBlock]) -> tuple[
+            OutsideFile, ...]:
+        if not files:
+            return ()
+        roots, given = [root for _, root in self._documents.roots()], _given(conversation)
+        return await asyncio.to_thread(lambda: outside(files, roots, given))
+
+    async def _with_bases(self, conversation: OpenConversation, text: str,
+                          blocks: Sequence[ContextBlock]) -> tuple[str, Sequence[ContextBlock]]:
+        """The question with the whole file in place of a change whose file is no longer on the branch. Raises ChatError
+        where the file says something else by now."""
+        if not any(block.kind == FILE and ".." in block.ref.rpartition("#")[2] for block in blocks):
+            return text, blocks
+        from kvchat.documents.attaching import has_base, is_same_state
+
+        there = [block for known in files_of(conversation.path()).values() for block in known]
+        sent = []
+        for block in blocks:
+            if block.kind == FILE and not has_base(block, there):
+                newer = await self.attach(conversation.id, path_of(block))
+                if not is_same_state(block, newer):
+                    raise ChatError(f"The file that “{name_of(block)}” is about is not in this branch, and "
+                                    "has changed again; attach it anew.")
+                for label in chips_of(text, [block]):
+                    text = text.replace(label, label_of(newer))
+                block = newer
+            sent.append(block)
+        return text, sent
+
+
+def _kept(question: Node, text: str) -> list[ContextBlock]:
+    """The blocks of a question that stay when its text becomes `text`: pastes and files whose labels stay, and passages
+    unless a mention is gone, which may have brought them."""
+    labelled = [block for label, block in chips_of(text, question.message.blocks).items() if label in text]
+    passages = _mentions(question.text) <= _mentions(text)
+    return [block for block in question.message.blocks
+            if block.kind not in (TIME, MEMORY, NOTE) and (block.kind not in (PASTE, FILE) or block in labelled)
+            and (block.kind != PASSAGE or passages)]
+
+
+def _mentions(text: str) -> set[str]:
+    return {word for word in text.split() if "@" in word}
+
+
+def _given(conversation: OpenConversation) -> list[ContextBlock]:
+    """The files that went with questions of this conversation, on whatever branch."""
+    return [block for node in conversation.tree for block in node.message.blocks if block.kind == FILE]
+
+
+def _all_agreed(files: Sequence[OutsideFile], meant: Meant) -> None:
+    """Raises OutsideError where one of these files needs a yes that was not given."""
+    if missing := [file for file in files if file.path not in meant.agreed]:
+        raise OutsideError(missing)

@@ -1,0 +1,201 @@
+"""Servers as a person chooses among them: those in use, those of the settings, those found on this machine.
+
+The rule: looking for servers sends no text and wakes no model; choosing one never blocks the screen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kvchat.backends import kinds
+from kvchat.backends.dialect import BackendError, HostClass
+from kvchat.backends.models import Model
+from kvchat.cache.warmth import Heat
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.cache.warm_up import WarmUp
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import ServerChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.server.connection import Phase, found_here
+from kvchat.chat.server.link import DEFAULT, Link
+from kvchat.chat.server.servers import LAST_SERVER, Servers
+
+if TYPE_CHECKING:
+    from kvchat.backends.discovery import Found
+    from kvchat.backends.engine.models import ModelFile
+    from kvchat.doctor.report import Report
+
+
+@dataclass(frozen=True, slots=True)
+class ServerChoice:
+    """A server that a conversation can go on with. None: not known."""
+
+    name: str
+    """What `use` takes."""
+    base_url: str
+    title: str = ""
+    """The kind of server as the screen names it; empty before it was asked."""
+    profile: str = ""
+    """The name of its profile in the settings; empty where it has none."""
+    host_class: HostClass = HostClass.LOOPBACK
+    phase: Phase | str = "idle"
+    """As `Connection.phase`, or `loading`, `needs a key`, `answers` as it was found."""
+    sentence: str = ""
+    model: str = ""
+    """The model it would answer with."""
+    listing: tuple[Model, ...] = ()
+    context_size: int | None = None
+    slots: int | None = None
+    warm: int = 0
+    """Conversations that are warm there."""
+    current: bool = False
+    """Whether the conversation that is looked at uses it."""
+    embedded: bool = False
+
+
+class ServerChooser:
+    """Lists servers, has one used, examines the one in use."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 warm_up: WarmUp) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._warm_up = warm_up
+        self._found: Sequence[Found] = ()
+        self._examining = False
+
+    async def use(self, id: str, name: str, model: str = "") -> None:
+        """Let a conversation go on with another server: a profile's name, a base URL, the path of a model file, or
+        empty for the default one. New conversations begin with it too. `model`: one of that server's; empty: the one
+        it has loaded."""
+        conversation, before = self._conversations.load(id), self._servers.link(id)
+        await before.lane.stop_spare()
+        if (conversation.record.server, conversation.record.model) != (name, model):
+            self._tracker.did(conversation, "model")
+        await self._servers.move(conversation, name, model)
+        if self._conversations.looked_at == id:
+            self._ground.events.tell(ServerChanged())
+        before.connector.release()
+        if await self._reached(self._servers.links.at(name), id):
+            await self._ground.keep_setting(LAST_SERVER, name)
+        if self._conversations.looked_at == id:
+            self._warm_up.soon(id)
+
+    async def _reached(self, link: Link, id: str) -> bool:
+        """Connect to a server; whether it answered. A model file is started only when no answer of another one runs."""
+        try:
+            if link.connector.model_path is None or link.connector.runs_engine:
+                await link.connector.ready()
+            elif link.lane.holder or id in self._conversations.streaming():
+                return True  # the next question starts it
+            else:
+                async with link.lane.chat(id):
+                    await link.connector.ready()
+        except BackendError:
+            return False  # it is said in the connection
+        return True
+
+    async def look(self) -> list[ServerChoice]:
+        """Ask the usual ports of this machine, 0.3 s at most, and list all servers there are to choose."""
+        self._found = await found_here()
+        return self.all()
+
+    def all(self) -> list[ServerChoice]:
+        """All servers there are to choose, the one in use first, as far as they are known now."""
+        chosen: dict[str, ServerChoice] = {}
+        for choice in self._choices():
+            known = chosen.setdefault(choice.base_url or choice.name, choice)
+            if choice is not known and not known.listing:
+                chosen[choice.base_url or choice.name] = replace(
+                    known, title=known.title or choice.title, phase=known.phase if known.title else choice.phase,
+                    model=known.model or choice.model, listing=choice.listing, slots=known.slots or choice.slots,
+                    context_size=known.context_size or choice.context_size)
+        return sorted(chosen.values(), key=lambda choice: not choice.current)
+
+    def _choices(self) -> Iterator[ServerChoice]:
+        here, named = self._servers.link(), set()
+        for link in self._servers.links:
+            if link is here or link.info is not None:
+                named.add(link.name)
+                yield self._choice(link, current=link is here)
+        for name, server in self._ground.settings.profiles.items():
+            if name not in named:
+                yield ServerChoice(name, server.base_url.rstrip("/"), profile=name, model=server.model)
+        if self._ground.settings.server.base_url and DEFAULT not in named:
+            yield ServerChoice(DEFAULT, self._ground.settings.server.base_url.rstrip("/"))
+        for found in self._found:
+            yield ServerChoice(found.base_url, found.base_url.rstrip("/"), found.title, phase=found.phase,
+                               model=found.model, listing=found.listing, context_size=found.context_size,
+                               slots=found.slots)
+
+    def _choice(self, link: Link, *, current: bool) -> ServerChoice:
+        info, connection = link.info, link.connector.connection
+        profile = link.name if link.name in self._ground.settings.profiles else ""
+        if info is None:
+            return ServerChoice(link.name, link.connector.base_url.rstrip("/"), profile=profile, current=current,
+                                phase=connection.phase, sentence=connection.sentence)
+        title = "built-in engine" if info.embedded else kinds.title_of(info.kind)
+        return ServerChoice(
+            link.name, "" if info.embedded else info.base_url.rstrip("/"), title, profile, info.host_class,
+            connection.phase, connection.sentence, info.model, info.listing, info.context_size, info.slots,
+            self._warm_at(link), current, info.embedded)
+
+    def _warm_at(self, link: Link) -> int:
+        following = link.following
+        if following is None:
+            return 0
+        owners = {held.owner for held in following.twin.best.slots if held is not None and held.owner}
+        return sum(self._tracker.warmth(id).heat is Heat.WARM for id in owners)
+
+    async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:
+        """What the doctor finds out about the server of the conversation that is looked at. `agreed`: the person has
+        agreed to what that costs. Raises ChatError."""
+        if self._examining:
+            raise ChatError("The server is being examined already.")
+        link = self._servers.link()
+        if link.lane.holder:
+            raise ChatError("An answer is running on this server. Ask again when it has ended.")
+        self._examining = True
+        try:
+            return await self._examined(link, progress, agreed)
+        finally:
+            self._examining = False
+
+    async def _examined(self, link: Link, progress: Callable[[str], None], agreed: bool) -> Report:
+        from kvchat.doctor.examine import examine
+        from kvchat.doctor.report import Examination, unexamined
+        from kvchat.doctor.verdicts import report
+
+        try:
+            backend = await link.connector.ready()
+        except BackendError as error:
+            return report(unexamined(link.connector.base_url, error))
+        found: Examination | None = None
+
+        async def look() -> None:
+            nonlocal found
+            folder = self._servers.snapshot_folder if backend.info.embedded else None
+            found = await examine(backend, progress=progress, agreed=agreed, snapshot_folder=folder,
+                                  model=self._servers.asked_model(self._conversations.looked_at))
+
+        await link.lane.stop_spare()
+        try:
+            await link.lane.in_spare_time(look())
+        finally:
+            link.following = None  # what the slots hold now was not played
+        if found is None:
+            raise ChatError("The examination was ended by a question that went first. Ask again later.")
+        return report(found)
+
+    async def model_files(self) -> list[ModelFile]:
+        """The model files on this machine's disk that the embedded engine can run."""
+        return await self._servers.link().connector.find_models()
+
+    def model_folders(self) -> list[str]:
+        """Where model files are looked for, in words."""
+        return [f"{source}: {folder}" for source, folder in self._servers.link().connector.folders()]

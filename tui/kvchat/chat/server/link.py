@@ -1,0 +1,200 @@
+"""The servers in use: each with the way to it, its lane, and what is known of its cache.
+
+The rule: one link for one server. Conversations name theirs; those that name none share the default one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, TemplateFacts
+from kvchat.chat.cache.snapshots import Snapshots
+from kvchat.chat.ground import Ground
+from kvchat.chat.server.connection import Connector
+from kvchat.chat.server.lane import Lane
+from kvchat.config import ServerSettings, Settings
+from kvchat.sanitize import one_line
+from kvchat.store.presence.server_presence import Seats
+
+if TYPE_CHECKING:
+    from kvchat.chat.cache.following import Following
+    from kvchat.chat.cache.shared_prefixes import SharedPrefixes
+
+DEFAULT = ""
+"""The name of the server that the settings, or else discovery, choose."""
+
+
+@dataclass(eq=False, slots=True)
+class Link:
+    """One server in use."""
+
+    name: str
+    """DEFAULT, a profile's name, a base URL, or the path of a model file for the built-in engine."""
+    connector: Connector
+    own_lane: Lane
+    lanes: dict[str, Lane]
+    """The lanes of all servers, by their addresses."""
+    seats: Seats
+    following: Following | None = None
+    shared: SharedPrefixes | None = None
+    """The prefixes sent to a server that cannot be followed."""
+    template: TemplateFacts | None = None
+    """What the chat template of its model does; None until it was found out."""
+    meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def info(self) -> ServerInfo | None:
+        return self.connector.info
+
+    @property
+    def lane(self) -> Lane:
+        """The lane of the server, however it is called: its address may only be known once it is found."""
+        address = _address(self)
+        if not address:
+            return self.own_lane
+        lane = self.lanes.setdefault(address, self.own_lane)
+        lane.stands_at(address, self.seats)
+        return lane
+
+    def changed(self) -> None:
+        """The server was identified, lost or changed: what was known of another one is forgotten."""
+        if self.following is not None and self.following.server is not self.info:
+            self.following = self.template = None
+        if self.connector.connection.phase == "lost" or (
+                self.shared is not None and self.shared.server is not self.info):
+            self.shared = None  # what a server holds that was gone is not known
+
+
+class Links:
+    """Every server in use. `changed` is called with the link that changed."""
+
+    def __init__(self, ground: Ground, changed: Callable[[Link], None], snapshots: Path | None = None,
+                 seats: Path | None = None) -> None:
+        """`snapshots`, `seats`: the folders of saved states and of what kvchats on one store share; None: nowhere."""
+        self._ground = ground
+        self._changed = changed
+        self.folder = snapshots if ground.settings.engine.snapshots else None
+        self.snapshots = Snapshots(self.folder)
+        """The saved states of the built-in engine, which one link at a time runs."""
+        self._all: dict[str, Link] = {}
+        self._lanes: dict[str, Lane] = {}
+        self._seats = Seats(seats)
+        self._engine_changes = asyncio.Lock()
+        self._engine_lane = Lane()
+        """The built-in engine runs one model at a time: whatever runs on it shares a lane."""
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(tuple(self._all.values()))
+
+    def at(self, name: str) -> Link:
+        """The link to the server of this name; made when it is first asked for."""
+        found = self._all.get(name) or self._same(name)
+        if found is None:
+            found = self._all[name] = self._made(name)
+        return found
+
+    def lane_at(self, base_url: str) -> Lane:
+        """The lane of the server at this address, whatever it is used for."""
+        address = normal(base_url)
+        lane = self._lanes.setdefault(address, Lane())
+        lane.stands_at(address, self._seats)
+        return lane
+
+    def of(self, backend: Backend) -> Link:
+        """The link that this backend belongs to."""
+        return next((link for link in self if link.connector.has(backend)), None) or self.at(DEFAULT)
+
+    @property
+    def engine(self) -> Link | None:
+        """The link that runs the built-in engine."""
+        return next((link for link in self if link.connector.runs_engine), None)
+
+    def _same(self, name: str) -> Link | None:
+        """The link that leads to the same place under another name."""
+        if "://" in name:
+            return next((link for link in self if _address(link) == normal(name)), None)
+        if is_file(name):
+            return next((link for link in self if link.connector.engine_model == Path(name)), None)
+        return None
+
+    def _made(self, name: str) -> Link:
+        server, file, missing = _server_of(name, self._ground.settings)
+        links: list[Link] = []
+        connector = Connector(self._ground.settings, lambda: self._changed(links[0]) if links else None,
+                              snapshot_folder=self.folder, snapshots=self.snapshots, server=server, model_path=file,
+                              finds=name == DEFAULT, missing=missing,
+                              engine_turn=lambda: self._engine_turn(links[0]))
+        may_run_engine = file is not None or name == DEFAULT
+        links.append(Link(name, connector, self._engine_lane if may_run_engine else Lane(), self._lanes,
+                          self._seats))
+        return links[0]
+
+    @asynccontextmanager
+    async def _engine_turn(self, taker: Link) -> AsyncIterator[None]:
+        """The time in which the engine is started for one link: first it ends for any other."""
+        async with self._engine_changes:
+            for link in self:
+                if link is not taker and link.connector.runs_engine:
+                    await link.connector.let_go()
+            yield
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(link.connector.aclose() for link in self))
+
+
+def _address(link: Link) -> str:
+    info = link.info
+    if info is not None and info.embedded:
+        return ""
+    return normal(info.base_url if info is not None else link.connector.base_url)
+
+
+def normal(base_url: str) -> str:
+    """A base URL in the one form that tells whether two of them lead to the same server; empty for none."""
+    if not base_url:
+        return ""
+    from kvchat.backends.hosts import is_loopback_name, parse_base_url
+
+    try:
+        url = parse_base_url(base_url)
+    except BackendError:
+        return base_url
+    return str(replace(url, host="127.0.0.1") if is_loopback_name(url.host) or url.host == "::1" else url)
+
+
+def is_on_this_machine(base_url: str) -> bool:
+    """Whether an address leads to this machine in so many words, whatever a name server says."""
+    from kvchat.backends.hosts import BadAddressError, classify, is_loopback_name, literal, parse_base_url
+
+    try:
+        host = parse_base_url(base_url).host
+        address = literal(host)
+        return is_loopback_name(host) or (address is not None and classify(address) is HostClass.LOOPBACK)
+    except (BackendError, BadAddressError):
+        return False
+
+
+def is_file(name: str) -> bool:
+    """Whether a server's name is the path of a model file."""
+    return name != DEFAULT and "://" not in name and ("/" in name or "\\" in name or name.endswith(".gguf"))
+
+
+def _server_of(name: str, settings: Settings) -> tuple[ServerSettings, Path | None, str]:
+    """The settings of the server of this name, the model file where it is one, and what is wrong if it is nothing."""
+    if name == DEFAULT:
+        return settings.server, Path(settings.engine.model).expanduser() if settings.engine.model else None, ""
+    if name in settings.profiles:
+        return settings.profiles[name], None, ""
+    if "://" in name:
+        known = [settings.server, *settings.profiles.values()]
+        own = next((server for server in known if server.base_url and normal(server.base_url) == normal(name)), None)
+        return own or ServerSettings(base_url=name), None, ""
+    if is_file(name):
+        return ServerSettings(), Path(name), ""
+    return ServerSettings(), None, (f"There is no profile {one_line(name, 60)} in the settings, which this "
+                                    "conversation uses. Choose a server (Ctrl+L in the app), or write the profile.")

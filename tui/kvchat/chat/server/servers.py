@@ -1,0 +1,333 @@
+"""The servers of the conversations: which one each goes to, connected, and what it is.
+
+The rule: a conversation stays with the server it was begun on. Only one that nothing was answered in follows the server
+used last, and begins elsewhere where that one is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from kvchat.backends import kinds
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble
+from kvchat.chat.conversations import ConversationObserver, Conversations
+from kvchat.chat.errors import ChatError
+from kvchat.chat.events import FallbackChosen, ServerChanged
+from kvchat.chat.ground import QUIT_S, Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.connection import Connection
+from kvchat.chat.server.consent import Consent, not_agreed
+from kvchat.chat.server.fallback import ServerFallback
+from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
+from kvchat.prompt.message import Role, State
+from kvchat.prompt.request import Parameters, merged
+from kvchat.sanitize import one_line
+from kvchat.text.servers import place_words
+
+LAST_SERVER = "last server"
+"""The setting that holds the name of the server chosen last on the screen (see `link.Link.name`)."""
+
+
+class ServerObserver(Protocol):
+    """Told of the servers in use."""
+
+    def link_changed(self, link: Link) -> None:
+        """A server was identified, lost, or is another one."""
+
+
+class Servers(ConversationObserver):
+    """The server of every conversation."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, *, snapshots: Path | None = None,
+                 lanes: Path | None = None, one_server: bool = False) -> None:
+        """`snapshots`, `lanes`: the folders of saved states and of the locks between kvchats. `one_server`: every
+        conversation goes to the server of the settings, whatever it was begun on."""
+        self._ground = ground
+        self._conversations = conversations
+        self._one_server = one_server
+        self._moved: set[str] = set()
+        """Conversations whose server was chosen in this run."""
+        self.connects_ahead = False
+        """Whether a server is connected to as soon as one of its conversations is looked at: the app sets it."""
+        self.waits = False
+        """Whether a person is there to wait for a server that is gone: the app sets it."""
+        self.observers: list[ServerObserver] = []
+        self.links = Links(ground, self._link_changed, snapshots, lanes)
+        self.consent = Consent(ground, conversations, self.asked_model)
+        self.fallback = ServerFallback(self.links, self._known, self.consent.trusts)
+        self._looking: asyncio.Task[None] | None = None
+        """Looks for a server to stand in for one that is off."""
+        conversations.observers.append(self)
+
+    # -- of a conversation ----------------------------------------------------------------------------------------
+
+    def link(self, id: str = "") -> Link:
+        """The server of a conversation; without an id, of the one that is looked at."""
+        return self._link_of(id or self._conversations.looked_at)
+
+    def _link_of(self, id: str) -> Link:
+        record = self._conversations.record(id)
+        if record is None:
+            return self.links.at(self.first())
+        return self.links.at(DEFAULT if self._one_server and record.id not in self._moved else record.server)
+
+    def asked_model(self, id: str) -> str:
+        """The model that a conversation asks its server for; empty: the one that the server has loaded."""
+        record, link = self._conversations.record(id), self.link(id)
+        info, chosen = link.info, record.model if record is not None else ""
+        if self._one_server and id not in self._moved and info is not None and info.known(chosen) is None:
+            chosen = ""  # it was chosen on another server
+        return chosen or link.connector.server.model or (info.model if info is not None else "")
+
+    def model_of(self, conversation: OpenConversation, server: ServerInfo) -> str:
+        """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
+        llama.cpp would let another model answer without a word."""
+        model = self.asked_model(conversation.id)
+        if server.models and model not in server.models and server.kind == "llama.cpp":
+            raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
+                               f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
+        return model
+
+    def window(self, id: str) -> int | None:
+        """Tokens that fit in a conversation, with its server and model."""
+        info, record = self.link(id).info, self._conversations.record(id)
+        return info.window(record.model if record else "") if info else None
+
+    def window_share(self, conversation: OpenConversation) -> float | None:
+        """How full the window is, from 0 to 1; None when that is not known."""
+        used, size = conversation.context_used, self.window(conversation.id)
+        return used / size if used is not None and size and conversation.record.turns else None
+
+    async def move(self, conversation: OpenConversation, name: str, model: str) -> None:
+        """Let a conversation go on with another server and model. Parameters that it began with become those of the
+        other one."""
+        before, after = self.link(conversation.id), self.links.at(name)
+        self._moved.add(conversation.id)
+        first, own = self.first_parameters(before), self.first_parameters(after)
+        changed = (conversation.record.server, conversation.record.model) != (name, model)
+        if changed:
+            await self._conversations.change(conversation, lambda row: replace(
+                row, server=name, model=model, parameters=own if row.parameters == first else row.parameters))
+
+    # -- of the one that is looked at -----------------------------------------------------------------------------
+
+    @property
+    def info(self) -> ServerInfo | None:
+        """The server of the conversation that is looked at; None until it was found."""
+        return self.link().info
+
+    @property
+    def connection(self) -> Connection:
+        """How it stands with the server of the conversation that is looked at."""
+        link = self.link()
+        if link is self.fallback.off:
+            return Connection("connecting", f"{place_words(self.name)} is off, looking for another server …")
+        return link.connector.connection
+
+    @property
+    def name(self) -> str:
+        """The name of the server of the conversation that is looked at; of one that was found its address."""
+        link = self.link()
+        return link.name or link.connector.base_url or link.connector.home
+
+    def title(self) -> str:
+        """The kind of server as the screen names it; empty for a service on the internet, that is said otherwise."""
+        info = self.info
+        return kinds.title_of(info.kind) if info is not None and info.kind != kinds.CLOUD.name else ""
+
+    # -- connecting -----------------------------------------------------------------------------------------------
+
+    async def connect(self, id: str = "") -> None:
+        """Look for the server of a conversation (without an id: of the one that is looked at), or start the engine; how
+        it went is in `connection`."""
+        try:
+            await self.link(id).connector.ready()
+        except BackendError:
+            pass
+
+    async def backend(self) -> Backend:
+        """The server of the conversation that is looked at, connected. Raises BackendError."""
+        return await self.link().connector.ready()
+
+    async def reach(self, id: str = "") -> ServerInfo:
+        """The server of a conversation, connected, and such that its words may go there. Without an id: that of the
+        next new one, which begins elsewhere while the server used last is off. Raises ChatError: then nothing was
+        stored or sent."""
+        try:
+            try:
+                backend = await self.link(id).connector.ready()
+            except BackendError:
+                if (looking := self._fall_back(id)) is None:
+                    raise
+                await looking
+                backend = await self.link(id).connector.ready()
+        except BackendError as error:
+            raise ChatError(error.sentence) from None
+        if not self.consent.agreed_to(backend.info, id):
+            raise ChatError(not_agreed(backend.info))
+        return backend.info
+
+    async def restart(self) -> None:
+        """Connect anew; the embedded engine is started again."""
+        link = self.link()
+        await link.lane.stop_spare()
+        try:
+            await link.connector.restart()
+        except BackendError:
+            pass
+
+    async def is_gone(self, link: Link, error: BackendError) -> bool:
+        """Whether a request failed because nobody was there, so that it is to be sent when the server is back."""
+        if error.trouble in (Trouble.UNREACHABLE, Trouble.DEAD):
+            link.connector.lost(error.sentence)
+        elif error.trouble is Trouble.CUT:
+            self._ground.in_background(link.connector.looked_after(error.sentence))
+        return self.waits and error.trouble is Trouble.UNREACHABLE and link.connector.is_awaited
+
+    def is_on_the_internet(self, link: Link) -> bool:
+        """Whether what is sent to a server leaves the person's own machines, or may."""
+        if link.info is not None:
+            return link.info.host_class is HostClass.CLOUD or bool(link.info.remote_of(link.connector.server.model))
+        if not link.connector.base_url:
+            return False
+        return not re.match(r"https?://(?:127\.|\[::1\])", normal(link.connector.base_url))
+
+    @property
+    def snapshot_folder(self) -> Path | None:
+        """Where the built-in engine saves slots; None where it does not."""
+        return self.links.folder
+
+    def usual_places(self) -> str:
+        """Where servers are looked for, in words."""
+        return kinds.usual_places()
+
+    def opened(self, id: str, before: str) -> None:
+        """A conversation is looked at: its server is connected to."""
+        link = self.link()
+        if link is not self._link_of(before) or not link.info:
+            self._ground.in_background(self._met(link))
+        self.begin_here(id)
+
+    async def _met(self, link: Link) -> None:
+        """Connect to the server of the conversation that is looked at now. The engine is not taken from another model
+        for a look: that waits for a question."""
+        self._ground.events.tell(ServerChanged())
+        engine = self.links.engine
+        takes_engine = link.connector.model_path is not None and engine not in (None, link)
+        if self.connects_ahead and not takes_engine:
+            try:
+                await link.connector.ready()
+            except BackendError:
+                pass  # it is said in the connection
+
+    def _link_changed(self, link: Link) -> None:
+        link.changed()
+        self.begin_here(self._conversations.looked_at)
+        self._ground.events.tell(ServerChanged())
+        for observer in self.observers:
+            observer.link_changed(link)
+
+    async def rest(self) -> None:
+        """End what is done in spare time, and wait until what the last answers left is known."""
+
+        async def left_alone(link: Link) -> None:
+            await link.lane.stop_spare()
+            if link.following is not None:
+                await link.following.settled(QUIT_S)
+
+        await asyncio.gather(*(left_alone(link) for link in self.links))
+
+    # -- the server of new conversations --------------------------------------------------------------------------
+
+    @property
+    def is_named(self) -> bool:
+        """Whether the settings, or the command line, name the server of new conversations."""
+        settings = self._ground.settings
+        return self._one_server or bool(settings.server.base_url or settings.default_profile or settings.engine.model)
+
+    def first(self) -> str:
+        """The name of the server that a new conversation begins with: the settings', else the one chosen last on the
+        screen."""
+        settings = self._ground.settings
+        if self._one_server:
+            return DEFAULT
+        if settings.default_profile in settings.profiles:
+            return settings.default_profile
+        if settings.server.base_url or settings.engine.model:
+            return DEFAULT
+        last = self._ground.store.setting(LAST_SERVER) or DEFAULT
+        there = "://" in last or last in settings.profiles or (is_file(last) and Path(last).is_file())
+        return self.fallback.instead_of(last if there else DEFAULT)
+
+    def first_parameters(self, link: Link) -> Parameters:
+        """The sampling parameters that a conversation on this server begins with."""
+        return merged(self._ground.settings.parameters, link.connector.server.parameters)
+
+    def begin_here(self, id: str) -> None:
+        """Where servers are connected to ahead, see at once that a conversation does not wait for one that is off."""
+        if self.connects_ahead:
+            self._fall_back(id)
+
+    def _fall_back(self, id: str) -> asyncio.Task[None] | None:
+        """Look for another server for a conversation that has nothing on its own yet, if that one was used last and is
+        off; without an id: for the next new one."""
+        link = self.link(id)
+        if self._looking is None and link.connector.connection.is_awaited and self._follows_last(id):
+            self.fallback.off = link
+            self._looking = asyncio.create_task(self._ground.told(self._begin_elsewhere(id, link)))
+            self._looking.add_done_callback(lambda _: self._looked())
+        return self._looking
+
+    def _looked(self) -> None:
+        self._looking = self.fallback.off = None
+        self._ground.events.tell(ServerChanged())
+
+    def look_no_more(self) -> None:
+        """End the look for a server that stands in for another."""
+        if self._looking is not None:
+            self._looking.cancel()
+
+    def _follows_last(self, id: str) -> bool:
+        """Whether a conversation is on the server that was used last for want of a choice, and nothing was answered in
+        it."""
+        if self._one_server or self.is_named or id in self._moved:
+            return False
+        conversation = self._conversations.get(id)
+        if conversation is None:
+            return not id
+        answered = any(node.role is Role.ASSISTANT and node.state is not State.STREAMING for node in conversation.tree)
+        return not answered and self.link(id) is self.links.at(self.first())
+
+    async def _begin_elsewhere(self, id: str, off: Link) -> None:
+        name = await self.fallback.find(off)
+        if name is None or off.connector.connection.phase == "ready":
+            return
+        self.fallback.use(name, off)
+        self._ground.events.tell(FallbackChosen(off.name or off.connector.home, name))
+        conversation = self._conversations.get(id)
+        if conversation is None or self.link(id) is not off:
+            return
+        after = self.links.at(name)
+        parameters = conversation.record.parameters
+        if parameters == self.first_parameters(off):
+            parameters = self.first_parameters(after)
+        await self._conversations.update(conversation, server=name, model="", parameters=parameters)
+        off.connector.release()
+        if self._conversations.looked_at == id:
+            self._ground.in_background(self._met(after))
+
+    async def other(self, id: str) -> str | None:
+        """The name of a server that answers now and that a conversation could go on with instead of its own, without
+        another question; None where there is none."""
+        return await self.fallback.find(self.link(id))
+
+    def _known(self) -> Iterator[str]:
+        """The names of the servers that the person knows: those of the settings, then those used lately."""
+        yield self._ground.settings.server.base_url
+        yield from self._ground.settings.profiles
+        yield from (record.server for record in self._conversations.all())

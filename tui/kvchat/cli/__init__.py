@@ -1,0 +1,118 @@
+"""The command line: `kvchat` opens the app, `kvchat ask` answers in the terminal, the rest looks things up.
+
+The rule: a command is a module of its name, with its arguments and all that it says, and is imported when it is used.
+Every failure is one sentence on stderr. Exit status: 0 done, 1 failed, 2 wrong usage, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+from kvchat import __version__
+
+COMMANDS: Mapping[str, str] = {
+    "ask": "ask one question and print the answer as it streams",
+    "list": "list the conversations, newest first",
+    "show": "print a conversation",
+    "search": "search all conversations",
+    "cache": "show what the server's cache did for a conversation",
+    "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",
+    "doctor": "examine a server: what it reuses, how fast it reads, what to change",
+    "export": "write conversations to a file or standard output",
+    "memory": "what is remembered of you: look at it, change it",
+    "documents": "folders of files to search: index, look, find",
+    "config": "look at the settings",
+}
+"""What each command does, in the order of the help."""
+
+
+def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
+    """The command line. `arguments`: what it is for; only the commands that are named in it get theirs. None: all."""
+    top = argparse.ArgumentParser(
+        prog="kvchat", parents=[common_options(True)],
+        description="Chat with a local language model; the server never reads a conversation twice.",
+        epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
+    )
+    top.add_argument("--version", action="version", version=f"kvchat {__version__}")
+    choosing_options(top)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for name, help in COMMANDS.items():
+        command = commands.add_parser(name, parents=[common_options(False)], help=help)
+        if arguments is None or name in arguments:
+            _module(name).add_arguments(command)
+    return top
+
+
+def common_options(defaults: bool) -> argparse.ArgumentParser:
+    """The options that stand before or after a command. A command's own parser must not reset them."""
+    parser = argparse.ArgumentParser(add_help=False, argument_default=None if defaults else argparse.SUPPRESS)
+    group = parser.add_argument_group("server and settings")
+    group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:8080")
+    group.add_argument("--profile", metavar="NAME", help="a server of the settings, by its name")
+    group.add_argument("--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
+    group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the API key")
+    group.add_argument("--data-dir", metavar="DIR", help="where conversations are kept")
+    group.add_argument("--config", metavar="FILE", help="the settings file")
+    group.add_argument("--system", metavar="TEXT|@FILE", help="the system prompt of a new conversation")
+    group.add_argument("--theme", metavar="NAME", help="the theme of the app")
+    group.add_argument("--incognito", action="store_true", help="write nothing: conversations end with the program")
+    group.add_argument("--log", metavar="FILE", type=Path, help="log sizes and timings to FILE, never contents")
+    return parser
+
+
+def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
+    """Which conversation to go on with."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
+                       help="go on with the latest conversation")
+    which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
+                       help="go on with this conversation (the first digits of its id are enough)")
+    return which
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
+    _open_streams()
+    arguments = sys.argv[1:] if argv is None else argv
+    args = parser(arguments).parse_args(arguments)
+    args.continue_ = getattr(args, "continue_", False)
+    args.conversation = getattr(args, "conversation", None)
+    os.umask(0o077)
+    try:
+        return _carried_out(args)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away; Python would complain at exit when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _carried_out(args: argparse.Namespace) -> int:
+    from kvchat.cli.session import CommandError, begun
+
+    try:
+        status: int = _module(args.command or "app").run(begun(args))
+        return status
+    except CommandError as failure:
+        from kvchat.sanitize import one_line
+
+        print(f"kvchat: {one_line(str(failure))}", file=sys.stderr)
+        return failure.status
+
+
+def _module(command: str) -> ModuleType:
+    return import_module(f"kvchat.cli.{command}")
+
+
+def _open_streams() -> None:
+    """Let streams that were closed at the start lead nowhere, so that reading and writing them is no special case."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115

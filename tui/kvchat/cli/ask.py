@@ -1,0 +1,300 @@
+"""`kvchat ask`: one question on the command line, its answer streamed to standard output.
+
+The rule: only the words of the command line mention documents; what was piped in goes as an attachment in front. They
+may come from a script that put another's text into them, so a file from outside of the working folder and the
+collections goes only if a person at the terminal says yes; what a script means to send from elsewhere it pipes in.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Literal
+
+from kvchat.chat.errors import ChatError, GivenUp, TooLongError
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import NOTHING, OutsideError
+from kvchat.cli import choosing_options, standard_input
+from kvchat.cli.plain_output import Printer
+from kvchat.cli.session import CommandError, Session, UsageError
+from kvchat.cli.standard_input import InputError
+from kvchat.prompt.citing import name_of, sources
+from kvchat.prompt.context import STDIN, ContextBlock
+from kvchat.prompt.message import Node, State
+from kvchat.prompt.request import Parameters
+from kvchat.sanitize import one_line
+from kvchat.text.servers import fallback_words
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.service import ChatService
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT|-", help="the question; what is piped in is attached to it; - reads the "
+                                                       "question itself from standard input")
+    choosing_options(parser).add_argument("--new", action="store_true", help="begin a new conversation (the default)")
+    parser.add_argument("--json", action="store_true",
+                        help="print one JSON object with the text and the figures instead")
+    parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
+    parser.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
+    parser.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a number of tokens; give 1 or more")
+    return number
+
+
+def _temperature(text: str) -> float:
+    number = float(text)
+    if not 0 <= number <= 10:
+        raise argparse.ArgumentTypeError(f"{text} is not a temperature; give 0 to 10")
+    return number
+
+
+def run(session: Session) -> int:
+    """Ask, print, and return the exit status. The question is read before the service is opened, so that Ctrl+C ends
+    the reading at once. Raises CommandError."""
+    args = session.args
+    if args.text == "-" and args.no_stdin:
+        raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
+    try:
+        question = read_question(args.text, not args.no_stdin)
+    except InputError as error:
+        raise CommandError(str(error)) from None
+    session.print_problems()
+    return session.with_service(lambda service: ask(service, args, question))
+
+
+def read_question(given: str, stdin: bool = True) -> Question:
+    """The question of a command line whose words are `given`; `-`: it comes from standard input itself. `stdin` False:
+    nothing is read from there to go with it. Raises InputError."""
+    if given == "-":
+        text = standard_input.piped_text("Waiting for the question on standard input …").rstrip("\n")
+        question = Question(text, meant=NOTHING)
+    else:
+        question = Question(given)
+    if not question.text.strip():
+        raise InputError("The question is empty. Give it as an argument, or pipe it in with: kvchat ask -")
+    if given == "-" or not stdin or not standard_input.is_piped():
+        return question
+    piped = standard_input.piped_text("Waiting for standard input … (--no-stdin to skip it)")
+    return replace(question, blocks=(ContextBlock(STDIN, "stdin", piped),)) if piped.strip() else question
+
+
+async def prepared(service: ChatService, conversation: OpenConversation, question: Question) -> Question:
+    """The question when all that it needs is there: the person's word on files from outside. Raises ChatError."""
+    mentions = question.meant is not NOTHING and "@" in question.text
+    if not mentions:
+        return question
+    found = await service.retrieval.consult(conversation.id, question.text, search=False)
+    if not found.outside:
+        return question
+    error = OutsideError(found.outside)
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise ChatError(f"{error} To send a file from elsewhere, pipe it in: kvchat ask TEXT < FILE")
+    for path in error.paths:
+        print(f"{one_line(path, 1000)} is outside the working folder and the collections.", file=sys.stderr)
+    print(f"Send {'them' if len(error.paths) > 1 else 'it'}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if (await _line()).strip().lower() not in ("y", "yes"):
+        raise ChatError("Nothing was sent.")
+    return replace(question, meant=replace(question.meant, agreed=frozenset(error.paths)))
+
+
+async def _line() -> str:
+    """The next line from the terminal. The thread that waits for it holds up nothing when Ctrl+C ends this."""
+    loop = asyncio.get_running_loop()
+    came, lines = asyncio.Event(), list[bytes]()
+
+    def read() -> None:
+        lines.append(os.read(sys.stdin.fileno(), 1024))
+        with suppress(RuntimeError):  # the loop is closed by now
+            loop.call_soon_threadsafe(came.set)
+
+    Thread(target=read, name="kvchat-consent", daemon=True).start()
+    await came.wait()
+    return lines[0].decode(errors="replace")
+
+
+FINISH = {State.DONE: "stop", State.LENGTH: "length", State.CONTEXT_FULL: "length"}
+GOOD = frozenset({State.DONE, State.LENGTH, State.CONTEXT_FULL})
+INTERRUPTED = 130
+FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; Ctrl+C gives up."
+WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
+
+
+async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -> int:
+    """Ask, print, and return the exit status. Raises ChatError and StoreError."""
+    # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
+    # settings is meant.
+    service.servers.consent.asks_before_leaving = not service.servers.is_named
+    service.events.subscribe(_tell_fallback)
+    conversation = await _conversation(service, args)
+    printer = Printer(sys.stdout)
+    shown, told = 0, False
+
+    def show(event: ServiceEvent) -> None:
+        nonlocal shown, told
+        live = conversation.live
+        if not isinstance(event, AnswerProgressed) or live is None or event.conversation != conversation.id:
+            return
+        if live.waiting and live.waiting.phase == "cancelled" and not told:
+            print(FINISHES, file=sys.stderr, flush=True)
+            told = True
+        if not args.json:
+            printer.write(live.text[shown:])
+            shown = len(live.text)
+
+    service.events.subscribe(show)
+    question = await prepared(service, conversation, asked)
+    try:
+        interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
+    except GivenUp as given_up:
+        print(f"kvchat: {given_up}", file=sys.stderr)
+        return INTERRUPTED
+    answer = conversation.tree[node]
+    if args.json:
+        print(json.dumps(report(conversation, answer), ensure_ascii=True))
+    else:
+        printer.write(answer.text[shown:])
+        printer.end()
+    if interrupted:
+        return INTERRUPTED
+    if answer.state not in GOOD:
+        raise ChatError(answer.note or "The answer did not complete.")
+    if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
+        print(f"kvchat: {answer.note}", file=sys.stderr)
+    if not args.json and (sources := given(conversation, answer)):
+        print(*(f"[{number}] {one_line(title)}" for number, title in sources.items()), sep="\n", file=sys.stderr)
+    return 0
+
+
+async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
+    """The conversation to ask in, its server reached: a question that reaches none changes nothing. Raises
+    ChatError."""
+    known = service.conversations.find(args.conversation) if args.conversation else None
+    if known is None and args.continue_:
+        known = next((c for c in service.conversations.all() if c.turns), None)
+    if known is not None:
+        conversation = await service.conversations.open(known.id)
+        await service.servers.reach(conversation.id)
+        return conversation
+    await service.servers.reach()
+    return await service.new_conversations.create(reuse=False)
+
+
+def _tell_fallback(event: ServiceEvent) -> None:
+    if isinstance(event, FallbackChosen):
+        print(f"kvchat: {fallback_words(event.off, event.used)}", file=sys.stderr)
+
+
+def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Parameters:
+    """The conversation's parameters with those of this command line, for this turn only."""
+    parameters = conversation.record.parameters
+    if args.max_tokens is not None:
+        parameters = replace(parameters, max_tokens=args.max_tokens)
+    if args.temperature is not None:
+        parameters = replace(parameters, temperature=args.temperature)
+    return parameters
+
+
+async def _answered(service: ChatService, conversation: OpenConversation, question: Question,
+                    parameters: Parameters) -> tuple[bool, str]:
+    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back, and the id of
+    the answer."""
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    try:
+        loop.add_signal_handler(signal.SIGINT, interrupted.set)
+        loop.add_signal_handler(signal.SIGTERM, interrupted.set)
+    except NotImplementedError:
+        pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
+    stop = asyncio.create_task(interrupted.wait())
+    send = partial(service.turns.send, conversation.id, question, parameters=parameters)
+    try:
+        await _sent(service, conversation.id, stop, send())
+    except TooLongError as error:
+        if error.counted:
+            raise
+        await _sent(service, conversation.id, stop, send(anyway=True))
+    assert conversation.live is not None
+    answer = conversation.live.node
+    done = asyncio.create_task(service.conversations.wait(conversation.id))
+    await asyncio.wait({done, stop}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if interrupted.is_set():
+        await service.conversations.stop(conversation.id)
+    await done
+    return interrupted.is_set(), answer
+
+
+async def _sent(service: ChatService, id: str, stop: asyncio.Task[Literal[True]],
+                sending: Coroutine[object, object, None]) -> None:
+    """Send. A reply that another kvchat streams in this conversation is waited for; ctrl+c gives that up. Raises
+    GivenUp."""
+    said = False
+
+    def waits(event: ServiceEvent) -> None:
+        nonlocal said
+        if not isinstance(event, HeadAwaited) or not service.conversations.awaits_reply(id):
+            return
+        if not said:
+            print(WAITS, file=sys.stderr, flush=True)
+            said = True
+        if stop.done():
+            service.conversations.give_up(id)
+
+    forget = service.events.subscribe(waits)
+    stop.add_done_callback(lambda _: service.conversations.give_up(id))
+    try:
+        await sending
+    finally:
+        forget()
+
+
+def given(conversation: OpenConversation, answer: Node) -> dict[int, str]:
+    """What the question was sent with from documents: where each is from, by the number that the answer cites."""
+    if answer.parent is None:
+        return {}
+    return {number: name_of(block) for number, block in sources([conversation.tree[answer.parent]]).items()}
+
+
+def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]:
+    """The object of `--json`: what was said and what it cost. Figures that are not known are null."""
+    figures = answer.figures
+    return {
+        "conversation": conversation.id,
+        "message_ids": {"user": answer.parent, "assistant": answer.id},
+        "model": answer.model,
+        "text": answer.text,
+        "reasoning": answer.message.reasoning or None,
+        "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
+        "finish_reason": FINISH.get(answer.state, str(answer.state)),
+        "note": answer.note or None,
+        "prompt_tokens": figures and figures.prompt_tokens,
+        "cached_tokens": figures and figures.cached_tokens,
+        "estimated": bool(figures and figures.estimated),
+        "evaluated_tokens": figures and figures.evaluated_tokens,
+        "new_tokens": figures and figures.new_tokens,
+        "avoidable_tokens": figures and figures.avoidable_tokens,
+        "reuse": figures and figures.reuse,
+        "hit_ratio": figures and figures.hit_ratio,
+        "ttft_ms": figures and figures.ttft_ms,
+        "prompt_ms": figures and figures.prompt_ms,
+        "predicted_tokens": figures and figures.predicted_tokens,
+        "predicted_ms": figures and figures.predicted_ms,
+        "context_size": figures and figures.context_size,
+    }

@@ -1,0 +1,240 @@
+"""`kvchat backends`: the model servers of this machine, those of the settings and those that conversations use, as
+text or as JSON.
+
+The rule: nothing is asked with a key; a server elsewhere is listed and left alone, unless it is one of the person's
+network that conversations go to already. A password in an address is not printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from kvchat.backends import kinds
+from kvchat.backends.dialect import BackendError, HostClass, Trouble
+from kvchat.backends.discovery import Found, discover, is_asked
+from kvchat.backends.hosts import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
+from kvchat.backends.identify import connect
+from kvchat.cli.plain_output import Column, Printer, print_table
+from kvchat.cli.session import Session
+from kvchat.config import ServerSettings, Settings
+from kvchat.doctor.report import without_user
+from kvchat.sanitize import one_line
+from kvchat.store import Store
+from kvchat.text.format import UNKNOWN, count
+from kvchat.text.servers import ENGINE
+
+COLUMNS = (Column("server"), Column("kind"), Column("model", shrinks=True), Column("context", right=True),
+           Column("slots", right=True), Column("loaded", right=True), Column("state"), Column("profile", shrinks=True),
+           Column("chats", right=True))
+NO_ANSWER, NOT_ASKED = "no answer", "not asked"
+STARTS, NO_FILE = "on demand", "file is gone"
+ELSEWHERE_S = 3.0
+"""How long a server of the person's network has to say what it is."""
+FAILED = {Trouble.UNAUTHORIZED: "needs a key", Trouble.LOADING: "loading"}
+"""How a server stands that did not say what it is; any other did not answer."""
+STATES = {"answers": "not a model server"}
+MAIN = "[server]"
+"""How the server of the settings is called that is no profile."""
+WHAT_TO_DO = ("Start one of these, or name a server: kvchat --base-url URL, or base_url under [server] in the settings "
+              "(kvchat config path tells where they are).")
+
+
+@dataclass(frozen=True, slots=True)
+class UsedServer:
+    """A server that conversations are on, or that was used last."""
+
+    name: str
+    """An address, a profile, the path of a model file for the built-in engine; empty: what is there, else the engine
+    with its own model."""
+    conversations: int
+    is_last: bool = False
+    is_agreed: bool = False
+    """Whether the person agreed to send to it, though it is on another machine of their network."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A server of the list: found, of the settings, in use, or several of them."""
+
+    found: Found
+    """Of the built-in engine without an address."""
+    state: str
+    profile: str = ""
+    used: UsedServer | None = None
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--json", action="store_true", help="print a JSON array")
+
+
+def run(session: Session) -> int:
+    """Print the servers. Raises CommandError."""
+    session.print_problems()
+    return asyncio.run(backends(session.settings, session.args, _servers_in_use(session)))
+
+
+def _servers_in_use(session: Session) -> list[UsedServer]:
+    """The servers that conversations are on, and the one that was used last."""
+    from kvchat.chat.server.consent import has_agreed
+    from kvchat.chat.server.servers import LAST_SERVER
+
+    def look(store: Store) -> list[UsedServer]:
+        used, last = dict(store.servers_in_use()), store.setting(LAST_SERVER)
+        if last:
+            used.setdefault(last, 0)
+        addresses = {name: server.base_url for name, server in session.settings.profiles.items()}
+        return [UsedServer(name, number, name == last, has_agreed(store, addresses.get(name, name)))
+                for name, number in used.items()]
+
+    return session.look(look)
+
+
+async def backends(settings: Settings, args: argparse.Namespace, used: Sequence[UsedServer] = ()) -> int:
+    """Print the servers and return the exit status: 1 where no model server answers."""
+    known = _known(settings)
+    by_place = _by_place(used, known)
+    addresses = list(dict.fromkeys([*known.values(), *(server.name for server in by_place.values())]))
+    found, elsewhere = await asyncio.gather(discover(also=addresses), _asked_elsewhere(settings, known, by_place))
+    rows = [replace(row, used=by_place.get(_same(row.found.base_url)))
+            for row in _rows(found, known, by_place, elsewhere)]
+    rows += [_engine_row(server) for server in used if not _address(server, known)]
+    answered = any(row.state in ("ready", "loading", "needs a key") for row in rows)
+    if args.json:
+        print(json.dumps({"servers": [_told(row) for row in rows], "asked": _asked()}, indent=1))
+        return 0 if answered else 1
+    printer = Printer(sys.stdout)
+    if rows:
+        print_table([_cells(row) for row in rows], COLUMNS)
+    if not answered:
+        if rows:
+            printer.line()
+        printer.line("No model server answers on this machine.")
+        printer.line("asked: " + ", ".join(f"{' / '.join(titles)} {port}" for port, titles in _kinds_by_port().items()))
+        printer.line(WHAT_TO_DO)
+    for row in rows:
+        if row.state == "needs a key":
+            printer.line(f"{row.found.base_url} wants a key: name the variable that holds it with --api-key-env.")
+    return 0 if answered else 1
+
+
+def _known(settings: Settings) -> dict[str, str]:
+    """The addresses of the settings, by the name of their profile."""
+    known = {MAIN: settings.server.base_url, **{name: server.base_url for name, server in settings.profiles.items()}}
+    return {name: url for name, url in known.items() if url}
+
+
+def _address(server: UsedServer, known: Mapping[str, str]) -> str:
+    """The address of a server in use; empty for the built-in engine, and for a profile that is gone."""
+    return known.get(server.name or MAIN, server.name if "://" in server.name else "")
+
+
+def _by_place(used: Sequence[UsedServer], known: Mapping[str, str]) -> dict[str, UsedServer]:
+    """The servers in use that have an address, under it in one spelling; the names of one server taken together."""
+    found: dict[str, UsedServer] = {}
+    for server in used:
+        if address := _address(server, known):
+            other = found.get(_same(address), UsedServer(address, 0))
+            found[_same(address)] = UsedServer(
+                other.name, other.conversations + server.conversations, other.is_last or server.is_last,
+                other.is_agreed or server.is_agreed)
+    return found
+
+
+async def _asked_elsewhere(settings: Settings, known: Mapping[str, str],
+                           used: Mapping[str, UsedServer]) -> dict[str, Row]:
+    """What the servers of the person's network say that conversations go to, by their addresses in one spelling."""
+    servers = {_same(url): settings.profiles.get(name, settings.server) for name, url in known.items()}
+    places = [place for place, server in used.items() if server.is_agreed and not is_asked(server.name)]
+    rows = await asyncio.gather(*(
+        _visited(used[place].name, servers.get(place, ServerSettings())) for place in places))
+    return {place: row for place, row in zip(places, rows, strict=True) if row is not None}
+
+
+async def _visited(address: str, server: ServerSettings) -> Row | None:
+    """What a server of the network says of itself; None where its address leads to the internet."""
+    shown = Found(without_user(address))
+    try:
+        async with asyncio.timeout(ELSEWHERE_S):
+            if (await locate(parse_base_url(address))).host_class is HostClass.CLOUD:
+                return None
+            backend = await connect(address, ca_file=server.ca_file or None, proxy=server.proxy or None)
+            await backend.aclose()
+    except TimeoutError:
+        return Row(shown, NO_ANSWER)
+    except BackendError as error:
+        return Row(shown, FAILED.get(error.trouble, NO_ANSWER))
+    info = backend.info
+    return Row(Found(shown.base_url, info.kind, "ready", info.model, info.listing, info.context_size, info.slots),
+               "ready")
+
+
+def _rows(found: list[Found], known: Mapping[str, str], used: Mapping[str, UsedServer],
+          elsewhere: Mapping[str, Row]) -> Iterator[Row]:
+    """What was found, then what the settings name beside, then what is in use beside."""
+    names: dict[str, list[str]] = {}
+    for name, text in known.items():
+        names.setdefault(_same(text), []).append(name)
+    for place in used:
+        names.setdefault(place, [])
+    for server in found:
+        state = STATES.get(server.phase, server.phase)
+        yield Row(server, state, ", ".join(names.pop(_same(server.base_url), ())))
+    for place, profiles in names.items():
+        text = known[profiles[0]] if profiles else used[place].name
+        row = elsewhere.get(place) or Row(Found(without_user(text)), NO_ANSWER if is_asked(text) else NOT_ASKED)
+        yield replace(row, profile=", ".join(profiles))
+
+
+def _engine_row(server: UsedServer) -> Row:
+    """Conversations on the built-in engine, or on a profile that the settings do not have any more."""
+    if server.name and "/" not in server.name and not server.name.endswith(".gguf"):
+        return Row(Found(""), "not in the settings", server.name, server)
+    there = not server.name or Path(server.name).is_file()
+    return Row(Found("", kinds.LLAMACPP.name, model=server.name), STARTS if there else NO_FILE, used=server)
+
+
+def _same(text: str) -> str:
+    """A base URL in one spelling: this machine has several names."""
+    try:
+        url = parse_base_url(text)
+    except BackendError:
+        return text
+    here = url.host in LOOPBACK or is_loopback_name(url.host)
+    return str(BaseUrl(url.scheme, LOOPBACK[0], url.port, url.path) if here else url)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    server = row.found
+    loaded = UNKNOWN if server.loaded is None else f"{len(server.loaded)} of {len(server.listing)}"
+    used = UNKNOWN if row.used is None else count(row.used.conversations)
+    if row.used is not None and row.used.is_last:
+        used += ", last"
+    return (one_line(server.base_url) or ENGINE, server.title or UNKNOWN, server.model or UNKNOWN,
+            count(server.context_size), count(server.slots), loaded, row.state, row.profile, used)
+
+
+def _told(row: Row) -> dict[str, object]:
+    server = row.found
+    used = row.used
+    return {"base_url": server.base_url or None, "kind": server.kind or None, "title": server.title or None,
+            "state": row.state, "profile": row.profile or None, "model": server.model or None,
+            "context_size": server.context_size,
+            "slots": server.slots, "models": [asdict(model) for model in server.listing],
+            "seconds": round(server.seconds, 4) if server.seconds else None,
+            "conversations": used.conversations if used is not None else None,
+            "used_last": used is not None and used.is_last}
+
+
+def _kinds_by_port() -> dict[int, list[str]]:
+    """The names of the kinds that are usual at each port that is asked."""
+    return {port: [kind.title for kind in kinds.KINDS if port in kind.ports] for port in kinds.PORTS}
+
+
+def _asked() -> list[dict[str, object]]:
+    return [{"port": port, "kinds": titles} for port, titles in _kinds_by_port().items()]

@@ -1,0 +1,141 @@
+"""`kvchat cache`: what is known of the cache, seen from one conversation, as text or as JSON.
+
+The rule: what is stored is told without a server; what the server holds is added where one is configured and answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+
+from kvchat.cache.accounting import Totals, TurnFigures
+from kvchat.cache.causes.cause import plain
+from kvchat.cache.report import CacheReport, TurnReport
+from kvchat.chat.server.link import is_file
+from kvchat.chat.service import ChatService
+from kvchat.cli.plain_output import Column, Printer, print_table
+from kvchat.cli.session import Session
+from kvchat.config import Settings
+from kvchat.prompt.conversation import Conversation
+from kvchat.sanitize import one_line
+from kvchat.text.cache import (
+    UNREPORTED,
+    accuracy,
+    again,
+    ahead,
+    beside,
+    count_of,
+    held_words,
+    misses,
+    prediction,
+    speed_words,
+    warmth_words,
+    wasted,
+    why,
+)
+from kvchat.text.format import count, counted, duration, percent, speed
+
+LABEL = 14
+COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
+    "reused", "new", "avoidable", "first token", "prefill", "decode")), Column("question", shrinks=True))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", metavar="ID", nargs="?", help="the conversation; without it the newest one")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+
+
+def run(session: Session) -> int:
+    """Print the report of a conversation, by default the newest. Raises CommandError."""
+    session.print_problems()
+    return session.with_service(lambda service: cache(service, session.args))
+
+
+async def cache(service: ChatService, args: argparse.Namespace) -> int:
+    """Print the report of a conversation, by default the newest, and return the exit status. Raises ChatError."""
+    conversations = service.conversations
+    found = conversations.find(args.id) if args.id else next((c for c in conversations.all() if c.turns), None)
+    if found is None:
+        print("null" if args.json else "There are no conversations yet.")
+        return 0
+    if _has_server(service.settings, found):
+        await service.servers.connect(found.id)
+    report = await service.cache_reports.report(found.id)
+    if args.json:
+        print(json.dumps(asdict(report, dict_factory=plain), indent=1))
+    else:
+        _print(report, service.clock().timestamp())
+    return 0
+
+
+def _has_server(settings: Settings, conversation: Conversation) -> bool:
+    """Whether there is a server to ask of this conversation. A model file is not started for a look."""
+    named = conversation.server
+    return not is_file(named) and bool(named or settings.server.base_url)
+
+
+def _print(report: CacheReport, now: float) -> None:
+    printer = Printer(sys.stdout)
+    printer.line(f"{one_line(report.title)}  {report.conversation[:8]}")
+    last = report.turns[-1].figures if report.turns else None
+    about = "" if report.exact else "~"
+    printer.line(" · ".join(filter(None, (
+        warmth_words(report.warmth, now), prediction(last, about), accuracy(report)))))
+    printer.line()
+    if report.turns:
+        print_table([_row(number, turn) for number, turn in enumerate(report.turns, 1)], COLUMNS)
+        for number, turn in enumerate(report.turns, 1):
+            for line in _reasons(number, turn):
+                printer.line(line)
+        printer.line()
+    for name, words in _facts(report, now):
+        printer.line(f"{name:<{LABEL}}{one_line(words)}".rstrip())
+
+
+def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
+    figures = turn.figures or TurnFigures()
+    first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
+    tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
+    return (str(number), *(count_of(figures, value) for value in tokens), first,
+            speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
+
+
+def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
+    """The cause of a turn's avoidable tokens, and what helps."""
+    if turn.figures is None or not wasted(turn.figures):
+        return
+    yield f"turn {number}: {again(turn)}"
+    if remedy := why(turn)[1]:
+        yield f"  → {one_line(remedy)}"
+
+
+def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
+    for warning in report.warnings:
+        yield "! prompt", warning
+    for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
+        yield name, _sums(ledger.totals)
+        yield "  misses", "; ".join(misses(ledger)) or "none"
+        yield "  read ahead", ahead(ledger.warmup)
+        if ledger.memory.count:
+            yield "  memory", beside(ledger.memory)
+    yield "planner", report.plan.sentence if report.plan else "no request yet"
+    yield "speed", speed_words(report.speed)
+    for state in report.states:
+        yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))
+    if not report.states:
+        yield "slots", "what they hold is not known"
+    yield "rules", report.rules or "what this server does with its cache is not known"
+
+
+def _sums(totals: Totals) -> str:
+    if not totals.turns:
+        return "no turns yet"
+    if totals.turns == totals.unknown:
+        return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
+    unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
+    return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
+            f"{count(totals.cached_tokens)} reused · {count(totals.avoidable_tokens)} avoidable · "
+            f"{duration(totals.seconds_saved)} saved{unknown}")

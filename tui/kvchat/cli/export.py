@@ -1,0 +1,45 @@
+"""`kvchat export`: conversations written to a file or to standard output."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.cli.session import Session, UsageError
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    from kvchat.transfer.formats import FORMATS
+
+    parser.add_argument("id", metavar="ID", nargs="?")
+    parser.add_argument("--all", action="store_true", help="all conversations")
+    parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="md",
+                        help="md (default), json, jsonl or html")
+    parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; without it: standard output")
+    parser.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
+
+
+def run(session: Session) -> int:
+    """Write them, and print the path of the file if there is one. Raises CommandError."""
+    args = session.args
+
+    async def export(service: ChatService) -> int:
+        if bool(args.id) == bool(args.all):
+            raise UsageError("Give the id of one conversation, or --all.")
+        every = service.conversations
+        ids = [c.id for c in every.all() if c.turns] if args.all else [every.find(args.id).id]
+        if args.output is None:
+            sys.stdout.writelines(service.exports.text(ids, args.format, all_branches=args.all_branches))
+        else:
+            print(await service.exports.write(
+                ids, args.format, args.output, all_branches=args.all_branches, overwrite=args.force))
+        return 0
+
+    session.print_problems()
+    return session.with_service(export)

@@ -1,0 +1,257 @@
+"""What a command works with: arguments, settings with what was given for this run, the store and the service."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from kvchat import paths
+from kvchat.config import Problem, Settings, load
+from kvchat.paths import Paths, reason
+from kvchat.sanitize import one_line
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.documents.library import Library
+    from kvchat.memory.memories import Memories
+    from kvchat.store import Store
+
+T = TypeVar("T")
+_DAYS_AGO = {"today": 0, "yesterday": 1}
+
+
+class CommandError(Exception):
+    """A command failed; the text is the one sentence for the person."""
+
+    status = 1
+    """The exit status."""
+
+
+class UsageError(CommandError):
+    """The command line does not say what to do."""
+
+    status = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of a command."""
+
+    args: argparse.Namespace
+    places: Paths
+    settings: Settings
+    problems: Sequence[Problem]
+    """What is wrong in the settings."""
+
+    def look(self, look: Callable[[Store], T]) -> T:
+        """What the store holds, without the service: nothing of it is needed to look. Raises CommandError."""
+        from kvchat.store import Store, StoreError
+
+        try:
+            with closing(Store.open(None if self.args.incognito else self.places.data)) as store:
+                print_notices(store.notices)
+                return look(store)
+        except StoreError as error:
+            raise CommandError(str(error)) from None
+
+    def with_service(self, work: Callable[[ChatService], Awaitable[int]]) -> int:
+        """Do `work` with the conversation service, as the app does, and end that. Raises CommandError."""
+        import asyncio  # who only looks does without it
+
+        return asyncio.run(self._with_service(work))
+
+    async def _with_service(self, work: Callable[[ChatService], Awaitable[int]]) -> int:
+        from kvchat.chat.errors import ChatError
+        from kvchat.store import StoreError
+        from kvchat.transfer import TransferError
+
+        service: ChatService | None = None
+        try:
+            service, notices = self.opened(strict=True)
+            print_notices(notices)
+            return await work(service)
+        except (StoreError, ChatError, TransferError) as error:
+            raise CommandError(str(error)) from None
+        finally:
+            if service is not None:
+                await service.aclose()
+
+    def opened(self, *, strict: bool = False) -> tuple[ChatService, list[str]]:
+        """The service on the store, and what happened at opening. Raises StoreError."""
+        from kvchat.chat.service import ChatService
+        from kvchat.store import Store
+
+        places, settings, incognito = self.places, self.settings, self.args.incognito
+        store = Store.open(None if incognito else places.data)
+        snapshots, lanes = (None, None) if incognito else (places.data / "snapshots", places.data / "lanes")
+
+        def memories() -> Memories | None:
+            from kvchat.memory.memories import open_memories
+
+            return open_memories(places, settings, store, service.memory.session)
+
+        def library() -> Library | None:
+            from kvchat.documents.opening import open_library
+
+            return open_library(places, settings, store)
+
+        service = ChatService(store, settings, incognito=incognito, strict=strict, snapshots=snapshots, lanes=lanes,
+                              memories=memories, library=library, one_server=self._has_one_server())
+        return service, store.notices
+
+    def _has_one_server(self) -> bool:
+        """Whether this run was given its server, so that no conversation goes to another one."""
+        args = self.args
+        in_variables = any(os.environ.get(name) for name in ("KVCHAT_BASE_URL", "KVCHAT_SERVER_BASE_URL"))
+        return bool(args.base_url or args.profile or in_variables or (args.model and self.settings.engine.model))
+
+    def tell(self, found: object, words: Callable[[], None],
+             default: Callable[[object], object] | None = None) -> None:
+        """Print `found` as JSON where that is asked for (`default` makes it of what JSON has not), else say it in
+        words. Raises CommandError where standard output cannot be written, as on a full disk."""
+        with printing():
+            if self.args.json:
+                print(json.dumps(found, indent=1, default=default))
+            else:
+                words()
+
+    def print_problems(self) -> None:
+        for problem in self.problems:
+            print(f"kvchat: {problem}", file=sys.stderr)
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """Raises CommandError where standard output cannot be written, as on a full disk."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is left is written once more at the exit: nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise CommandError(f"The output cannot be written: {reason(error)}.") from None
+
+
+def print_notices(notices: Sequence[str]) -> None:
+    """What happened that the person should know, on standard error."""
+    for notice in notices:
+        print(f"kvchat: {one_line(notice)}", file=sys.stderr)
+
+
+def instant(text: str) -> float:
+    """A date or an instant in seconds since the epoch; without a zone it is one of this machine. Raises UsageError."""
+    try:
+        if text in _DAYS_AGO:
+            today = datetime.now().replace(hour=0, minute=0, second=0, microsecond=0)
+            return (today - timedelta(days=_DAYS_AGO[text])).timestamp()
+        return datetime.fromisoformat(text).timestamp() or 1.0  # 0 stands for no time
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(f"{text} is no date: write it as 2026-11-21 or 2026-11-21T18:00, or say today or yesterday."
+                         ) from None
+
+
+def number(text: str) -> int:
+    """An argument that is a number from 1 on."""
+    if not (text.isascii() and text.isdigit() and len(text) < 16 and int(text)):
+        raise argparse.ArgumentTypeError(f"{text} is not such a number; give 1 or more")
+    return int(text)
+
+
+# -- settings
+
+
+def begun(args: argparse.Namespace) -> Session:
+    """The session of a parsed command line. Raises CommandError."""
+    try:
+        places = paths.find(args.data_dir, args.config)
+        if args.log:
+            from kvchat import logs
+
+            logs.start(args.log)
+        return Session(args, places, *_settings(args, places))
+    except paths.PathError as error:
+        raise CommandError(str(error)) from None
+
+
+def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[Problem]]:
+    settings, problems = load(places.config)
+    overrides: dict[str, object] = {
+        "server.base_url": args.base_url, "server.api_key_env": args.api_key_env, "theme": args.theme,
+        "system_prompt": None if args.system is None else _text_or_file(args.system),
+    }
+    if args.model:
+        overrides.update(_model(args.model))
+    if args.profile:
+        settings = _with_profile(settings, args.profile)
+    settings, more = _over(settings, overrides)
+    for problem in more:
+        if problem.file is None and args.base_url and str(problem).startswith("server.base_url"):
+            raise UsageError(f"--base-url {problem.text.removeprefix('server.base_url ').partition(';')[0]}.")
+    return settings, [*problems, *more]
+
+
+def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings, list[Problem]]:
+    """The settings with what was given for this run put over them. Where that names another server than the file does,
+    the key, the headers and all else that the file has for its own server are left out; a profile's are taken where
+    the address is one of that profile's server."""
+    from kvchat.config import ServerSettings, effective
+
+    whole, problems = effective(settings, overrides=overrides)
+    own, given = settings.server.base_url, whole.server.base_url
+    if not own or not given or _origin(own) == _origin(given):
+        return whole, problems
+    profiles = settings.profiles.values()
+    server = next((profile for profile in profiles if profile.base_url.rstrip("/") == given.rstrip("/")), None) or next(
+        (profile for profile in profiles if _origin(profile.base_url) == _origin(given)), ServerSettings())
+    return effective(replace(settings, server=server), overrides=overrides)
+
+
+def _origin(address: str) -> tuple[str, str, int]:
+    """Scheme, host and port: what a key belongs to."""
+    from kvchat.backends.dialect import BackendError
+    from kvchat.backends.hosts import parse_base_url
+
+    try:
+        url = parse_base_url(address)
+    except BackendError:
+        return "", address, 0
+    return url.scheme, url.host, url.port
+
+
+def _with_profile(settings: Settings, name: str) -> Settings:
+    if name not in settings.profiles:
+        known = f"The settings have: {', '.join(settings.profiles)}." if settings.profiles else (
+            "The settings have none; write one as a section [profiles.NAME].")
+        raise UsageError(f"There is no profile {name}. {known}")
+    return replace(settings, server=settings.profiles[name])
+
+
+def _text_or_file(given: str) -> str:
+    if not given.startswith("@"):
+        return given
+    path = Path(given[1:]).expanduser()
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise CommandError(f"Cannot read the system prompt from {path}: {why}.") from None
+
+
+def _model(given: str) -> dict[str, object]:
+    path = Path(given).expanduser()
+    if path.is_file():
+        return {"engine.model": str(path.resolve()), "server.base_url": ""}
+    if given.endswith(".gguf") or given.startswith((".", "~")) or path.is_absolute():
+        raise CommandError(f"There is no model file {path}. "
+                           "Give the path of a GGUF file, or the name of a server's model.")
+    return {"server.model": given}

@@ -1,0 +1,1 @@
+"""The database file: opened, checked, backed up, and read although it is damaged."""

@@ -1,0 +1,169 @@
+"""Opening the database: made private, checked, brought to the newest shape, or moved aside when it is damaged.
+
+The rule: a file that fails the check is never written. All of it happens under the write lock, so that of several
+kvchats that start at once one does the work.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from kvchat.store import index
+from kvchat.store.errors import StoreError, StoreUnavailable, is_damage, result_code, told
+from kvchat.store.file import quarantine, schema, wal
+from kvchat.store.file.backup import back_up
+from kvchat.store.file.database import Database, connect, has_fts, prepare
+from kvchat.store.presence.locks import FolderInUse, WriteLock
+
+NAME = "kvchat.db"
+_PAGE_SIZE = 4096
+"""What SQLite makes pages of."""
+OLDEST_SQLITE = (3, 37, 0)
+ALWAYS_CHECKED = 50_000_000
+"""Databases smaller than this many bytes are checked at every start, larger ones after an unclean end."""
+
+
+def in_memory() -> Database:
+    """A database that leaves no trace on the disk."""
+    _require_sqlite()
+    connection = connect(":memory:")
+    prepare(connection, None)
+    _bring_up_to_date(connection)
+    return Database(connection, None, None, None)
+
+
+def on_disk(folder: Path, now: float) -> tuple[Database, list[str]]:
+    """The database in `folder`, made if there is none, and what the person should know. Raises StoreError."""
+    _require_sqlite()
+    path = folder / NAME
+    with told(path), ExitStack() as undo:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = WriteLock(path.with_name(path.name + ".lock"))
+        undo.callback(lock.close)
+        in_use = FolderInUse(folder)
+        undo.callback(in_use.close)
+        with lock.held():
+            notices = _made_sound(path, in_use.alone(), now)
+            connection = connect(path)
+            undo.callback(connection.close)
+            try:
+                prepare(connection, path)
+                version = schema.version_of(connection)
+                if 0 < version < len(schema.MIGRATIONS):
+                    back_up(path, now, f"-v{version}")
+                _bring_up_to_date(connection)
+            except BaseException:
+                undo.callback(_remove_if_empty, path)
+                raise
+            in_use.share()
+        undo.pop_all()
+        return Database(connection, path, lock, in_use), notices
+
+
+def _require_sqlite() -> None:
+    if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+        raise StoreError(f"kvchat needs SQLite {'.'.join(map(str, OLDEST_SQLITE[:2]))} or newer; this Python has "
+                         f"{sqlite3.sqlite_version}. Use a newer Python.")
+
+
+def _bring_up_to_date(connection: sqlite3.Connection) -> None:
+    """One transaction that makes the tables and the index what this version expects."""
+    fts = has_fts(connection)
+    if schema.version_of(connection) == len(schema.MIGRATIONS) and not index.is_due(connection, fts):
+        return
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        schema.migrate(connection)
+        index.ensure(connection, fts)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+def _made_sound(path: Path, alone: bool, now: float) -> list[str]:
+    """Leave a database at `path` that can be opened: the one that is there, what was saved of it, or an empty file."""
+    log = quarantine.has_log(path)
+    if not path.exists():
+        _refuse_unless(alone or not log, path, "was deleted")
+        notices = [quarantine.set_aside_log(path, now)] if log else []
+        notices += quarantine.finish(path, now) if alone else []
+        path.touch(0o600)
+        return notices
+    if not path.is_file():
+        raise StoreUnavailable(f"{path} is not a file. Move it away, then start kvchat again.")
+    with suppress(OSError):
+        path.chmod(0o600)
+    found = wal.read(path, _PAGE_SIZE) if alone and log and _is_known(path) else None
+    if found is not None and (found.is_readable_behind or found.is_stale):
+        return [quarantine.set_aside(path, "has lost a part of its log: what was said last may be missing", now)]
+    trouble = _trouble(path, thorough=path.stat().st_size < ALWAYS_CHECKED or (alone and log))
+    if trouble is None:
+        return [quarantine.told_of_log(path, now)] if found is not None and found.lost else []
+    _refuse_unless(alone, path, trouble)
+    return [quarantine.set_aside(path, trouble, now)]
+
+
+def _is_known(path: Path) -> bool:
+    """Whether the file is of a version that this kvchat may write. One that is damaged is."""
+    with path.open("rb") as file:
+        head = file.read(72)
+    return int.from_bytes(head[60:64], "big") <= len(schema.MIGRATIONS) or not head.startswith(schema.MAGIC)
+
+
+def _refuse_unless(alone: bool, path: Path, trouble: str) -> None:
+    if not alone:
+        raise StoreUnavailable(f"{path} {trouble}, and another kvchat is using it. Close every kvchat, then start it "
+                               "again: what can be read will be saved.")
+
+
+def _trouble(path: Path, thorough: bool) -> str | None:
+    """What is wrong with the file, as the rest of a sentence; None if nothing is. Raises what may pass: a lock, a
+    version that is too new, a disk that fails."""
+    with path.open("rb") as file:
+        magic = file.read(len(schema.MAGIC))
+    if not magic:
+        return "was empty"
+    if magic != schema.MAGIC:
+        return "was not a database (its header is damaged)"
+    try:
+        return _content_trouble(path, thorough)
+    except sqlite3.Error as error:
+        if is_damage(error) or result_code(error) == 1:
+            return f"was damaged ({error})"
+        raise
+    except UnicodeDecodeError:  # SQLite quotes a damaged name in its message
+        return "was damaged (its schema cannot be read)"
+
+
+def _content_trouble(path: Path, thorough: bool) -> str | None:
+    # A connection that may write would write the log back when it closes. Only a rollback journal needs one.
+    found = connect(path, read_only=not path.with_name(path.name + "-journal").exists())
+    try:
+        tables = {row[0] for row in found.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        mark = found.execute("PRAGMA application_id").fetchone()[0]
+        version = schema.version_of(found)
+        ours = mark == schema.APPLICATION_ID
+        if ours and version > len(schema.MIGRATIONS):
+            raise StoreError(f"{path} was written by a newer kvchat (version {version} of its format; this one "
+                             f"knows {len(schema.MIGRATIONS)}). Use the newer kvchat. Nothing was changed.")
+        if not tables and version == 0 and (ours or mark == 0):
+            return None  # kvchat ended while it made the file
+        if not tables >= schema.tables_of(version) or not ours:
+            return "was not a database of kvchat" if not tables & schema.TABLES else "was damaged (tables are missing)"
+        if thorough and (answer := found.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            return f"was damaged ({' '.join(str(answer).split())[:120]})"
+        return None
+    finally:
+        found.close()
+
+
+def _remove_if_empty(path: Path) -> None:
+    with suppress(OSError):
+        if path.stat().st_size == 0:
+            path.unlink()

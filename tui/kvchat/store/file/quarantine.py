@@ -1,0 +1,108 @@
+"""A file that cannot be trusted is moved aside, whole, and never written again.
+
+The rule: nothing is overwritten. The replacement takes its place only when it is complete.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.store.file.backup import backups
+from kvchat.store.file.database import has_content
+
+if TYPE_CHECKING:  # imported when there is something to save
+    from kvchat.store.file.salvage import Saved
+
+FOLDER = "quarantine"
+COMPANIONS = ("", "-wal", "-shm", "-journal")
+_FRESH = "salvaged.db"
+
+
+def set_aside(database: Path, reason: str, now: float) -> str:
+    """Save what can be read of `database` into a new one, move the old files to quarantine/<time>/, and put the new
+    one in place. Returns the sentences for the person. Raises OSError and sqlite3.Error."""
+    place = _new_folder(database.parent / FOLDER, now)
+    fresh = place / _FRESH
+    try:
+        from kvchat.store.file.salvage import salvage
+
+        saved = salvage(database, fresh)
+    except BaseException:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+            place.rmdir()
+        raise
+    _move(database, place, COMPANIONS)
+    for path in place.iterdir():
+        with suppress(OSError):
+            path.chmod(0o600)
+    fresh.replace(database)
+    return f"{database} {reason}. It was moved to {place}. {_outcome(saved, database.parent, now)}"
+
+
+def set_aside_log(database: Path, now: float) -> str:
+    """Move the log of a database that is gone: a new database must not take it for its own."""
+    place = _new_folder(database.parent / FOLDER, now)
+    _move(database, place, COMPANIONS[1:])
+    return (f"{database} is gone, but its log was there: it was moved to {place} and a new database was begun. "
+            + _offer(database.parent, now))
+
+
+def told_of_log(database: Path, now: float) -> str:
+    """What to say where the end of the log cannot be read."""
+    return (f"kvchat ended without closing {database}, and the end of its log is damaged: what was said last before "
+            f"that is missing. {_offer(database.parent, now)}")
+
+
+def finish(database: Path, now: float) -> list[str]:
+    """Put in place what was saved by a kvchat that ended before it could, if there is such a thing."""
+    left = sorted((database.parent / FOLDER).glob(f"*/{_FRESH}"))
+    if not left:
+        return []
+    left[-1].replace(database)
+    return [f"{database} was damaged. It was moved to {left[-1].parent}, and what could be read is in a new database. "
+            + _offer(database.parent, now)]
+
+
+def has_log(database: Path) -> bool:
+    """Whether a log of changes stands beside the database, as after an unclean end."""
+    return has_content(database, "-wal") or has_content(database, "-journal")
+
+
+def _move(database: Path, place: Path, suffixes: tuple[str, ...]) -> None:
+    for suffix in suffixes:
+        companion = database.with_name(database.name + suffix)
+        if companion.exists():
+            companion.replace(place / companion.name)
+
+
+def _new_folder(parent: Path, now: float) -> Path:
+    parent.mkdir(mode=0o700, exist_ok=True)
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now))
+    for number in itertools.count():
+        place = parent / (f"{stamp}-{number}" if number else stamp)
+        try:
+            place.mkdir(mode=0o700)
+        except FileExistsError:
+            continue
+        break
+    return place
+
+
+def _outcome(saved: Saved, folder: Path, now: float) -> str:
+    if not saved.messages and not saved.conversations:
+        return "Nothing could be read from it; a new database was begun. " + _offer(folder, now)
+    rest = f"at least {saved.lost} rows could not be read" if saved.lost else "as many as could be found"
+    return (f"{saved.messages} messages in {saved.conversations} conversations were saved into a new database, "
+            f"{rest}. {_offer(folder, now)}")
+
+
+def _offer(folder: Path, now: float) -> str:
+    newest = next(iter(backups(folder, now)), None)
+    if newest is None:
+        return "There is no backup."
+    return f"The newest backup is {newest}: to go back to it, end kvchat and copy it to {folder / 'kvchat.db'}."

@@ -1,0 +1,1 @@
+"""Which kvchat processes there are, and which of them uses what."""

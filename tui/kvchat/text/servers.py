@@ -1,0 +1,26 @@
+"""Servers in words, the same on every screen and on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvchat.sanitize import one_line
+
+ENGINE = "the built-in engine"
+
+
+def place_words(name: str) -> str:
+    """A server's name as a sentence has it: of an address host and port, of a model file its name, of a profile its
+    own; empty: the built-in engine."""
+    if not name:
+        return ENGINE
+    if "://" in name:
+        return one_line(name.partition("://")[2].rpartition("@")[2].rstrip("/"), 60)
+    if name.endswith(".gguf") or "/" in name or "\\" in name:
+        return f"{ENGINE} ({one_line(Path(name).name, 40)})"
+    return one_line(name, 40)
+
+
+def fallback_words(off: str, used: str) -> str:
+    """That a conversation begins elsewhere: `192.168.1.5:8080 is off · using the built-in engine`."""
+    return f"{place_words(off)} is off · using {place_words(used)}"

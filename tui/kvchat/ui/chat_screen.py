@@ -1,0 +1,388 @@
+"""The main screen: lays out the list, the conversation and the composer, and routes to their controllers what the
+person does and what the service tells.
+
+The rule: nothing is decided here. The controllers come with the service, after the first frame.
+"""
+
+from __future__ import annotations
+
+from inspect import iscoroutine
+from operator import attrgetter
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from kvchat.sanitize import one_line
+from kvchat.ui import actions
+from kvchat.ui.widgets.composer.widget import Composer
+from kvchat.ui.widgets.findbar import FindBar
+from kvchat.ui.widgets.sidebar import Sidebar
+from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
+from kvchat.ui.widgets.transcript.widget import Transcript
+
+if TYPE_CHECKING:
+    from kvchat.chat.events import ServiceEvent
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.app import KvchatApp
+    from kvchat.ui.screens.welcome import WelcomePanel
+
+LOOK = 2.0
+"""Seconds between looks whether another kvchat changed the store."""
+WIDE = 100
+"""Columns from which on there is room for the sidebar."""
+
+
+class ChatScreen(Screen[None]):
+    """The list, the conversation, the composer."""
+
+    app: KvchatApp
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *actions.bindings("app"),
+        # The composer leaves these to the conversation, so that one can read back while writing.
+        actions.binding("transcript.page_up", "page(-1)"),
+        actions.binding("transcript.page_down", "page(1)"),
+        actions.binding("composer.interrupt", "interrupt"),
+    ]
+
+    def __init__(self, service: ChatService, *, show_sidebar: bool = True) -> None:
+        super().__init__()
+        settings = service.settings
+        self.service = service
+        self.show_sidebar = show_sidebar
+        """Whether the list stands beside the conversation where there is room for it."""
+        self._wide = False
+        self.header = Header()
+        self.sidebar = Sidebar(clock=lambda: service.clock().timestamp(), warmth=lambda id: service.tracker.warmth(id))
+        self.transcript = Transcript(unfold_reasoning=settings.show_reasoning)
+        self.composer = Composer(enter_sends=settings.enter_sends)
+        self.findbar = FindBar(self.transcript, self.composer)
+        self.status = StatusLine()
+        self.keybar = KeyBar()
+        self._hello = Static(id="hello", markup=False)
+        self._trouble = Static(id="trouble", markup=False)
+        self._middle = Vertical(self._hello, self.transcript, self._trouble, self.findbar, self.composer,
+                                id="conversation")
+
+    def compose(self) -> ComposeResult:
+        yield self.header
+        yield Horizontal(self.sidebar, self._middle, id="middle")
+        yield self.status
+        yield self.keybar
+
+    @property
+    def focus_chain(self) -> list[Widget]:
+        """Tab goes from the composer to the conversation, then to the list."""
+        ranks = (self.composer, self.transcript, self.sidebar)
+        chain = super().focus_chain
+        return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
+
+    def on_mount(self) -> None:
+        self.composer.set_commands(actions.slash_commands())
+        self.keybar.set_keys(self.app.footer_keys())
+        self.status.why_key = self.app.key_of("inspector")
+        self.composer.set_memories_key(self.app.key_of("memories"))
+        self._wide = self.size.width >= WIDE
+        self.sidebar.display = self.show_sidebar and self._wide
+        self.composer.focus()
+
+    def begin(self) -> None:
+        """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
+        from kvchat.ui.controllers.compaction import CompactionController
+        from kvchat.ui.controllers.context import ContextController
+        from kvchat.ui.controllers.conversations import ConversationController
+        from kvchat.ui.controllers.costs import CostQuestions
+        from kvchat.ui.controllers.documents import DocumentController
+        from kvchat.ui.controllers.empty import EmptyConversation
+        from kvchat.ui.controllers.memory import MemoryController
+        from kvchat.ui.controllers.messages import MessageController
+        from kvchat.ui.controllers.options import OptionController
+        from kvchat.ui.controllers.sending import SendingController
+        from kvchat.ui.controllers.server import ServerController
+        from kvchat.ui.controllers.view import ConversationView
+        from kvchat.ui.controllers.workspace import Workspace
+
+        service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
+        service.servers.consent.asks_before_leaving = True
+        self.workspace = workspace = Workspace(self, service, transcript)
+        costs = CostQuestions(workspace, service.prices)
+        empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
+        self.server = ServerController(workspace, service, costs, empty, self.header)
+        self.compaction = CompactionController(workspace, service, self.server, transcript, status)
+        self.context = ContextController(workspace, service, composer)
+        self.sending = SendingController(
+            workspace, service, self.server, self.context, self.compaction, transcript, composer, status)
+        self.documents = DocumentController(workspace, service, self.header, status)
+        self.view = ConversationView(
+            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, self.header,
+            self.sidebar, transcript, composer, status)
+        self.conversations = ConversationController(
+            workspace, service, self.view, self.sending, self.context, self.sidebar, transcript, composer,
+            self.findbar)
+        self.messages = MessageController(
+            workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer)
+        self.options = OptionController(workspace, service, costs, composer)
+        self.memory = MemoryController(workspace, service, self.conversations, status)
+        service.events.subscribe(self._on_service)
+        self.server.show()
+        self.view.show_list()
+        self.set_interval(LOOK, service.refresh)
+        self.watch(self.app, "app_focus", self._window_focused, init=False)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
+        wide = event.size.width >= WIDE
+        if wide is not self._wide:
+            self._wide = wide
+            self._set_sidebar(wide and self.show_sidebar)
+
+    def _set_sidebar(self, shown: bool) -> None:
+        if not shown and self.focused is self.sidebar:
+            self.composer.focus()
+        self.sidebar.display = shown
+
+    def on_descendant_focus(self) -> None:
+        """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""
+        inside = self.focused is self.transcript
+        self.keybar.set_keys(self.app.footer_keys("transcript" if inside else ""))
+        if inside and self.transcript.selected is None and self.transcript.items:
+            self.transcript.select(self.transcript.items[-1].node_id, show=False)
+
+    def _window_focused(self, focused: bool) -> None:
+        if focused:
+            self.context.look_for_changes()
+
+    # -- what the person does: actions of the table
+
+    async def action_do(self, id: str) -> None:
+        await self.do(actions.BY_ID[id])
+
+    async def do(self, action: actions.Action, argument: str = "") -> None:
+        """Do an action of the table, with the argument of its slash command."""
+        act = attrgetter(action.method)(self)
+        result = act(argument) if argument and action.argument else act()
+        if iscoroutine(result):
+            await result
+
+    async def stop(self) -> None:
+        """Esc: out of what was begun last: a dialog that is not there yet, looking up what goes with a message,
+        editing, finding, the running answer, the transcript."""
+        if self.app.key_queue.give_up() or self.sending.stop_looking_up() or self.sending.stop_editing():
+            return
+        if self.findbar.is_open:
+            self.findbar.action_close()
+        elif not await self.sending.stop():
+            self.composer.focus()
+
+    async def action_interrupt(self) -> None:
+        """Ctrl+C: copy what is selected, else stop the answer. It never quits."""
+        if selected := self.get_selected_text():
+            self.messages.copy(selected, "The selection")
+            self.clear_selection()
+        elif not await self.sending.stop():
+            self.workspace.say(f"Nothing runs. {self.app.key_of('quit')} quits.")
+
+    def action_page(self, step: int) -> None:
+        self.transcript.action_page(step)
+
+    def toggle_sidebar(self) -> None:
+        self.show_sidebar = not self.sidebar.display
+        self._set_sidebar(self.show_sidebar)
+
+    def inspect(self) -> None:
+        """What the server had cached of the open conversation."""
+        from kvchat.ui.controllers.desks import CacheDesk
+        from kvchat.ui.screens.inspector import InspectorScreen
+
+        self.status.acknowledge()
+        self.app.push_screen(InspectorScreen(self.workspace.conversation, CacheDesk(self.service)))
+
+    def show_help(self) -> None:
+        from kvchat.ui.screens.help import HelpScreen
+
+        self.app.push_screen(HelpScreen(actions.help_rows(self.app.keys, enter_sends=self.composer.enter_sends)))
+
+    # -- what the person does: in the widgets
+
+    @on(Sidebar.Opened)
+    async def _opened(self, event: Sidebar.Opened) -> None:
+        await self.conversations.open(event.id)
+
+    @on(Sidebar.RenameRequested)
+    def _rename_requested(self, event: Sidebar.RenameRequested) -> None:
+        self.conversations.rename(id=event.id)
+
+    @on(Sidebar.MenuRequested)
+    def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
+        self.conversations.menu(event.id)
+
+    @on(Transcript.EditRequested)
+    def _edit_requested(self, event: Transcript.EditRequested) -> None:
+        self.messages.edit(event.node)
+
+    @on(Transcript.RegenerateRequested)
+    def _regenerate_requested(self, event: Transcript.RegenerateRequested) -> None:
+        self.messages.regenerate(event.node)
+
+    @on(Transcript.CopyRequested)
+    def _copy_requested(self, event: Transcript.CopyRequested) -> None:
+        self.messages.copy(event.text, "The message")
+
+    @on(Transcript.CodeCopyRequested)
+    def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
+        self.messages.copy(event.text, f"Code block {event.number}")
+
+    @on(Transcript.SiblingRequested)
+    async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:
+        await self.messages.show_sibling(event.node, event.step)
+
+    @on(Transcript.BranchesRequested)
+    def _branches_requested(self, event: Transcript.BranchesRequested) -> None:
+        self.messages.tree(event.node)
+
+    @on(Transcript.ForkRequested)
+    async def _fork_requested(self, event: Transcript.ForkRequested) -> None:
+        await self.messages.fork(event.node)
+
+    @on(Transcript.DeleteRequested)
+    def _delete_requested(self, event: Transcript.DeleteRequested) -> None:
+        self.messages.delete_turn(event.node)
+
+    @on(Transcript.SourcesRequested)
+    def _sources_requested(self, event: Transcript.SourcesRequested) -> None:
+        self.documents.show_sources(event.node, event.numbers)
+
+    @on(Transcript.TypeThrough)
+    def _type_through(self, event: Transcript.TypeThrough) -> None:
+        self.composer.focus()
+        self.composer.type(event.character)
+
+    @on(Composer.Submitted)
+    def _submitted(self, event: Composer.Submitted) -> None:
+        self.sending.submit(event)
+
+    @on(Composer.SlashCommand)
+    async def _slash(self, event: Composer.SlashCommand) -> None:
+        action = actions.by_slash(event.name)
+        if action is not None:
+            await self.app.run_table_action(action, event.argument)
+
+    @on(Composer.DraftChanged)
+    async def _draft_changed(self, event: Composer.DraftChanged) -> None:
+        self.context.show_attached()
+        await self.sending.draft_changed(event)
+
+    @on(Composer.Rested)
+    def _rested(self, event: Composer.Rested) -> None:
+        self.context.typing_rests(event)
+
+    @on(Composer.Mentioning)
+    def _mentioning(self, event: Composer.Mentioning) -> None:
+        self.context.suggest(event.beginning)
+
+    @on(Composer.ContextChanged)
+    def _context_changed(self) -> None:
+        self.context.show_attached()
+
+    @on(Composer.Looked)
+    def _looked(self, event: Composer.Looked) -> None:
+        self.context.look_at(event.id)
+
+    @on(Composer.PathPasted)
+    def _path_pasted(self, event: Composer.PathPasted) -> None:
+        self.context.offer_to_attach(event)
+
+    @on(Composer.Loaded)
+    def _loaded(self) -> None:
+        self.context.look_for_changes()
+
+    @on(Composer.Notice)
+    def _composer_notice(self, event: Composer.Notice) -> None:
+        self.workspace.say(event.text, "warning")
+
+    @on(Composer.StopRequested)
+    async def _stop_requested(self) -> None:
+        await self.action_interrupt()
+
+    @on(Composer.QuitRequested)
+    async def _quit_requested(self) -> None:
+        await self.app.action_quit()
+
+    def on_welcome_panel_chosen(self, event: WelcomePanel.Chosen) -> None:
+        if event.way in (1, 2):
+            self.server.choose()
+
+    # -- what the service tells
+
+    def _on_service(self, event: ServiceEvent) -> None:
+        from kvchat.chat.events import (
+            AnswerEnded,
+            AnswerProgressed,
+            AnswerStarted,
+            CompactionChanged,
+            ConversationChanged,
+            ConversationsChanged,
+            DeletedElsewhere,
+            DocumentsChanged,
+            FallbackChosen,
+            HeadAwaited,
+            IndexingProgressed,
+            MemoriesNoted,
+            MemoryBegins,
+            Noticed,
+            QuestionRefused,
+            ServerChanged,
+            StorageChanged,
+            WarmthChanged,
+            WrittenElsewhere,
+        )
+
+        if not self.app.is_running:
+            return  # the widgets are being taken down; the answer is kept without them
+        match event:
+            case AnswerProgressed(conversation=id) if self.workspace.shows(id):
+                self.view.show_progress()
+            case AnswerStarted():
+                self.view.answer_began()
+            case AnswerEnded(conversation=id, node=node):
+                self.view.answer_ended(id, node)
+            case QuestionRefused():
+                self.sending.refused(event)
+            case ConversationChanged(conversation=id) if self.workspace.shows(id):
+                self.view.show()
+            case CompactionChanged(conversation=id):
+                self.view.compaction_changed(id)
+            case WrittenElsewhere() | DeletedElsewhere() | HeadAwaited() if self.workspace.shows(event.conversation):
+                self.view.tell_elsewhere(event)
+            case ConversationsChanged():
+                self.view.show_list()
+            case ServerChanged():
+                self.server.changed()
+            case FallbackChosen():
+                self.server.fell_back(event)
+            case WarmthChanged():
+                self.view.warmth_changed()
+            case MemoryBegins():
+                self.memory.begins()
+            case MemoriesNoted():
+                self.memory.noted(event)
+            case IndexingProgressed():
+                self.documents.show_indexing()
+            case DocumentsChanged():
+                self.documents.changed()
+            case StorageChanged(trouble):
+                self._show_trouble(trouble)
+            case Noticed(text, severity):
+                self.workspace.say(text, severity)
+
+    def _show_trouble(self, trouble: str) -> None:
+        """The banner that stays while the disk refuses."""
+        self._trouble.display = bool(trouble)
+        unsaved = " What is said is kept in memory and tried again every 10 s." if trouble else ""
+        self._trouble.update(Content(one_line(trouble) + unsaved))

@@ -1,0 +1,147 @@
+"""Compacting on the screen: a calm offer when the window fills up, the price before, the summary while it comes.
+
+The rule: a summary that is being written stands below the conversation as a message of its own, until it is in place
+or given up.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kvchat.chat.errors import ChatError
+from kvchat.prompt.message import Role, State
+from kvchat.text.format import count, counted, duration, percent
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.render.rows import Span
+from kvchat.ui.view_models import items_of, live_row
+from kvchat.ui.widgets.statusline import live_of
+
+if TYPE_CHECKING:
+    from kvchat.chat.compactor import CompactionPrice, RunningCompaction
+    from kvchat.chat.live import LiveAnswer
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.server import ServerController
+    from kvchat.ui.widgets.statusline import StatusLine
+    from kvchat.ui.widgets.transcript.widget import Transcript
+
+STOPS = "Esc stops · nothing changes"
+
+
+class CompactionController:
+    """Offers to compact the open conversation, and shows a summary while it is written."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, server: ServerController, transcript: Transcript,
+                 status: StatusLine) -> None:
+        self.workspace = workspace
+        self._compactor = service.compactor
+        self._servers = service.servers
+        self._tracker = service.tracker
+        self._server = server
+        self._transcript = transcript
+        self._status = status
+        self._offered = ""
+        """The conversation in which compacting was offered last in a notice."""
+
+    @in_worker("dialog")
+    async def compact(self) -> None:
+        from kvchat.ui.screens.confirm import ConfirmScreen
+
+        workspace, id = self.workspace, self.workspace.conversation.id
+        try:
+            price = self._compactor.price(id)
+        except ChatError as error:
+            workspace.say(str(error))
+            return
+        agreed = await workspace.ask(ConfirmScreen(
+            "Compact this conversation?", price_lines(price, workspace.key_of("undo")),
+            [("y", "Compact", True), ("n", "Cancel", False)]))
+        if agreed and await self._server.may_leave_this_machine():
+            self._transcript.follow()
+            if await workspace.attempt(self._compactor.compact(id)) and workspace.shows(id):
+                self._transcript.follow()
+
+    def offer_words(self) -> str:
+        """A few words for the status line while the window of the open conversation is nearly full."""
+        current = self.workspace.current
+        if current is None or not self._compactor.due(current):
+            return ""
+        return f"{percent(self._servers.window_share(current))} full: /compact"
+
+    def offer(self) -> None:
+        """After an answer: say once that compacting would make room."""
+        conversation = self.workspace.conversation
+        if not self._compactor.due(conversation):
+            if self._offered == conversation.id:
+                self._offered = ""
+        elif self._offered != conversation.id:
+            self._offered = conversation.id
+            full = percent(self._servers.window_share(conversation))
+            self.workspace.say(f"The window is {full} full. /compact goes on with a summary of the older turns; "
+                               "the branch you leave stays.")
+
+    def _summary(self) -> RunningCompaction | None:
+        """The compaction of the branch that is looked at, while its summary is written."""
+        running, conversation = self._compactor.running, self.workspace.current
+        if running is None or conversation is None:
+            return None
+        here = (running.conversation, running.head) == (conversation.id, conversation.record.head)
+        return running if here else None
+
+    def items(self) -> list[TranscriptItem]:
+        """The branch that is looked at, and below it the summary that is being written of it."""
+        items = items_of(self.workspace.conversation, self.workspace.model(), self.workspace.now())
+        running = self._summary()
+        return items if running is None else [*items, summary_item(running)]
+
+    def show(self) -> None:
+        """The summary that is being written for the open conversation, if one is."""
+        running, now = self._summary(), time.monotonic()
+        if running is None:
+            return
+        live = running.live
+        self._status.set_live(live_of(live, now, "compacting"))
+        if live.text or live.reasoning:
+            self._transcript.stream_text(live.node, live.text, live.reasoning)
+        if live.first_token_at is not None:
+            self._transcript.set_live(summary_row(live))
+        else:
+            from kvchat.chat.answering import previous_figures
+
+            speed = self._tracker.prefill_speed(running.conversation)
+            self._transcript.set_live(
+                live_row(live, now, speed, previous_figures(self.workspace.conversation.path())))
+
+
+def summary_item(running: RunningCompaction) -> TranscriptItem:
+    """The summary as a message below the conversation."""
+    live, turns = running.live, running.replaced
+    return TranscriptItem(
+        live.node, Role.ASSISTANT, f"Summary of {counted(turns, 'older turn')}", text=live.text,
+        reasoning=live.reasoning, state=State.STREAMING, figures=STOPS, streaming=True)
+
+
+def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Span]]:
+    """The row below the summary while it comes."""
+    words = len(live.text.split())
+    what = f"summary: {counted(words, 'word')}" if words else "thinking about the summary"
+    return lambda _width: [Span("◌ ", "accent"), Span(what, "muted")]
+
+
+def price_lines(price: CompactionPrice, undo: str) -> list[str]:
+    """What a compaction does and costs, in sentences."""
+    plan = price.plan
+    replaced = plan.turns - plan.keep
+    turns = f"{count(replaced)} older turns" if replaced > 1 else "the first turn"
+    kept = f"the last {count(plan.keep)} stay as they are" if plan.keep > 1 else "the last one stays as it is"
+    lines = [f"A summary replaces {turns}; {kept}.",
+             f"{count(plan.before)} → at most {counted(plan.after, 'token')}"
+             + (f", in a window of {count(price.window)}." if price.window else ".")]
+    if price.summary_seconds is None:
+        lines.append("How long the summary takes is not measured yet.")
+    else:
+        read = f"; the new branch is read once, {duration(price.read_seconds)}" if price.read_seconds else ""
+        lines.append(f"The summary takes at most {duration(price.summary_seconds)}{read}.")
+    return [*lines, f"The branch you leave stays; {undo} goes back to it."]

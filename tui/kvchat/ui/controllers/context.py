@@ -1,0 +1,234 @@
+"""What goes with the message while one writes it: memories, passages, attached files, files that have changed since.
+
+The rule: everything is looked up beside the typing; what comes too late for the text is dropped.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.question.mentions import Meant
+from kvchat.prompt.context import rendered
+from kvchat.sanitize import one_line
+from kvchat.text.cache import cost_words
+from kvchat.text.format import counted
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.widgets.composer.context_items import FILE, PASSAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kvchat.chat.question.retrieval import Consulted
+    from kvchat.chat.service import ChatService
+    from kvchat.prompt.context import ContextBlock
+    from kvchat.ui.widgets.composer.widget import Composer
+
+SLOW_S = 0.3
+"""Seconds after which a search that still runs is worth a word."""
+SUGGESTED = 50
+"""Completions of a mention that are asked for."""
+LISTED = 200
+"""Files that the dialog to attach one lists at most."""
+
+
+class ContextController:
+    """Looks up what goes with the message, and shows it over the composer."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, composer: Composer) -> None:
+        self.workspace = workspace
+        self._memory = service.memory
+        self._retrieval = service.retrieval
+        self._prices = service.prices
+        self._warm_up = service.warm_up
+        self._composer = composer
+        self._pasted: Composer.PathPasted | None = None
+        """The path of a file that was pasted last."""
+        self._told_changed: frozenset[tuple[str, str]] = frozenset()
+        """Conversations and their changed files that the person was told of."""
+        composer.count = self._count
+
+    # -- found for what is written
+
+    def typing_rests(self, event: Composer.Rested) -> None:
+        """Show what would be recalled for what was written, and what is found in the documents."""
+        self._recall(event.key, event.text)
+        if self.workspace.current is not None and event.text:
+            self._find(self.workspace.current.id, event.text, event.typed, self.workspace.editing)
+        self.look_for_changes()
+
+    @in_worker("recall", exclusive=True)
+    async def _recall(self, key: str, text: str) -> None:
+        found = await self._memory.recall(key, text) if key and text else ()
+        if self.workspace.shows(key):
+            # The profile comes first in the question; what belongs to the question itself is shown first.
+            self._composer.set_memories([entry for recalled in reversed(found) for entry in recalled.entries], text)
+
+    def choose(self) -> None:
+        """Take the passages that are offered; go through what goes with the message; then leave all of it out."""
+        if not self._composer.choose_context():
+            self.workspace.say("No memories and no passages go with what is written.")
+
+    @in_worker("consult", exclusive=True)
+    async def _find(self, id: str, text: str, typed: frozenset[int], editing: str | None) -> None:
+        slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._composer.set_searching(text))
+        try:
+            found = await self.consulted(id, text, Meant(typed), editing)
+        finally:
+            slow.stop()
+        if not self.workspace.shows(id) or self.workspace.editing != editing:
+            return
+        # An edit asks anew with what is found; nothing is offered for it.
+        offers_none = editing is not None and not found.taken
+        self._composer.set_passages(
+            () if offers_none else found.passages, text, typed, taken=found.taken or offers_none, files=found.files,
+            outside={file.ref: file.path for file in found.outside}, problems=found.problems, pasted=found.pasted,
+            fixed=editing is not None)
+
+    async def consulted(self, id: str, text: str, meant: Meant, editing: str | None) -> Consulted:
+        if editing is None:
+            return await self._retrieval.consult(id, text, meant=meant)
+        tree = self.workspace.conversation.tree
+        return await self._retrieval.consult(id, text, tree.path(tree[editing].parent), meant=meant)
+
+    @in_worker("mention", exclusive=True)
+    async def suggest(self, beginning: str) -> None:
+        """Completions of a mention that begins like this."""
+        self._composer.set_completions(await self._retrieval.completions(beginning, SUGGESTED), beginning)
+
+    def show_attached(self) -> None:
+        """What goes with the message would have the server read, as well as it can be told before it is read."""
+        composer = self._composer
+        if self.workspace.current is None:
+            composer.set_cost("")
+            return
+        blocks = composer.blocks
+        self._warm_up.prepare(self.workspace.current.id, blocks)
+        found = [item for kind in (FILE, PASSAGE) for item in composer.context.kept(kind)]
+        sent = rendered(blocks, "") if blocks else ""
+        tokens = (self._count(sent) if sent else 0) + sum(item.tokens for item in found)
+        words = self._price(sent + "".join(item.sent for item in found), tokens)
+        only_pasted = not found and not any(block.kind == FILE for block in blocks)
+        composer.set_cost(f"pasted: {words}" if words and only_pasted else words, quietly=not blocks)
+
+    def _count(self, text: str) -> int:
+        current = self.workspace.current
+        return (self._prices.estimate(current.id, "attach", text=text).tokens or 0) if current else 0
+
+    def _price(self, sent: str, tokens: int) -> str:
+        """`~812 tokens, about 3 s`; empty where nothing is sent."""
+        if not tokens:
+            return ""
+        price = self._prices.estimate(self.workspace.conversation.id, "attach", text=sent)
+        return f"~{cost_words(tokens, price.seconds)}"
+
+    @in_worker("dialog")
+    async def look_at(self, id: str) -> None:
+        """Show what goes with the message, item by item, as it is sent."""
+        from kvchat.ui.screens.passages import ContextScreen
+
+        context = self._composer.context
+        every = context.all
+        at = next((place for place, item in enumerate(every) if item.id == id), None)
+        if at is None:
+            return
+        out = {item.id for item in every if context.is_out(item)}
+        left_out = await self.workspace.ask(ContextScreen(
+            every, at, out, lambda item: self._price(item.sent, item.tokens), self._composer.agree))
+        if left_out is not None:
+            self._composer.leave_out(left_out, {item.id for item in every} - left_out)
+
+    # -- attaching
+
+    @in_worker("pasted path", exclusive=True)
+    async def offer_to_attach(self, event: Composer.PathPasted) -> None:
+        """The path of a file was pasted: say how it is attached."""
+        import asyncio
+
+        if await asyncio.to_thread(_is_file, event.path):
+            self._pasted = event
+            name = one_line(Path(event.path).name, 60)
+            self.workspace.say(f"That is the path of a file; {self.workspace.key_of('attach')} attaches {name}.")
+
+    async def attach(self, path: str = "") -> None:
+        """Attach the file at this path; without one the file whose path was just pasted, else ask for it."""
+        pasted, self._pasted = self._pasted, None
+        if self.workspace.editing is not None:
+            self.workspace.say("A file goes with a new message. Esc leaves the editing.", "warning")
+        elif path.strip():
+            self._capture(path.strip())
+        elif pasted is not None and pasted.pasted in self._composer.text:
+            self._capture(pasted.path, pasted.pasted)
+        else:
+            self._open_attach()
+
+    @in_worker("attach")
+    async def _capture(self, path: str, instead_of: str = "") -> None:
+        id = self.workspace.conversation.id
+        try:
+            block = await self._retrieval.attach(id, path)
+        except ChatError as error:
+            self.workspace.say(str(error), "warning")
+            if not instead_of and not self._composer.text and self.workspace.conversation.id == id:
+                self._composer.replace_text(f"/attach {path}")
+            return
+        self._put_attached(id, block, instead_of)
+
+    def _put_attached(self, id: str, block: ContextBlock, instead_of: str = "") -> None:
+        if self.workspace.shows(id) and self.workspace.editing is None:
+            self._composer.attach(block, instead_of)
+            self._composer.focus()
+
+    @in_worker("dialog")
+    async def _open_attach(self) -> None:
+        """Ask for a file, and attach it."""
+        from kvchat.ui.screens.attach import AttachScreen
+
+        id = self.workspace.conversation.id
+        block = await self.workspace.ask(AttachScreen(
+            lambda beginning: self._retrieval.completions(beginning, LISTED),
+            lambda path: self._retrieval.attach(id, path)))
+        if block is not None:
+            self._put_attached(id, block)
+
+    # -- files that have changed since
+
+    @in_worker("changed files", exclusive=True)
+    async def look_for_changes(self) -> None:
+        """Tell of attached files that say something else now, once for each."""
+        if self.workspace.current is None:
+            return
+        id = self.workspace.current.id
+        changed = await self._retrieval.changed_files(id)
+        news = [path for path in changed if (id, path) not in self._told_changed]
+        elsewhere = {told for told in self._told_changed if told[0] != id}
+        self._told_changed = frozenset(elsewhere | {(id, path) for path in changed})
+        if news and self.workspace.shows(id):
+            self.workspace.say(changed_words(news))
+
+
+def changed_words(paths: Sequence[str]) -> str:
+    """That these files have changed, and what can be done about the first."""
+    others = len(paths) - 1
+    more = f" and {counted(others, 'other file')}" if others else ""
+    return (f"{one_line(Path(paths[0]).name, 60)}{more} {'have' if others else 'has'} changed since "
+            f"{'they were' if others else 'it was'} attached; /attach {one_line(short_path(paths[0]))} appends the "
+            "change.")
+
+
+def short_path(path: str) -> str:
+    """A path as short as it can be given: below the working folder without that, else with ~ for the home folder."""
+    for folder, sign in ((Path.cwd, "."), (Path.home, "~")):
+        try:
+            return str(Path(sign) / Path(path).relative_to(folder()))
+        except (ValueError, RuntimeError, OSError):
+            continue
+    return path
+
+
+def _is_file(path: str) -> bool:
+    try:
+        return Path(path).expanduser().is_file()
+    except (OSError, ValueError, RuntimeError):
+        return False

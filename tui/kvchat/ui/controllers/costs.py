@@ -1,0 +1,63 @@
+"""Asking about the price of an act, before it is done.
+
+The rule: a small price is not asked about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+from kvchat.cache.price import Act, Way
+from kvchat.ui.controllers.workspace import Workspace
+
+if TYPE_CHECKING:
+    from kvchat.chat.cache.prices import Prices
+
+Decision = Literal["go", "instead", "fork"]
+"""Do it, do the cheaper thing, or do it in a fork."""
+
+FORK = "Fork: edit it in a new conversation, this one stays as it is"
+
+TITLES: dict[Act, str] = {
+    "edit": "Edit this message?", "regenerate": "Another answer?", "delete": "Delete this turn?",
+    "system": "Change the system prompt?", "template": "Change this for the whole conversation?",
+    "model": "Switch to another model here?",
+}
+
+
+class CostQuestions:
+    """Shows what an act would have the server prefill, and asks whether to do it. Only in workers."""
+
+    def __init__(self, workspace: Workspace, prices: Prices) -> None:
+        self._workspace = workspace
+        self._prices = prices
+
+    async def agreed(self, act: Act, node: str | None = None, title: str = "",
+                     options: Mapping[str, object] | None = None) -> bool:
+        """Whether the person agrees to the price of an act. `options`: the new options of the template."""
+        return await self.decided(act, node, title=title, options=options) == "go"
+
+    async def decided(self, act: Act, node: str | None = None, *, title: str = "", text: str = "",
+                      instead: bool = False, fork: bool = False,
+                      options: Mapping[str, object] | None = None) -> Decision | None:
+        """What the person decides. `text`: the new text of the act; `instead`: whether the cheaper way can be done, if
+        there is one; `fork`: whether a fork can."""
+        with self._workspace.app.key_queue.coming() as dialog:
+            price = await self._prices.exact(self._workspace.conversation.id, act, node, text, options)
+        if dialog.is_given_up:
+            return None
+        if not price.worth_asking:
+            return "go"
+        from kvchat.text.prices import cheaper
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen, price_lines
+
+        choices: list[Choice[Decision | None]] = [("y", "Edit" if act == "edit" else "Go on", "go")]
+        way = price.alternative
+        forks = way is not None and way.way is Way.FORK
+        if instead and way is not None and not forks:
+            choices.append(("a", cheaper(way), "instead"))
+        if fork:
+            choices.append(("f", cheaper(way) if way is not None and forks else FORK, "fork"))
+        choices.append(("n", "Cancel", None))
+        return await self._workspace.ask(ConfirmScreen(title or TITLES[act], price_lines(price, act), choices))

@@ -1,0 +1,276 @@
+"""Documents: the list of collections, what this conversation searches, and the sources of a message.
+
+The rule: indexing is told at the edge of the screen and never interrupts; nothing of the documents is loaded before it
+is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from kvchat.chat.errors import ChatError
+from kvchat.prompt.citing import sources
+from kvchat.prompt.conversation import ASK, OFF
+from kvchat.prompt.message import Node, Role
+from kvchat.sanitize import one_line
+from kvchat.ui.controllers.desks import DocumentsDesk
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.render.sources import given, sources_of
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.documents.collection import Report
+    from kvchat.documents.library import Library
+    from kvchat.prompt.context import ContextBlock
+    from kvchat.ui.widgets.statusline import Header, StatusLine
+
+    Sources = Sequence[tuple[int | None, ContextBlock]]
+
+LONG = 3.0
+"""Seconds of an indexing from which on its end is told."""
+
+
+class DocumentController:
+    """Opens what there is of documents, and shows what is searched and indexed."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, header: Header, status: StatusLine) -> None:
+        self.workspace = workspace
+        self._service = service
+        self._documents = service.documents
+        self._retrieval = service.retrieval
+        self._header = header
+        self._status = status
+        self._reported: dict[str, Report] = {}
+        """The reports that were seen."""
+        self._known: frozenset[str] | None = None
+        """The collections that exist; None: that has not been looked up yet."""
+
+    # -- the list, and what is searched here
+
+    async def run(self, argument: str = "") -> None:
+        """The documents; or add a path, or remove a collection; or off, ask, always: what this conversation does with
+        collections; or a search for words."""
+        word, _, rest = argument.strip().partition(" ")
+        match word.lower():
+            case "":
+                self._open()
+            case "add":
+                await self._add(rest.strip())
+            case "remove":
+                self._remove(rest.strip().removeprefix("@"))
+            case "off" | "ask" | "always" as mode:
+                await self._search_in(mode, rest.replace("@", " ").replace(",", " ").split())
+            case _:
+                self._search(argument.strip())
+
+    @in_worker("dialog")
+    async def _open(self, *, add: str | None = None) -> None:
+        from kvchat.ui.screens.documents import DocumentsScreen
+
+        if not self._documents.has_library:
+            self.workspace.say("There are no documents in an incognito run.")
+            return
+        id = self.workspace.open_id
+        await self.workspace.ask(DocumentsScreen(DocumentsDesk(self._service), id, add=add))
+        self.show_searching()
+
+    @in_worker("dialog")
+    async def _search(self, query: str) -> None:
+        """Try the index with these words; Esc leads back here."""
+        from kvchat.ui.screens.documents_search import DocumentSearchScreen
+
+        if not self._documents.has_library:
+            self.workspace.say("There are no documents in an incognito run.")
+        elif not self._documents.has_collections:
+            self.workspace.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
+        else:
+            await self.workspace.ask(DocumentSearchScreen(DocumentsDesk(self._service), query=query))
+
+    @in_worker("dialog")
+    async def _remove(self, name: str) -> None:
+        """Ask whether a collection is to be removed."""
+        try:
+            with self.workspace.app.key_queue.coming() as dialog:
+                known = await self._documents.with_library(_names)
+                if not name:
+                    self.workspace.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
+                             "There are no documents yet.", "warning")
+                    return
+                one, status = await self._documents.with_library(
+                    lambda library: (library.get(name), library.status(name)))
+        except ChatError as error:
+            self.workspace.say(str(error), "warning")
+            return
+        if dialog.is_given_up:
+            return
+        from kvchat.ui.screens.documents_acts import remove_question
+
+        if await self.workspace.ask(remove_question(one, status)) and await self.workspace.attempt(
+                self._documents.remove(one.name)):
+            self.show_searching()
+            self.workspace.say(f"{one_line(one.name, 40)} is removed; its files stay.")
+
+    async def _add(self, path: str) -> None:
+        """Index a folder or file, at once."""
+        from kvchat.ui.screens.documents_add import unquoted
+
+        if not path:
+            self._open(add="")
+            return
+        try:
+            added = await self._documents.add(unquoted(path))
+        except ChatError as error:
+            self.workspace.say(str(error), "warning")
+            return
+        name, key = one_line(added.name, 40), self.workspace.key_of("documents")
+        self.workspace.say(f"{name} is being indexed; {key} shows how far it is. @{name} in a message searches in it.")
+
+    async def _search_in(self, mode: str, names: Sequence[str]) -> None:
+        """Have this conversation search in the named collections, else in those it searches already, else in the only
+        one there is."""
+        record = self.workspace.conversation.record
+        if mode != OFF:
+            try:
+                known = await self._documents.with_library(_names)
+                self._known = frozenset(known)
+                chosen = await self._documents.with_library(
+                    lambda library: [library.get(name).name for name in names])
+            except ChatError as error:
+                self.workspace.say(str(error), "warning")
+                return
+            chosen = chosen or [name for name in record.collections if name in known]
+            chosen = chosen or (known if len(known) == 1 else [])
+            if not chosen:
+                self.workspace.say(f"Name a collection: /documents {mode} {one_line(known[0], 40)}." if known else
+                         "There are no documents yet. /documents add FOLDER adds some.", "warning")
+                return
+        else:
+            chosen = []
+        if await self.workspace.attempt(self._retrieval.set_searching(self.workspace.conversation.id, mode, chosen)):
+            self.show_searching()
+            self.workspace.say(searching_words(mode, chosen))
+
+    def show_searching(self) -> None:
+        """In the header, what this conversation searches by itself, of what exists."""
+        record = self.workspace.current.record if self.workspace.current is not None else None
+        searches = record is not None and record.searching != OFF and bool(record.collections)
+        if searches and self._known is None:
+            self._look_what_exists()
+        names = [one_line(name, 24) for name in record.collections if name in (self._known or ())] if record else []
+        if record is None or not searches or not names:
+            self._header.set_documents(())
+            return
+        ask = "?" if record.searching == ASK else ""
+        what = names[0] if len(names) == 1 else f"{len(names):,}"
+        self._header.set_documents((f"▤ {', '.join(names)}{ask}", f"▤ {what}{ask}", f"▤{ask}"))
+
+    @in_worker("collections", exclusive=True)
+    async def _look_what_exists(self) -> None:
+        try:
+            self._known = await self._documents.with_library(
+                lambda library: frozenset(one.name for one in library.collections()))
+        except ChatError:
+            self._known = frozenset()  # nothing can be searched
+        if self.workspace.screen.is_mounted:
+            self.show_searching()
+
+    # -- what the service tells
+
+    def show_indexing(self) -> None:
+        """In the status line, how far indexing is."""
+        words = ""
+        if self._documents.indexing:
+            from kvchat.ui.screens.documents_rows import indexing_words
+
+            words = indexing_words(self._documents.indexing)
+        self._status.set_indexing(words)
+
+    def changed(self) -> None:
+        """Something was indexed to the end, added or removed: a word about what took long or went wrong."""
+        self.show_indexing()
+        if self._known is not None:
+            self._look_what_exists()
+        seen, self._reported = self._reported, dict(self._documents.reports)
+        fresh = [report for name, report in self._reported.items() if seen.get(name) is not report]
+        if not any(map(worth_telling, fresh)) or self.workspace.app.screen is not self.workspace.screen:
+            return
+        from kvchat.ui.screens.documents_rows import other_kinds, report_words
+
+        for report in filter(worth_telling, fresh):
+            if report.trouble:
+                self.workspace.say(report_words(report), "warning")
+            else:
+                key, what = self.workspace.key_of("documents"), "them" if other_kinds(report.skipped)[1] else "it"
+                self.workspace.say(f"{report_words(report)}; {key} shows {what}.")
+
+    # -- sources
+
+    def source(self, number: str = "") -> None:
+        """The sources of the selected message, else of the last one; or one source by its number."""
+        node = self.workspace.target()
+        if node is None:
+            self.workspace.say("There is no message with sources yet.")
+        elif number.strip("[] ").isdecimal():
+            self.show_sources(node, (int(number.strip("[] ")),))
+        else:
+            self.show_sources(node)
+
+    @in_worker("dialog")
+    async def show_sources(self, id: str, numbers: Sequence[int] = ()) -> None:
+        """One source at once; several in a list."""
+        tree = self.workspace.conversation.tree
+        if id not in tree:
+            return
+        found, words = sources_at(tree.path(id), numbers)
+        if not found:
+            self.workspace.say(words)
+        elif len(found) == 1:
+            from kvchat.ui.screens.source import SourceScreen
+
+            await self.workspace.ask(SourceScreen(DocumentsDesk(self._service), found[0][1], number=found[0][0]))
+        else:
+            from kvchat.ui.screens.source_list import SourcesScreen
+
+            await self.workspace.ask(SourcesScreen(DocumentsDesk(self._service), found, words=words))
+
+
+def _names(library: Library) -> list[str]:
+    return [one.name for one in library.collections()]
+
+
+def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sources, str]:
+    """The sources of the last message of a branch, or those with these numbers, and a sentence about them: for an
+    answer what it cites, else what its question was sent with."""
+    node = path[-1]
+    if numbers:
+        known = sources(path)
+        found: Sources = [(number, known[number]) for number in numbers if number in known]
+        return found, f"There is no source {numbers[0]} up to this message."
+    if node.role is not Role.ASSISTANT:
+        found = given(node.message.blocks)
+        return found, "What the question was sent with:" if found else "No passage or file was sent with this question."
+    cited: Sources = sources_of(node.text, sources(path))
+    if cited:
+        return cited, ""
+    question = next((one for one in reversed(path) if one.role is Role.USER), None)
+    found = given(question.message.blocks) if question is not None else []
+    return found, ("The answer cites nothing; its question was sent with these:" if found else
+                   "This answer cites no source.")
+
+
+def searching_words(mode: str, names: Sequence[str]) -> str:
+    """What was switched, in a sentence."""
+    listed = ", ".join(one_line(name, 40) for name in names[:5]) + (" …" if len(names) > 5 else "")
+    match mode:
+        case "ask":
+            return f"Passages of {listed} are found for each question here, and sent only if you take them."
+        case "always":
+            return f"The passages of {listed} that are found for a question here are sent with it."
+        case _:
+            return "This conversation searches in no documents. @NAME in a message still does it."
+
+
+def worth_telling(report: Report) -> bool:
+    """Whether the end of an indexing is worth a notice: not that a single saved file was taken in."""
+    return bool(report.trouble) or report.seconds >= LONG or (report.added > 0 and not report.unchanged)

@@ -1,0 +1,144 @@
+"""Memory: looking at it, adding to it and taking from it, and a quiet word when something was noted.
+
+The rule: what was noted is told at the edge of the screen and waits there until it is looked at; it never interrupts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kvchat.chat.errors import ChatError
+from kvchat.sanitize import one_line
+from kvchat.ui.controllers.desks import MemoryDesk
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+
+if TYPE_CHECKING:
+    from kvchat.chat.events import MemoriesNoted
+    from kvchat.chat.service import ChatService
+    from kvchat.memory.entry import Entry
+    from kvchat.ui.controllers.conversations import ConversationController
+    from kvchat.ui.screens.memory_source import Book
+    from kvchat.ui.widgets.statusline import StatusLine
+
+
+class MemoryController:
+    """Opens the memory, and tells at the edge of the screen what was noted."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, conversations: ConversationController,
+                 status: StatusLine) -> None:
+        self.workspace = workspace
+        self._service = service
+        self._memory = service.memory
+        self._extraction = service.extraction
+        self._conversations = conversations
+        self._status = status
+        self._noted: tuple[str, ...] = ()
+        """The ids of what was noted since the person looked last."""
+        self._proposed: tuple[str, ...] = ()
+        """Those that wait for the person's yes."""
+
+    async def run(self, argument: str = "") -> None:
+        """The memory; or on, off: for this conversation; or now: go through it."""
+        match argument.strip().lower():
+            case "":
+                self._open()
+            case "on" | "off" as state:
+                await self._switch(state == "on")
+            case "now":
+                if await self.workspace.attempt(self._extraction.request(self.workspace.conversation.id)):
+                    self.workspace.say("This conversation is gone through as soon as no answer runs.")
+            case _:
+                self._open(query=argument)
+
+    async def _switch(self, on: bool) -> None:
+        from kvchat.ui.screens.memory_source import why_off
+
+        id = self.workspace.conversation.id
+        if await self.workspace.attempt(self._extraction.set_memory(id, on)):
+            self.workspace.say(why_off(MemoryDesk(self._service), id) or "Memory is on in this conversation.")
+
+    @in_worker("dialog")
+    async def _open(self, *, query: str = "", add: bool = False) -> None:
+        """The memory screen; then the message that the person wants to see, if any."""
+        from kvchat.ui.screens.memory import MemoryScreen
+
+        fresh, self._noted, self._proposed = (*self._noted, *self._proposed), (), ()
+        self._status.set_memory("")
+        chosen = await self.workspace.ask(MemoryScreen(
+            MemoryDesk(self._service), self.workspace.conversation.id, query=query, fresh=fresh, add=add,
+            editor=self._service.settings.editor))
+        await self._count_proposals()
+        if chosen is not None:
+            await self._conversations.open(chosen.conversation, chosen.node)
+
+    async def _count_proposals(self) -> None:
+        """What still waits for the person's yes stays at the edge of the screen."""
+        from kvchat.memory.entry import Status
+
+        try:
+            waiting = await self._memory.with_memories(
+                lambda book: [one.id for one in book.entries(Status.PROPOSED)])
+        except ChatError:
+            return
+        self._proposed = tuple(waiting)
+        self._status.set_memory(noted_words(len(self._noted), len(waiting)), self.workspace.key_of("memory"))
+
+    async def remember(self, text: str = "") -> None:
+        """Add what is given; without words, ask for them."""
+        if not text.strip():
+            self._open(add=True)
+        elif await self.workspace.attempt(self._memory.remember(text, self.workspace.conversation.id)):
+            self.workspace.say(f"Remembered: “{one_line(text, 80)}” {self.workspace.key_of('memory')} shows it.")
+
+    async def forget(self, words: str = "") -> None:
+        """Delete the one memory that has these words; where there are several, show them."""
+        if not words.strip():
+            self._open()
+            return
+
+        def forgotten(book: Book) -> tuple[int, Entry | None]:
+            book.sync()
+            found = meant(book.entries(), words)
+            if len(found) == 1:
+                return 1, book.delete(found[0].id).before
+            return len(found) or len(book.search(words)), None
+
+        try:
+            many, gone = await self._memory.with_memories(forgotten)
+        except ChatError as error:
+            self.workspace.say(str(error), "warning")
+            return
+        if gone is not None:
+            key = self.workspace.key_of("memory")
+            self.workspace.say(f"Forgotten: “{one_line(gone.text, 80)}” {key}, u brings it back.")
+        elif many:
+            self._open(query=words)
+        else:
+            self.workspace.say("Nothing that is remembered has these words.")
+
+    # -- what the service tells
+
+    def begins(self) -> None:
+        """Memory runs for the first time."""
+        key = self.workspace.key_of("memory") or "/memory"
+        self.workspace.say(f"Memory notes facts after answers · {key}, then o turns it off")
+
+    def noted(self, event: MemoriesNoted) -> None:
+        """Something was noted: a quiet word, until it is looked at."""
+        self._noted = tuple(dict.fromkeys((*self._noted, *event.noted)))
+        self._proposed = tuple(dict.fromkeys((*self._proposed, *event.proposed)))
+        self._status.set_memory(noted_words(len(self._noted), len(self._proposed)), self.workspace.key_of("memory"))
+
+
+def meant(entries: Iterable[Entry], words: str) -> list[Entry]:
+    """The memories in whose text every word stands as a whole word, in any case."""
+    wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
+    return [entry for entry in entries if all(word.search(entry.text) for word in wanted)]
+
+
+def noted_words(noted: int, proposed: int) -> str:
+    """`2 noted`, `1 to confirm`, `2 noted, 1 to confirm`; empty when there is neither."""
+    parts = [f"{noted:,} noted" if noted else "", f"{proposed:,} to confirm" if proposed else ""]
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,155 @@
+"""What can be done with a message; without a selected one it is the last: edit, ask again, copy, fork, delete, walk."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvchat.prompt.message import Node, Role
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.terminal.clipboard import copy
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.conversations import ConversationController
+    from kvchat.ui.controllers.costs import CostQuestions
+    from kvchat.ui.controllers.sending import SendingController
+    from kvchat.ui.controllers.server import ServerController
+    from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.transcript.widget import Transcript
+
+
+class MessageController:
+    """Acts on messages and branches, by a key on a message, from the palette, or by a slash command."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, server: ServerController,
+                 sending: SendingController, conversations: ConversationController, transcript: Transcript,
+                 composer: Composer) -> None:
+        self.workspace = workspace
+        self._branches = service.branches
+        self._turns = service.turns
+        self._tracker = service.tracker
+        self._prices = service.prices
+        self._costs = costs
+        self._server = server
+        self._sending = sending
+        self._conversations = conversations
+        self._transcript = transcript
+        self._composer = composer
+
+    def edit(self, node: str | None = None) -> None:
+        """Put the question into the composer; sending it asks anew on a branch of its own. A price is asked first."""
+        node = self.workspace.target(node)
+        if node is None:
+            self.workspace.say("There is no message to edit yet.")
+            return
+        question, _ = self.workspace.conversation.tree.turn_of(node)
+        if self._prices.estimate(self.workspace.conversation.id, "edit", question.id).worth_asking:
+            self._ask_edit(question)
+        else:
+            self._sending.begin_edit(question.id, question.text)
+
+    @in_worker("dialog")
+    async def _ask_edit(self, question: Node) -> None:
+        conversation = self.workspace.conversation
+        number = self._number_of(question)
+        decision = await self._costs.decided(
+            "edit", question.id, title=f"Edit message {number}?", instead=True, fork=True)
+        if self.workspace.current is not conversation:
+            return
+        match decision:
+            case "go":
+                self._sending.begin_edit(question.id, question.text)
+            case "instead":
+                self._composer.begin(f"Correction to my message {number}: ")
+            case "fork":
+                await self.fork(question.id)
+
+    def _number_of(self, question: Node) -> int:
+        """Which of the person's messages on its branch it is, from 1."""
+        return sum(n.role is Role.USER for n in self.workspace.conversation.tree.path(question.id))
+
+    @in_worker("dialog")
+    async def regenerate(self, node: str | None = None) -> None:
+        node = self.workspace.target(node)
+        if node is None:
+            self.workspace.say("There is no answer to have again yet.")
+        elif (await self._costs.agreed("regenerate", node) and await self._server.may_leave_this_machine()
+                and await self.workspace.attempt(
+                    self._turns.regenerate(self.workspace.conversation.id, node))):
+            self._transcript.follow()
+
+    @in_worker("dialog")
+    async def delete_turn(self, node: str | None = None) -> None:
+        workspace = self.workspace
+        node = workspace.target(node)
+        if node is None:
+            workspace.say("There is no turn to delete yet.")
+            return
+        decision = await self._costs.decided("delete", node, instead=True)
+        if decision == "instead":
+            question, _ = workspace.conversation.tree.turn_of(node)
+            self._composer.begin(f"Disregard my message {self._number_of(question)} and its answer.")
+        elif decision == "go" and await workspace.attempt(
+                self._branches.delete_turn(workspace.conversation.id, node)):
+            workspace.say(
+                f"The turn is not on this branch. {workspace.key_of('undo')} goes back to the branch that has it.")
+
+    async def fork(self, node: str | None = None) -> None:
+        node = self.workspace.target(node)
+        if node is None:
+            self.workspace.say("There is nothing to fork from yet.")
+            return
+        await self.workspace.attempt(self._fork(node))
+
+    async def _fork(self, node: str) -> None:
+        fork = await self._branches.fork(self.workspace.conversation.id, node)
+        await self._conversations.open(fork.id)
+
+    @in_worker("dialog")
+    async def tree(self, node: str | None = None) -> None:
+        from kvchat.ui.screens.branches import BranchTreeScreen
+
+        conversation = self.workspace.conversation
+        match await self.workspace.ask(BranchTreeScreen(
+                conversation.tree, conversation.record.head, title=conversation.record.title,
+                at=node or self._transcript.selected or conversation.elsewhere, now=self.workspace.now(),
+                warmth=lambda tip: self._tracker.branch_warmth(conversation.id, tip))):
+            case ("go", str(id)):
+                await self.workspace.attempt(self._branches.select(conversation.id, id))
+                self._transcript.select(id)
+            case ("fork", str(id)):
+                await self.fork(id)
+
+    async def show_sibling(self, node: str, step: int) -> None:
+        """Go to the version of a message that is `step` away."""
+        tree = self.workspace.conversation.tree
+        if node not in tree:
+            return
+        siblings = [n.id for n in tree.siblings(node)]
+        at = siblings.index(node) + step
+        if 0 <= at < len(siblings) and await self.workspace.attempt(
+                self._branches.walk(self.workspace.conversation.id, node, step)):
+            self._transcript.select(siblings[at])
+
+    def copy_message(self) -> None:
+        node = self.workspace.target()
+        if node is not None:
+            self.copy(self.workspace.conversation.tree[node].text, "The message")
+
+    def copy_code(self, number: str = "1") -> None:
+        """Copy the `number`-th code block of the selected message, else of the last answer that has one."""
+        from kvchat.ui.render.markdown import code_blocks
+
+        conversation, chosen = self.workspace.conversation, self._transcript.selected
+        nodes = [conversation.tree[chosen]] if chosen is not None and chosen in conversation.tree else [
+            n for n in reversed(conversation.path()) if n.role is Role.ASSISTANT]
+        for node in nodes:
+            blocks = code_blocks(node.text)
+            if number.isdecimal() and 0 < int(number) <= len(blocks):
+                self.copy(blocks[int(number) - 1].text, f"Code block {number}")
+                return
+        self.workspace.say(f"There is no code block {number}.", "warning")
+
+    def copy(self, text: str, what: str) -> None:
+        """Put text on the clipboard; `what` it is, for the notice."""
+        self.workspace.say(f"{what} is in {copy(self.workspace.app, text)}.")

@@ -1,0 +1,104 @@
+"""What can be set for the conversation and the app: parameters, system prompt, thinking, colours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.costs import CostQuestions, Decision
+    from kvchat.ui.widgets.composer.widget import Composer
+
+EFFORTS = ("low", "medium", "high")
+THINKING = {"on": "Thinking on", "off": "Thinking off", "auto": "Thinking as the server has it",
+            **{effort: f"Thinking at {effort} effort" for effort in EFFORTS}}
+NEXT_THINKING: dict[object, str] = {None: "on", True: "off", False: "auto"}
+
+
+class OptionController:
+    """Changes options, with their price where they change what the server has cached."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, composer: Composer) -> None:
+        self.workspace = workspace
+        self._options = service.options
+        self._branches = service.branches
+        self._prices = service.prices
+        self._tracker = service.tracker
+        self._costs = costs
+        self._composer = composer
+
+    @in_worker("dialog")
+    async def parameters(self) -> None:
+        from kvchat.ui.screens.parameters import ParametersScreen
+
+        conversation = self.workspace.conversation
+        chosen = await self.workspace.ask(ParametersScreen(conversation.record.parameters))
+        if chosen is not None:
+            await self._options.set_parameters(conversation.id, chosen)
+
+    @in_worker("dialog")
+    async def system_prompt(self, text: str = "") -> None:
+        from kvchat.ui.screens.prompts import SystemPromptScreen
+
+        conversation = self.workspace.conversation
+        price = self._prices.estimate(conversation.id, "system")
+        chosen: str | None = text
+        if not text:
+            chosen = await self.workspace.ask(SystemPromptScreen(conversation.instructions, price, self._options))
+        if chosen is None:
+            return
+        # The screen has shown the price; a cheaper way, or words given with the command, are still asked about.
+        decision: Decision | None = "go"
+        if text or price.alternative is not None:
+            decision = await self._costs.decided("system", text=chosen, instead=True)
+        if decision == "go":
+            await self.workspace.attempt(self._branches.set_instructions(conversation.id, chosen))
+        elif decision == "instead":
+            self._composer.begin(f"From now on: {chosen}")
+
+    @in_worker("dialog")
+    async def thinking(self, word: str = "") -> None:
+        """On, off, or as the server has it: the next of the three; with a word that, or an effort."""
+        workspace, conversation = self.workspace, self.workspace.conversation
+        before = dict(conversation.record.template_options)
+        options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
+        word = word.strip().lower() or NEXT_THINKING.get(before.get("enable_thinking"), "auto")
+        if word not in THINKING:
+            workspace.say("Thinking is on, off, auto, low, medium or high.", "warning")
+            return
+        with workspace.app.key_queue.coming() as dialog:
+            facts = await self._tracker.template_facts(conversation.id)
+        if dialog.is_given_up:
+            return
+        has = None if facts is None else facts.takes_effort if word in EFFORTS else facts.switches_thinking
+        if has is False and word != "auto":
+            workspace.say(_missing(word, bool(facts and facts.takes_effort), bool(facts and facts.switches_thinking)))
+            return
+        if word in EFFORTS:
+            options["reasoning_effort"] = word
+        elif word != "auto":
+            options["enable_thinking"] = word == "on"
+        words = THINKING[word]
+        if options == before or not await self._costs.agreed(
+                "template", title=f"{words} in this conversation?", options=options):
+            return
+        await self._options.set_template_options(conversation.id, options)
+        workspace.say(f"{words}, if this model has the switch" if has is None and word != "auto" else words)
+
+    def theme(self, name: str = "") -> None:
+        app = self.workspace.app
+        if not name:
+            app.search_themes()
+        elif name in app.available_themes:
+            app.theme = name
+        else:
+            self.workspace.say(f"There is no theme {name}. /theme shows them all.", "warning")
+
+
+def _missing(word: str, takes_effort: bool, switches: bool) -> str:
+    """What a model lacks that was asked to think, and what it has instead."""
+    if word in EFFORTS:
+        return "This model has no thinking effort." + (" It thinks, or not: /thinking on or off." if switches else "")
+    return "This model has no thinking switch." + (" It takes /thinking low, medium or high." if takes_effort else "")

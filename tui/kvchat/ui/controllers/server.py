@@ -1,0 +1,221 @@
+"""The server on the screen: how it is, choosing another, what to do while one is off, and what leaves this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from kvchat.cache.price import Price
+from kvchat.text.cache import cost_words
+from kvchat.text.format import counted, short_count
+from kvchat.text.servers import fallback_words, place_words
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.render.progress import offline_row
+from kvchat.ui.render.rows import Span
+from kvchat.ui.widgets.header_text import HeaderState
+
+if TYPE_CHECKING:
+    from kvchat.chat.events import FallbackChosen
+    from kvchat.chat.live import LiveAnswer
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.costs import CostQuestions
+    from kvchat.ui.controllers.empty import EmptyConversation
+    from kvchat.ui.widgets.statusline import Header
+
+HOSTS: dict[str, str] = {"lan": "another machine of this network", "tailnet": "a machine of your tailnet",
+         "cloud": "a server on the internet"}
+GONE = frozenset({"lost", "failed"})
+
+
+class ServerController:
+    """Shows the server of the open conversation, and changes it."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, empty: EmptyConversation,
+                 header: Header) -> None:
+        self.workspace = workspace
+        self._servers = service.servers
+        self._service = service
+        self._costs = costs
+        self._empty = empty
+        self._header = header
+        self._told = ""
+        """The trouble that was shown already."""
+
+    def show(self) -> None:
+        """The header."""
+        server, connection, current = self._servers.info, self._servers.connection, self.workspace.current
+        self._header.set_state(HeaderState(
+            model=self.workspace.model(), kind=self._servers.title(),
+            host_class=self._goes_to(),
+            phase=connection.phase,
+            sentence=f"{self._place()} is off" if connection.is_awaited else connection.sentence,
+            embedded=bool(server and server.embedded),
+            context_used=self._header.state.context_used,
+            context_size=server.window(current.record.model if current else "") if server else None,
+            incognito=self._service.incognito,
+        ))
+
+    def _goes_to(self) -> str:
+        """The class of host that the open conversation goes to."""
+        server = self._servers.info
+        if server is None:
+            return "loopback"
+        return self._servers.consent.destination(server, self.workspace.open_id).host_class
+
+    def changed(self) -> None:
+        """Another server, or it is another way with this one."""
+        self.show()
+        self._empty.show()
+        connection = self._servers.connection
+        if connection.phase in GONE and connection.sentence != self._told:
+            self._told = connection.sentence
+            if connection.log:
+                self._engine_trouble(connection.sentence, connection.log)
+            elif connection.is_awaited:
+                self.workspace.say(f"{self._place()} is off · questions wait · {self._way_from_offline()}", "warning")
+            else:
+                self.workspace.say(connection.sentence, "error")
+        elif connection.phase == "ready":
+            self._told = ""
+
+    def fell_back(self, event: FallbackChosen) -> None:
+        """A new conversation begins elsewhere than on the server that was used last."""
+        self.workspace.say(" · ".join(filter(None, [
+            fallback_words(event.off, event.used), self.workspace.key_of("model")])))
+
+    # -- another one
+
+    @in_worker("dialog")
+    async def choose(self, name: str = "") -> None:
+        """The model, or the server and its model."""
+        from kvchat.ui.screens.models import ModelPicker
+
+        if name:
+            await self._use("model", name)
+            return
+        if await self._moved_or_waits():
+            return
+        chooser = self._service.chooser
+        chosen = await self.workspace.ask(ModelPicker(
+            chooser.all(), current=self.workspace.model(), look=chooser.look, files=chooser.model_files))
+        if chosen is not None:
+            await self._use(*chosen)
+
+    async def _use(self, kind: str, value: object, model: str = "") -> None:
+        workspace, id, name = self.workspace, self.workspace.conversation.id, str(value)
+        live, server = workspace.conversation.live, self._servers.info
+        if live is not None and live.waiting is not None and live.waiting.phase == "gone" and kind != "model":
+            # Nothing was sent: the question goes to the server that is chosen now.
+            await self._service.chooser.use(id, name, model)
+        elif id in self._service.conversations.streaming():
+            workspace.say("An answer is still running. Stop it first (Esc), or wait for it.", "warning")
+        elif kind == "model" and name in self._service.settings.profiles:
+            await self._use("server", value)
+        elif kind == "model" and server and server.listing and not server.known(name):
+            key = workspace.key_of("model")
+            workspace.say(f"{server.base_url} has no model {name}. {key} lists those it has.", "warning")
+        elif kind == "model":
+            if await self._costs.agreed("model"):
+                await self._service.options.set_model(workspace.conversation.id, name)
+        elif await self._costs.agreed("model", title="Go on with another server?"):
+            await self._service.chooser.use(workspace.conversation.id, name, model)
+
+    @in_worker("dialog")
+    async def doctor(self) -> None:
+        from kvchat.ui.screens.doctor import DoctorScreen
+
+        await self.workspace.ask(DoctorScreen(self._service.chooser.examined))
+
+    @in_worker("dialog")
+    async def _engine_trouble(self, sentence: str, log: str) -> None:
+        from kvchat.ui.screens.trouble import EngineTroubleScreen
+
+        match await self.workspace.ask(EngineTroubleScreen(sentence, log)):
+            case "restart":
+                await self._servers.restart()
+            case "models":
+                self.choose()
+
+    # -- one that is off
+
+    def _place(self) -> str:
+        """The server of the open conversation, in a word."""
+        return place_words(self._servers.name)
+
+    def _way_from_offline(self) -> str:
+        """What can be done while the server is off: `Ctrl+L moves (3.2k to prefill)`."""
+        key = self.workspace.key_of("model") or "/model"
+        if not self._may_move():
+            return f"{key} chooses another"
+        tokens = self.workspace.conversation.context_used
+        return f"{key} moves ({short_count(tokens)} to prefill)" if tokens else f"{key} moves"
+
+    def _may_move(self) -> bool:
+        """Whether the open conversation waits for a server that is off, with something to take along."""
+        current = self.workspace.current
+        return self._servers.connection.is_awaited and current is not None and bool(current.record.turns)
+
+    def offline_row(self, live: LiveAnswer, now: float) -> Callable[[int], Sequence[Span]] | None:
+        """The row below a question whose server is off; None where it is not. `now` in monotonic seconds."""
+        if live.waiting is None or live.waiting.phase != "gone":
+            return None
+        spans = offline_row(now - live.sent_at, self._way_from_offline())
+        return lambda _width: spans
+
+    async def _moved_or_waits(self) -> bool:
+        """Offer to move the open conversation from a server that is off to one that answers, with its price; whether
+        the person has decided. False: the list is wanted."""
+        if not self._may_move():
+            return False
+        from kvchat.ui.screens.confirm import Choice, ConfirmScreen
+
+        id, off = self.workspace.conversation.id, self._place()
+        with self.workspace.app.key_queue.coming() as dialog:
+            name = await self._servers.other(id)
+        if dialog.is_given_up:
+            return True
+        if name is None or not self._may_move() or self.workspace.conversation.id != id:
+            return False
+        used = place_words(name)
+        cost = self._service.prices.moving(id, name)
+        lines = ["The question waits and is sent when it returns." if self.workspace.conversation.live is not None else
+                 "Questions in this conversation wait until it returns.",
+                 _moving_words(cost)]
+        choices: list[Choice[str]] = [("y", f"Move to {used}", "move"), ("l", "Choose another server", "list"),
+                                      ("n", "Wait", "wait")]
+        decision = await self.workspace.ask(ConfirmScreen(f"{off} is off", lines, choices))
+        if decision == "move":
+            await self._service.chooser.use(id, name)
+        return decision != "list"
+
+    # -- another machine
+
+    async def may_leave_this_machine(self) -> bool:
+        """Whether what is written may go to the server: asked once for every server that is not on this machine. Only
+        in a worker."""
+        server, consent = self._servers.info, self._servers.consent
+        id = self.workspace.conversation.id
+        if server is None or consent.may_send_to(server, id):
+            return True
+        from kvchat.ui.screens.confirm import ConfirmScreen
+
+        goes = consent.destination(server, id)
+        passed_on = f"{server.base_url} passes what is written to this model on to {goes.base_url}."
+        lines = [f"{goes.base_url} is {HOSTS[goes.host_class]}." if goes is server else passed_on,
+                 "This conversation leaves this machine: every message, with its context."]
+        if consent.was_begun_nearer(id, server):
+            lines.append("It was begun on another server, and what was said there goes along.")
+        choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
+        agreed = bool(await self.workspace.ask(ConfirmScreen("Send to another machine?", lines, choices)))
+        if agreed:
+            await consent.allow_sending_to(server, id)
+        return agreed
+
+
+def _moving_words(cost: Price) -> str:
+    """What a move costs, in a sentence."""
+    if cost.tokens is None:
+        return "How much moving prefills is unknown."
+    if cost.seconds is None:
+        return f"Moving prefills {counted(cost.tokens, 'token')}; how long that takes is not measured yet."
+    return f"Moving prefills {cost_words(cost.tokens, cost.seconds)}."

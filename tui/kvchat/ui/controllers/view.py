@@ -1,0 +1,221 @@
+"""The open conversation as it is now, in the transcript and the bars around it.
+
+The rule: nothing is decided here that a test of the service could not see.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from kvchat.cache.accounting import NOISE
+from kvchat.chat.answering import previous_figures
+from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
+from kvchat.chat.question.mentions import counted_in
+from kvchat.prompt.message import Role, State
+from kvchat.sanitize import one_line
+from kvchat.text.cache import cost_words, to_read
+from kvchat.text.format import counted, duration
+from kvchat.ui.controllers.workspace import Workspace
+from kvchat.ui.view_models import item_of, live_row, sidebar_rows
+from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
+from kvchat.ui.widgets.statusline import live_of
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.compaction import CompactionController
+    from kvchat.ui.controllers.documents import DocumentController
+    from kvchat.ui.controllers.empty import EmptyConversation
+    from kvchat.ui.controllers.sending import SendingController
+    from kvchat.ui.controllers.server import ServerController
+    from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.sidebar import Sidebar
+    from kvchat.ui.widgets.statusline import Header, StatusLine
+    from kvchat.ui.widgets.transcript.widget import Transcript
+
+TICK = 0.25
+"""Seconds between looks at a running answer's clock."""
+FOLLOWED = "Another window wrote here."
+STAYED = "Another window wrote on another branch · /tree shows it"
+DELETED = "Another window deleted this conversation · {key} brings it back"
+WAITS = "Another window is answering · sends after it · Esc cancels"
+
+
+class ConversationView:
+    """Feeds the widgets of the main screen from the service."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, server: ServerController,
+                 compaction: CompactionController, sending: SendingController, documents: DocumentController,
+                 empty: EmptyConversation, header: Header, sidebar: Sidebar, transcript: Transcript,
+                 composer: Composer, status: StatusLine) -> None:
+        self.workspace = workspace
+        self._service = service
+        self._conversations = service.conversations
+        self._tracker = service.tracker
+        self._server = server
+        self._compaction = compaction
+        self._sending = sending
+        self._documents = documents
+        self._empty = empty
+        self._header = header
+        self._sidebar = sidebar
+        self._transcript = transcript
+        self._composer = composer
+        self._status = status
+        self._ticking: Timer | None = None
+        self._summarising = False
+        self._told_news: tuple[object, ...] = ()
+        """What of the running answer's prompt was shown last."""
+
+    # -- the list
+
+    def show_list(self) -> None:
+        self._sidebar.set_rows(sidebar_rows(self._conversations.all(), self._conversations.streaming()))
+        if self.workspace.current is not None:
+            self._sidebar.set_open(self.workspace.current.id)
+
+    def mark(self, id: str) -> Mark:
+        """The mark of a conversation in lists."""
+        return "streaming" if id in self._conversations.streaming() else MARKS[self._tracker.warmth(id).heat]
+
+    def warmth_changed(self) -> None:
+        self._sidebar.refresh_marks()
+        if self.workspace.current is not None:
+            self._show_aside()
+
+    # -- the conversation
+
+    def show(self) -> None:
+        """All of the open conversation."""
+        conversation = self.workspace.conversation
+        path = conversation.path()
+        self._transcript.set_items(self._compaction.items())
+        asked = [node for node in reversed(path) if node.role is Role.USER]
+        self._composer.set_history([node.text for node in asked],
+                                   lambda at: counted_in(asked[at].text, asked[at].message.blocks))
+        self._status.set_live(None)
+        self._transcript.set_live(None)
+        last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
+        self._status.speed = self._tracker.speed_in(path)
+        self._status.set_turns(conversation.figures(), state=last.state if last else State.DONE)
+        self._sending.show_refusal()
+        self._show_waiting(conversation.id)
+        self._show_aside()
+        self._documents.show_searching()
+        self._show_context(conversation.context_used if conversation.record.turns else None)
+        self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
+        self._empty.show()
+        if conversation.id in self._conversations.streaming():
+            self.tick()
+
+    def _show_aside(self) -> None:
+        """At the right of the status line: how far the conversation is read ahead, and how full its window is, what its
+        next turn would read, or what was saved."""
+        conversation = self.workspace.conversation
+        ahead = self._tracker.warming == conversation.id
+        self._status.set_reading_ahead(ahead, self._tracker.warmup_progress if ahead else None)
+        totals, warmth = conversation.totals(self._status.speed), self._tracker.warmth(conversation.id)
+        words = ""
+        if offer := self._compaction.offer_words():
+            words = offer
+        elif (tokens := to_read(warmth)) and tokens > NOISE:
+            seconds = self._service.prices.estimate(conversation.id, "open").seconds
+            words = f"{warmth.heat}: {cost_words(tokens, seconds)} to read"
+        elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
+            words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
+        self._status.set_aside(words)
+
+    def _show_context(self, used: int | None) -> None:
+        server = self._service.servers.info
+        self._header.set_context(used, server.context_size if server else None)
+
+    # -- a running answer
+
+    def answer_began(self) -> None:
+        self._begin_ticking()
+        self.show_list()
+
+    def show_progress(self) -> None:
+        """What has come of the open conversation's answer."""
+        live = self.workspace.conversation.live
+        if live is None:
+            return
+        if live.text or live.reasoning:
+            self._transcript.stream_text(live.node, live.text, live.reasoning)
+        # Tokens are counted by the clock's tick; what is shown at once is the prompt's progress and its end.
+        news = (live.progress, live.waiting, live.first_token_at)
+        if news != self._told_news:
+            self._told_news = news
+            self.tick()
+
+    def answer_ended(self, id: str, node: str) -> None:
+        conversation, workspace = self._conversations.get(id), self.workspace
+        if conversation is None or node not in conversation.tree:
+            return
+        answer, here = conversation.tree[node], workspace.shows(id)
+        if here:
+            self._transcript.end_stream(
+                item_of(conversation.tree, answer, None, workspace.model(), workspace.now()))
+            self._compaction.offer()
+        elif answer.state is State.ERROR:
+            workspace.say(f"{one_line(conversation.record.title, 40)}: {answer.note}", "error")
+        if self._service.settings.notify and not (here and workspace.app.app_focus):
+            workspace.app.bell()
+        self.show_list()
+
+    def compaction_changed(self, id: str) -> None:
+        """A summary begins, goes on or ends."""
+        running = self._service.compactor.running is not None
+        if running is not self._summarising:
+            self._summarising = running
+            self._sending.forget_refusal(id)
+            self.show_list()
+            if self.workspace.shows(id):
+                self.show()
+        if running:
+            self._begin_ticking()
+            self._compaction.show()
+
+    def _begin_ticking(self) -> None:
+        if self._ticking is None:
+            self._ticking = self.workspace.screen.set_interval(TICK, self.tick)
+
+    def tick(self) -> None:
+        """The clock of a running answer, in the live row and the status line."""
+        if not self._conversations.streaming() and self._ticking is not None:
+            self._ticking.stop()
+            self._ticking = None
+        self._compaction.show()
+        conversation = self.workspace.current
+        live = conversation.live if conversation is not None else None
+        if conversation is None or live is None:
+            return
+        now = time.monotonic()
+        speed = self._tracker.prefill_speed(conversation.id)
+        before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
+        self._transcript.set_live(self._server.offline_row(live, now) or live_row(live, now, speed, before))
+        self._status.set_live(live_of(live, now))
+        progress, reported = live.progress, live.reported
+        prompt = reported.prompt_tokens or (progress.total if progress else None)
+        if prompt is not None:
+            self._show_context(prompt + (reported.predicted_tokens or 0))
+
+    # -- other windows
+
+    def tell_elsewhere(self, event: WrittenElsewhere | DeletedElsewhere | HeadAwaited) -> None:
+        """What another window does in the open conversation, in a line: how to get there or back."""
+        match event:
+            case WrittenElsewhere(followed=followed):
+                self.workspace.say(FOLLOWED if followed else STAYED)
+            case DeletedElsewhere(id):
+                self.workspace.deleted = id
+                self.workspace.say(DELETED.format(key=self.workspace.key_of("undo")), "warning")
+            case HeadAwaited(id):
+                self._sending.waits_for_another_window()
+                self._show_waiting(id)
+
+    def _show_waiting(self, id: str) -> None:
+        """Whether a message of this conversation waits for another window."""
+        self._status.set_waiting(WAITS if self._conversations.awaits_reply(id) else "")

@@ -1,0 +1,133 @@
+"""What the controllers of the main screen share: the service, the open conversation, and ways to say and ask things."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar
+
+from kvchat.chat.errors import ChatError
+from kvchat.sanitize import clean
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from kvchat.chat.live import OpenConversation
+    from kvchat.chat.service import ChatService
+    from kvchat.ui.app import KvchatApp
+    from kvchat.ui.chat_screen import ChatScreen
+    from kvchat.ui.screens.modal import Modal
+    from kvchat.ui.widgets.transcript.widget import Transcript
+
+Severity = Literal["information", "warning", "error"]
+T = TypeVar("T")
+
+
+class Workspace:
+    """The open conversation on the main screen. Only used once the service is there."""
+
+    def __init__(self, screen: ChatScreen, service: ChatService, transcript: Transcript) -> None:
+        self.screen = screen
+        self.service = service
+        self._transcript = transcript
+        self.current: OpenConversation | None = None
+        self.editing: str | None = None
+        """The question that the composer edits, if it does."""
+        self.deleted: str | None = None
+        """The conversation deleted last, for undo."""
+
+    @property
+    def app(self) -> KvchatApp:
+        return self.screen.app
+
+    @property
+    def conversation(self) -> OpenConversation:
+        """The open conversation. Only called while one is open."""
+        assert self.current is not None
+        return self.current
+
+    @property
+    def open_id(self) -> str:
+        """The id of the open conversation; empty: none is open yet."""
+        return self.current.id if self.current is not None else ""
+
+    def shows(self, id: str) -> bool:
+        """Whether this conversation is open."""
+        return self.current is not None and self.current.id == id
+
+    def say(self, text: str, severity: Severity = "information") -> None:
+        """A sentence in a corner of the screen, for a few seconds; it takes the place of the one before."""
+        self.app.clear_notifications()
+        self.screen.notify(clean(text), severity=severity, markup=False, timeout=8 if severity == "error" else 5)
+
+    async def attempt(self, act: Awaitable[object]) -> bool:
+        """Do `act`; what cannot be done is said. Whether it was done."""
+        try:
+            await act
+        except ChatError as error:
+            self.say(str(error), "warning")
+            return False
+        return True
+
+    async def ask(self, screen: Modal[T]) -> T | None:
+        """Show a modal screen and wait for its answer; None at once when one of its kind is open already. Only in a
+        worker, and never in an exclusive one: a screen whose worker was cancelled could not give its answer."""
+        if any(type(shown) is type(screen) for shown in self.app.screen_stack):
+            return None
+        with self.app.key_queue.coming():
+            await self.app._flush_next_callbacks()
+            answer = self.app.push_screen(screen, wait_for_dismiss=True)
+        return await asyncio.shield(answer)  # who waits may be cancelled, and the screen still has to close
+
+    def key_of(self, action: str) -> str:
+        """The first key of an action, as a person reads it; empty without one."""
+        return self.app.key_of(action)
+
+    def now(self) -> datetime:
+        return self.service.clock()
+
+    def model(self) -> str:
+        """The model that would answer here."""
+        chosen = self.current.record.model if self.current else ""
+        return chosen or (self.service.servers.info.model if self.service.servers.info else "")
+
+    def target(self, node: str | None = None) -> str | None:
+        """The message an action is about: `node` if it is of this conversation (keys may come faster than the screen
+        changes), the selected one, else the last."""
+        if self.current is None or (node is not None and node not in self.current.tree):
+            return None
+        chosen = node or self._transcript.selected
+        if chosen is not None and chosen in self.current.tree:
+            return chosen
+        path = self.current.path()
+        return path[-1].id if len(path) > 1 else None
+
+
+class Controller(Protocol):
+    """Whatever works in a workspace."""
+
+    @property
+    def workspace(self) -> Workspace: ...
+
+
+P = ParamSpec("P")
+C = TypeVar("C", bound=Controller)
+
+
+def in_worker(group: str, *, exclusive: bool = False) -> Callable[
+        [Callable[Concatenate[C, P], Coroutine[Any, Any, None]]], Callable[Concatenate[C, P], Worker[None]]]:
+    """Has a controller's method run as a worker of the main screen, which goes on meanwhile; `exclusive`: in place of
+    those of its group that still run. As Textual's `work` does for a widget's method."""
+
+    def decorate(method: Callable[Concatenate[C, P], Coroutine[Any, Any, None]]) -> Callable[
+            Concatenate[C, P], Worker[None]]:
+        @wraps(method)
+        def started(controller: C, /, *args: P.args, **kwargs: P.kwargs) -> Worker[None]:
+            return controller.workspace.screen.run_worker(
+                method(controller, *args, **kwargs), name=method.__name__, group=group, exclusive=exclusive)
+
+        return started
+
+    return decorate

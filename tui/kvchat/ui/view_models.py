@@ -1,0 +1,100 @@
+"""From nodes and running answers to what the transcript and the sidebar show. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.prompt.citing import sources
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.tree import Tree
+from kvchat.text.findings import cause_name
+from kvchat.text.format import clock, count, speed
+from kvchat.ui.render.message import TranscriptItem
+from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
+from kvchat.ui.render.rows import Span
+from kvchat.ui.render.sources import sources_of
+from kvchat.ui.widgets.header_text import model_name
+from kvchat.ui.widgets.sidebar_rows import SidebarRow
+
+if TYPE_CHECKING:
+    from kvchat.chat.live import LiveAnswer, OpenConversation
+
+YOU = "You"
+PATIENCE = 0.3
+"""Seconds without news before the row says what is waited for: a warm answer starts without a flicker."""
+
+
+def items_of(conversation: OpenConversation, model: str, now: datetime) -> list[TranscriptItem]:
+    """The branch in use; the system message only where it is not the standing one of an empty conversation."""
+    items, known = [], dict[int, ContextBlock]()
+    for node in conversation.path()[1:]:
+        if node.message.blocks:
+            known |= sources((node,))
+        items.append(item_of(conversation.tree, node, conversation.live, model, now, known))
+    return items
+
+
+def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: datetime,
+            known: Mapping[int, ContextBlock] | None = None) -> TranscriptItem:
+    """One message; `live` gives a streaming answer its text so far. `known`: the sources on its branch, where they are
+    at hand."""
+    if known is None:
+        known = sources(tree.path(node.id))
+    streaming = node.state is State.STREAMING and live is not None and live.node == node.id
+    shown = live if streaming else None
+    return TranscriptItem(
+        node_id=node.id, role=node.role,
+        title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
+        time=clock(node.created, now), text=shown.text if shown else node.text,
+        reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
+        note=node.note, siblings=tree.version(node.id),
+        figures=cost(node.figures), streaming=streaming,
+        sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
+    )
+
+
+def cost(figures: TurnFigures | None) -> str:
+    """`31 tok · 58.2 tok/s`; empty when nothing is known."""
+    if figures is None or figures.predicted_tokens is None:
+        return ""
+    rate = figures.decode_speed
+    return f"{count(figures.predicted_tokens)} tok" + (f" · {speed(rate)}" if rate else "")
+
+
+def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
+    """The rows of the sidebar."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]
+
+
+def live_row(
+    live: LiveAnswer, now: float, speed: float | None, previous: TurnFigures | None,
+) -> Callable[[int], Sequence[Span]] | None:
+    """What to draw below the conversation at `now` (monotonic seconds), or nothing once tokens come. `speed`: the
+    measured prefill speed in tokens/s, for the time left before this prefill has a speed of its own."""
+    seconds = now - live.sent_at
+    waiting, progress = live.waiting, live.progress
+    if live.first_token_at is not None:
+        if waiting is None:
+            return None
+        return lambda width: waiting_row(width, waiting.phase, waiting.seconds, waiting.server_alive)
+    if progress is not None:
+        read_ms = progress.elapsed_ms or seconds * 1000
+        current = replace(progress, elapsed_ms=read_ms)
+        return lambda width: reading_row(
+            width, total=current.total, cached=current.cached, processed=current.processed,
+            speed=current.speed or speed, seconds_left=current.seconds_left(speed),
+            new_tokens=None if current.only_new else new_tokens(current.total, previous, current.history),
+            only_new=current.only_new, cause=cause_name(current.cause) if current.cause else "")
+    if waiting is not None and waiting.phase not in ("prefill", "connecting"):
+        return lambda width: waiting_row(width, waiting.phase, max(seconds, waiting.seconds), waiting.server_alive)
+    if seconds < PATIENCE:
+        return None
+    if waiting is not None and waiting.phase == "connecting":
+        return lambda width: waiting_row(width, "connecting", seconds, None)
+    return lambda width: unknown_reading_row(width, seconds)

@@ -1,0 +1,93 @@
+"""Chips: a long paste or an attached file stands in the composer as a short label, its text beside it. And the path of
+a file as a terminal pastes it when the file is dragged into it: whether there is one is looked up elsewhere.
+
+The rule: a chip is whole or gone. Its label in the text is what sends its block; an edit takes all of it or nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import LABEL as _LABEL
+from kvchat.prompt.drafts import PASTE, Draft, chips_of, decoded, label_of, labels_of, measure, plain_paste
+
+__all__ = [
+    "PASTE", "Draft", "block_of", "blocks_in", "chips_of", "decoded", "expanded", "is_long", "label_of", "labels_of",
+    "new_label", "next_number", "plain_paste", "spans",
+]
+
+LONG_PASTE = 4096
+"""Bytes from which a paste becomes a chip."""
+LONG_LINE = 2048
+"""Bytes of one line from which a paste becomes a chip: a text area is slow on long lines."""
+
+_PASTED = re.compile(r"\[pasted (\d+): ")
+
+
+def is_long(text: str) -> bool:
+    """Whether a paste is shown as a chip."""
+    if len(text.encode(errors="replace")) > LONG_PASTE:
+        return True
+    return any(len(line.encode(errors="replace")) > LONG_LINE for line in text.splitlines())
+
+
+def block_of(text: str, number: int) -> ContextBlock:
+    """The block of the paste with this number."""
+    return ContextBlock(PASTE, f"pasted {number} ({measure(text)})", text)
+
+
+def new_label(block: ContextBlock, chips: Mapping[str, ContextBlock]) -> str:
+    """A label for a file's block that no other block has."""
+    return next(label for label in labels_of(block) if chips.get(label, block) == block)
+
+
+def next_number(texts: Iterable[str]) -> int:
+    """The first number no label of a paste in `texts` uses."""
+    return 1 + max((int(found[1]) for text in texts for found in _PASTED.finditer(text)), default=0)
+
+
+def spans(line: str, chips: Mapping[str, ContextBlock]) -> Iterator[tuple[int, int]]:
+    """Where the labels of `chips` stand in `line`, as (start, end)."""
+    if chips and "[" in line:
+        for found in _LABEL.finditer(line):
+            if found[0] in chips:
+                yield found.span()
+
+
+def expanded(text: str, chips: Mapping[str, ContextBlock]) -> str:
+    """`text` with every chip replaced by its text."""
+    return _LABEL.sub(lambda found: chips[found[0]].text if found[0] in chips else found[0], text)
+
+
+def blocks_in(text: str, chips: Mapping[str, ContextBlock]) -> tuple[ContextBlock, ...]:
+    """The blocks whose labels are in `text`, in the order of their first label."""
+    labels = dict.fromkeys(found[0] for found in _LABEL.finditer(text))
+    return tuple(chips[label] for label in labels if label in chips)
+
+
+LONGEST = 4096
+_BEGINS = re.compile(r"""['"]?(?:/|~/|\./|\.\./|file://)""")
+
+
+def pasted_path(text: str) -> str | None:
+    """The one path that a pasted text is: plain, in quotes, with backslashes, or as a file: address. None: it is
+    something else."""
+    text = text.strip()
+    if not text or len(text) > LONGEST or "\n" in text or "\r" in text or not _BEGINS.match(text):
+        return None
+    if text.startswith("file://"):
+        from urllib.parse import unquote, urlsplit
+
+        try:
+            return unquote(urlsplit(text).path) or None
+        except ValueError:
+            return None
+    import shlex
+
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return text
+    return words[0] if len(words) == 1 else text

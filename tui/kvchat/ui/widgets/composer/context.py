@@ -1,0 +1,201 @@
+"""The composer's side that knows what goes with the message: memories, files and passages that were found for it.
+
+The rule: what is shown was found for what is written, or stays while one types on; what is sent as chosen was found
+for exactly the text that is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from textual.containers import Vertical
+
+from kvchat.ui.widgets.composer import messages as messages
+from kvchat.ui.widgets.composer.context_items import (
+    FILE,
+    MEMORY,
+    PASSAGE,
+    ContextItems,
+    Count,
+    Picked,
+    file_item,
+    memory_item,
+    passage_item,
+)
+from kvchat.ui.widgets.composer.context_line import ContextLine
+from kvchat.ui.widgets.composer.text import ComposerText
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kvchat.documents.collection import Passage
+    from kvchat.memory.entry import Entry
+    from kvchat.prompt.context import ContextBlock
+
+
+class Written(NamedTuple):
+    """What something is found for."""
+
+    text: str = ""
+    typed: frozenset[int] = frozenset()
+    """Which `@` in it count."""
+
+
+class Accompanied(Vertical):
+    """The line of what goes along, and what the app tells it."""
+
+    _area: ComposerText
+    _key: str
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.count: Count = lambda text: len(text.encode(errors="replace")) // 4
+        """About how many tokens a text has; the app may know it better."""
+        self._line = ContextLine()
+        self._entries: dict[str, Entry] = {}
+        self._passages: dict[str, Passage] = {}
+        self._files: tuple[ContextBlock, ...] = ()
+        self._asked = Written()
+        """What the last `Rested` told."""
+        self._consulted: Written | None = None
+        """What the passages and files were found for; None: they are not known."""
+
+    def take_focus(self) -> None:
+        """Have the focus at once, before the next key is looked at; `focus` waits its turn."""
+        self.screen.set_focus(self._area)
+
+    # Set by the app.
+
+    def set_memories(self, entries: Sequence[Entry], text: str | None = None) -> None:
+        """What would be recalled with the message, best first. `text`: the one they were found for; when another is
+        being written by now they are not shown."""
+        if text is None or text == self._asked.text:
+            self._entries = {entry.id: entry for entry in entries} if self._asked.text else {}
+            self._line.put(MEMORY, [memory_item(entry) for entry in self._entries.values()])
+
+    def set_passages(self, passages: Sequence[Passage], text: str, typed: frozenset[int] = frozenset(), *,
+                     taken: bool = True, files: Sequence[ContextBlock] = (), outside: Mapping[str, str] | None = None,
+                     problems: Sequence[str] = (), pasted: Sequence[str] = (), fixed: bool = False) -> None:
+        """What was found in the documents for `text` with these `typed` signs, and the files that it mentions; not
+        shown when another text is being written by now. `taken` False: passages are offered, and go only if the person
+        takes them; `fixed`: they go in any case. `outside`: of files that need a yes where they really are, by their
+        references. `pasted`: mentions that are only text."""
+        written, outside = Written(text, typed), outside or {}
+        if written != self._asked or not text:
+            return
+        self._consulted = written
+        self._passages, self._files = {passage.ref: passage for passage in passages}, tuple(files)
+        line = self._line
+        line.items.offers, line.problems, line.searching = not taken, tuple(problems), False
+        line.pasted = tuple(pasted)
+        line.items.put(PASSAGE, [passage_item(passage, self.count, fixed) for passage in self._passages.values()])
+        line.items.put(FILE, [file_item(block, self.count, outside.get(block.ref, "")) for block in files])
+        line.draw_anew()
+        self.post_message(messages.ContextChanged())
+
+    def set_searching(self, text: str) -> None:
+        """The documents are still being searched for `text`."""
+        if text and text == self._asked.text and self._consulted != self._asked:
+            self._line.searching = True
+            self._line.draw_anew()
+
+    def set_sending(self, looks_up: bool) -> None:
+        """Whether what goes with the message before, which is on its way, is still being looked up."""
+        if self._line.sending is not looks_up:
+            self._line.sending = looks_up
+            self._line.draw_anew()
+
+    def set_memories_key(self, key: str) -> None:
+        """The key of `choose_context`, as the line shows it."""
+        self._line.key_shown = key
+        self._line.refresh()
+
+    def choose_context(self) -> bool:
+        """Take the passages that are offered; else choose by keys what goes with the message; the second time: nothing.
+        False: nothing goes with it."""
+        return self._line.choose()
+
+    def leave_out(self, out: Iterable[str], along: Iterable[str]) -> None:
+        """These items do not go with the message, those do."""
+        out, along = set(out), set(along)
+        for at, item in enumerate(self.context.all):
+            if item.id in (along if self.context.is_out(item) else out):
+                self._line.toggle(at)
+
+    def agree(self, path: str) -> None:
+        """The file from outside that is really at this path may go with the message."""
+        self._line.agree(path)
+
+    # Read by the app.
+
+    @property
+    def context(self) -> ContextItems:
+        """What was found for the message, with what is left out of it."""
+        return self._line.items
+
+    @property
+    def memories(self) -> tuple[Entry, ...]:
+        """The memories that go with the message, as far as they have been found."""
+        return tuple(self._entries[item.id] for item in self.context.kept(MEMORY))
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """The passages that go with the message, as far as they have been found."""
+        return tuple(self._passages[item.id] for item in self.context.kept(PASSAGE))
+
+    def _passages_for(self, text: str) -> tuple[Passage, ...] | None:
+        """The passages that go with exactly this text; None: they have not been found yet."""
+        if PASSAGE in self.context.none:
+            return ()
+        return self.passages if self._consulted == Written(text, self._area.typed) else None
+
+    def _files_for(self, text: str) -> tuple[ContextBlock, ...] | None:
+        """The files that go with exactly this text, as they were shown; None: its mentions have not been followed yet,
+        or not all of them could be."""
+        found = self._consulted == Written(text, self._area.typed)
+        return self._files if found and not self._line.problems else None
+
+    def _left_out(self) -> Picked:
+        """What the person decided, also that none of those found is to go."""
+        none = {item.id for item in self.context.of(PASSAGE) if PASSAGE in self.context.none}
+        picked = self.context.picked
+        return Picked(picked.dropped | none, picked.taken - none)
+
+    # As the message changes.
+
+    def _rest_on(self, asked: str) -> None:
+        """The typing rests, with this text; empty: no message is being written."""
+        written = Written(asked, self._area.typed if asked else frozenset())
+        if written != self._asked:
+            self._asked = written
+            self.post_message(messages.Rested(asked, self._key, written.typed))
+        if not asked:
+            self._begin_context()
+
+    def _begin_context(self, picked: Picked | None = None, none: Iterable[str] = (),
+                       agreed: Iterable[str] = ()) -> None:
+        """Another message begins: nothing is found for it, and left out is only what is given."""
+        self._asked, self._consulted = Written(), None
+        self._entries, self._passages, self._files = {}, {}, ()
+        picked = picked or Picked()
+        self._line.items.reset(picked.dropped, none, picked.taken, agreed)
+        self._line.problems, self._line.pasted, self._line.searching = (), (), False
+        self._line.draw_anew()
+        self.post_message(messages.ContextChanged())
+
+    # What the line tells.
+
+    def on_context_line_changed(self, event: ContextLine.Changed) -> None:
+        event.stop()
+        self.post_message(messages.ContextChanged())
+
+    def on_context_line_looked(self, event: ContextLine.Looked) -> None:
+        event.stop()
+        self.post_message(messages.Looked(event.id))
+
+    def on_context_line_left(self, event: ContextLine.Left) -> None:
+        event.stop()
+        self.take_focus()
+        if event.character:
+            self._area.type(event.character)

@@ -1,0 +1,117 @@
+"""What the composer tells: a message to send, a command, a draft, a rest in the typing.
+
+The rule: these are known as `Composer.Submitted` and so on; nobody else sends them.
+"""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from kvchat.chat.question import Question
+from kvchat.ui.widgets.composer.chips import Draft, chips_of, decoded
+from kvchat.ui.widgets.composer.context_items import Picked
+
+
+class Submitted(Message, namespace="composer"):
+    """A message to send. `key` is the one given with `load`. Where its passages have not been found for this text yet,
+    `taken` are those that the person took of what was found for an earlier one, and `question.without` names those that
+    they left out."""
+
+    def __init__(self, question: Question, key: str, taken: frozenset[str] = frozenset()) -> None:
+        super().__init__()
+        self.question = question
+        self.key = key
+        self.taken = taken
+
+    @property
+    def picked(self) -> Picked:
+        """What the person decided about what goes with it."""
+        return Picked(self.question.without, self.taken)
+
+    def before(self, draft: str) -> str:
+        """A draft, as the store has it, with this message in front."""
+        text, blocks, meant = self.question.text, self.question.blocks, self.question.meant
+        own = Draft(text, chips_of(text, blocks), meant.typed or frozenset())
+        return own.before(decoded(draft)).encoded()
+
+
+class SlashCommand(Message, namespace="composer"):
+    """A command that the app offered was given."""
+
+    def __init__(self, name: str, argument: str) -> None:
+        super().__init__()
+        self.name = name
+        self.argument = argument
+
+
+class DraftChanged(Message, namespace="composer"):
+    """The draft changed and rested, or is being left. `draft` is what `load` takes."""
+
+    def __init__(self, draft: str, key: str) -> None:
+        super().__init__()
+        self.draft = draft
+        self.key = key
+
+
+class Rested(Message, namespace="composer"):
+    """The text changed and the typing rests: `set_memories` takes what would be recalled for it, `set_passages` what
+    was found in the documents. Empty where no message is being written. `typed`: which `@` in it count."""
+
+    def __init__(self, text: str, key: str, typed: frozenset[int] = frozenset()) -> None:
+        super().__init__()
+        self.text = text
+        self.key = key
+        self.typed = typed
+
+
+class Mentioning(Message, namespace="composer"):
+    """A mention with this beginning is being typed: `set_completions` takes what it can become."""
+
+    def __init__(self, beginning: str) -> None:
+        super().__init__()
+        self.beginning = beginning
+
+
+class ContextChanged(Message, namespace="composer"):
+    """What goes with the message has changed: `passages` and `context` tell."""
+
+
+class Looked(Message, namespace="composer"):
+    """The person wants to see the item with this id, of those in `context`, as it is sent."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__()
+        self.id = id
+
+
+class PathPasted(Message, namespace="composer"):
+    """What was pasted may be the path of a file; `pasted` is how it stands in the text."""
+
+    def __init__(self, path: str, pasted: str) -> None:
+        super().__init__()
+        self.path = path
+        self.pasted = pasted
+
+
+class Loaded(Message, namespace="composer"):
+    """Another draft is shown, that of the conversation `key`; empty: of none."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self.key = key
+
+
+class Notice(Message, namespace="composer"):
+    """A sentence for the person."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class StopRequested(Message, namespace="composer"):
+    """ctrl+c with nothing to copy and nothing to clear: the app stops a running answer, or shows a hint."""
+
+
+class QuitRequested(Message, namespace="composer"):
+    """ctrl+d in an empty composer."""

@@ -1,0 +1,67 @@
+"""Slash commands: what a text beginning with / means, and the list of matching commands above the composer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from textual.message import Message
+
+from kvchat.ui.widgets.composer.suggestions import Row, Suggestions
+
+
+class Command(NamedTuple):
+    """A slash command as the app offers it; the name without the slash."""
+
+    name: str
+    description: str
+
+
+class Parsed(NamedTuple):
+    """`command` is None for an ordinary message, whose text is `text`; else `text` is the argument."""
+
+    command: str | None
+    text: str
+
+
+def parse(text: str) -> Parsed:
+    """What sending `text` means. // is a literal slash; // and a blank stays as it is, for it begins a comment."""
+    if not text.startswith("/"):
+        return Parsed(None, text)
+    if text.startswith("//"):
+        return Parsed(None, text if text[2:3].isspace() else text[1:])
+    name, *argument = re.split(r"\s+", text[1:], maxsplit=1)
+    return Parsed(name, argument[0].strip() if argument else "")
+
+
+def typed_name(text: str) -> str | None:
+    """The beginning of a command's name, while `text` is nothing but that."""
+    if text.startswith("/") and not text.startswith("//") and not any(c.isspace() for c in text):
+        return text[1:]
+    return None
+
+
+def matching(commands: Sequence[Command], typed: str) -> list[Command]:
+    """The commands whose name begins with `typed`, the exact one first, then those that contain it."""
+    typed = typed.casefold()
+    begin = [c for c in commands if c.name.casefold().startswith(typed)]
+    inside = [c for c in commands if typed in c.name.casefold() and c not in begin]
+    return sorted(begin, key=lambda c: c.name.casefold() != typed) + inside
+
+
+class SlashList(Suggestions[Command]):
+    """The matching commands."""
+
+    class Chosen(Message):
+        """A command was clicked."""
+
+        def __init__(self, command: Command) -> None:
+            super().__init__()
+            self.command = command
+
+    def row_of(self, item: Command) -> Row:
+        return Row(f"/{item.name}", item.description)
+
+    def clicked(self, item: Command) -> None:
+        self.post_message(self.Chosen(item))

@@ -1,0 +1,373 @@
+"""The composer's text area: Textual's own, with chips that stay whole, safe display, and keys as actions.
+
+The rule: the text is never changed by showing it. What would harm a terminal is replaced character by character on
+the way to the screen, so cursor and wrapping stay true. Only an `@` that was typed, picked from the list or touched
+mentions something by itself; it moves with what is around it, and undoing brings back what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+from rich.text import Text
+from textual import events
+from textual.actions import SkipAction
+from textual.binding import Binding, BindingType
+from textual.document._document import DocumentBase, EditResult, Location, Selection
+from textual.document._edit import Edit
+from textual.geometry import Offset
+from textual.widgets import TextArea
+
+from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import clean
+from kvchat.ui import actions
+from kvchat.ui.widgets.composer.chips import (
+    block_of,
+    is_long,
+    label_of,
+    new_label,
+    next_number,
+    pasted_path,
+    plain_paste,
+    spans,
+)
+from kvchat.ui.widgets.composer.messages import PathPasted
+
+SIGN = "@"
+
+
+class HasSigns(Protocol):
+    """A text area with its signs."""
+
+    document: DocumentBase
+    signs: list[bool]
+    """Of each `@` in the text whether it counts."""
+
+
+def signs_before(document: DocumentBase, location: Location) -> int:
+    """How many `@` stand before a location."""
+    row, column = location
+    above = sum(line.count(SIGN) for line in document.lines[:row])
+    return above + (document.lines[row].count(SIGN, 0, column) if row < document.line_count else 0)
+
+
+@dataclass
+class TypedEdit(Edit):
+    """An edit with, for each `@` that it puts in, whether that counts. `area` is the one it is done in."""
+
+    area: HasSigns
+    counts: tuple[bool, ...]
+    _before: list[bool] = field(init=False, default_factory=list)
+    """What counted of those that it took out."""
+
+    def do(self, text_area: TextArea, record_selection: bool = True) -> EditResult:
+        first = signs_before(self.area.document, self.top)
+        result = super().do(text_area, record_selection)
+        last = first + result.replaced_text.count(SIGN)
+        self._before = self.area.signs[first:last]
+        self.area.signs[first:last] = self.counts
+        return result
+
+    def undo(self, text_area: TextArea) -> EditResult:
+        first = signs_before(self.area.document, self.top)
+        self.area.signs[first:first + len(self.counts)] = self._before
+        return super().undo(text_area)
+
+
+_NOTHING = "\u200c"
+"""Shown for a character that takes no cell and must not reach a terminal: harmless, and no cell wide either."""
+
+
+class _Shown(dict[int, str]):
+    """A translation table made as it is needed: each character as one character that is safe to show."""
+
+    def __missing__(self, code: int) -> str:
+        shown = clean(chr(code))
+        self[code] = shown if shown and (shown != "\ufffd" or code == 0xFFFD) else _NOTHING
+        return self[code]
+
+
+_SHOWN = _Shown()
+
+
+class ComposerText(TextArea):
+    """Edits the message. Keys that mean more than an edit are announced; `Composer` decides."""
+
+    DEFAULT_CSS = """
+    ComposerText {
+        height: auto; max-height: 12; width: 1fr;
+        border: none; padding: 0; background: transparent; color: $foreground;
+        scrollbar-size-vertical: 1;
+        &:focus { border: none; }
+        & .text-area--cursor-line { background: transparent; }
+        & .text-area--placeholder { color: $foreground 60%; }
+        & .composer--chip { background: $accent 22%; color: $foreground; text-style: bold; }
+        &:ansi .text-area--placeholder { color: ansi_default; text-style: dim; }
+        &:ansi .composer--chip { background: ansi_default; color: $accent; text-style: bold; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"composer--chip"}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        *actions.bindings("composer"),
+        Binding("super+c", "copy", "Copy", show=False),
+        Binding("tab", "key('tab')", "Complete", show=False),
+        Binding("escape", "key('escape')", "Close the list", show=False),
+    ]
+
+    def __init__(self, decide: Callable[[str], bool], *, cursor_blink: bool) -> None:
+        self.chips: dict[str, ContextBlock] = {}
+        """The pastes and files behind the labels, by label. One that is no longer in the text keeps its entry for
+        undo."""
+        self.signs: list[bool] = []
+        """Of each `@` in the text whether it counts: whether it was typed, picked or touched."""
+        self.sent: Sequence[str] = ()
+        """The messages sent before, newest first."""
+        self.counted: Callable[[int], frozenset[int]] = lambda at: frozenset()
+        """Which `@` counted in one of these."""
+        self._recalled: int | None = None
+        """Which of them was recalled last."""
+        super().__init__(soft_wrap=True, tab_behavior="focus", show_line_numbers=False, highlight_cursor_line=False)
+        self._decide = decide
+        """Acts on a key: enter, other, send, interrupt, end, tab, escape, up, down; on a click. False: it was not
+        used."""
+        self.cursor_blink = cursor_blink
+        self.match_cursor_bracket = False
+
+    def action_key(self, key: str) -> None:
+        if not self._decide(key):
+            raise SkipAction()
+
+    async def _on_key(self, event: events.Key) -> None:
+        """Run this widget's bindings here, in the order of the keys. Textual runs them after the event has gone up to
+        the app; when several keys come in one read, the next one would have been typed by then."""
+        active = None if event.is_printable else self.screen.active_bindings.get(event.key)
+        if active is not None and active.node is self and active.enabled:
+            event.prevent_default()
+            if await self.app.run_action(active.binding.action, self):
+                event.stop()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """F6 is a key of the app; selecting a line has Home, Shift+End."""
+        return action != "select_line" and super().check_action(action, parameters)
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if select or not self._decide("up"):
+            super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if select or not self._decide("down"):
+            super().action_cursor_down(select)
+
+    def action_cursor_page_up(self) -> None:
+        """A page up in a long message; a short one leaves the key to the transcript."""
+        if not self.show_vertical_scrollbar:
+            raise SkipAction()
+        super().action_cursor_page_up()
+
+    def action_cursor_page_down(self) -> None:
+        if not self.show_vertical_scrollbar:
+            raise SkipAction()
+        super().action_cursor_page_down()
+
+    # Text in and out.
+
+    @property
+    def typed(self) -> frozenset[int]:
+        """Which `@` in the text count, from 0."""
+        return frozenset(sign for sign, counts in enumerate(self.signs) if counts)
+
+    def edit(self, edit: Edit) -> EditResult:
+        """Every change of the text comes through here; unless it says otherwise, no `@` that it puts in counts."""
+        if not isinstance(edit, TypedEdit):
+            edit = self._edit_of(edit.text, edit.from_location, edit.to_location, (), edit.maintain_selection_offset)
+        return super().edit(edit)
+
+    def _edit_of(self, text: str, start: Location, end: Location, typed: Collection[int], keeps_cursor: bool = False,
+                 ) -> TypedEdit:
+        counts = tuple(sign in typed for sign in range(text.count(SIGN)))
+        return TypedEdit(text, start, end, keeps_cursor, self, counts)
+
+    def _replace_via_keyboard(self, insert: str, start: Location, end: Location) -> EditResult | None:
+        return self.edit(self._edit_of(insert, start, end, range(len(insert))))
+
+    def load(self, text: str, typed: Collection[int] = ()) -> None:
+        """Begin anew with this text: nothing can be undone."""
+        self.load_text(text)
+        self.signs = [sign in typed for sign in range(text.count(SIGN))]
+
+    def put(self, text: str, chips: Mapping[str, ContextBlock], typed: Collection[int] = (), *,
+            at_top: bool = False) -> None:
+        """Replace everything in one undoable step. The cursor goes to the end, or to the end of the first line."""
+        self.chips.update(chips)
+        self.history.checkpoint()
+        self.edit(self._edit_of(plain_paste(text), self.document.start, self.document.end, typed))
+        self.history.checkpoint()
+        self.move_cursor((0, len(self.document[0])) if at_top else self.document.end)
+
+    def type(self, text: str) -> None:
+        """Insert at the cursor what the person typed elsewhere."""
+        if result := self._replace_via_keyboard(text, *self.selection):
+            self.move_cursor(result.end_location)
+
+    def pick(self, text: str, start: Location, end: Location, *, mentions: bool) -> Location:
+        """Put what was picked from a list in the place of what was typed of it; where it ends. `mentions`: whether that
+        is a mention."""
+        self.history.checkpoint()
+        result = self.edit(self._edit_of(text, start, end, (0,) if mentions else ()))
+        self.history.checkpoint()
+        return result.end_location
+
+    @property
+    def place(self) -> int:
+        """Where the cursor stands in the text."""
+        row, column = self.cursor_location
+        return sum(len(line) + 1 for line in self.document.lines[:row]) + column
+
+    def counts_at(self, location: Location) -> bool:
+        """Whether the `@` at this location counts."""
+        sign = signs_before(self.document, location)
+        return sign < len(self.signs) and self.signs[sign]
+
+    def touch(self, sign: int) -> None:
+        """Have this `@` count from now on. That can be undone."""
+        row, left = 0, sign
+        while (here := self.document[row].count(SIGN)) <= left:
+            row, left = row + 1, left - here
+        column = [at for at, character in enumerate(self.document[row]) if character == SIGN][left]
+        self.history.checkpoint()
+        self.edit(self._edit_of(SIGN, (row, column), (row, column + 1), (0,), True))
+        self.history.checkpoint()
+
+    def put_newline(self) -> None:
+        self._replace_via_keyboard("\n", *self.selection)
+
+    def recall(self, step: int) -> bool:
+        """Go `step` messages back in time, or forward when negative. Only from an empty text or an unedited recalled
+        message, and at its first or last line; False otherwise."""
+        at = self._recalled
+        if at is None or at >= len(self.sent) or self.text != plain_paste(self.sent[at]):
+            if self.text or step < 0:
+                return False
+            at = -1
+        edge = self.navigator.is_first_wrapped_line if step > 0 else self.navigator.is_last_wrapped_line
+        if not edge(self.cursor_location) or at + step >= len(self.sent):
+            return False
+        self._recalled = at + step if at + step >= 0 else None
+        if self._recalled is None:
+            self.put("", {})
+        else:
+            self.put(self.sent[self._recalled], {}, self.counted(self._recalled), at_top=step > 0)
+        return True
+
+    def paste(self, text: str) -> None:
+        """Insert pasted text at the cursor: as it is, or as a chip when it is long."""
+        text = plain_paste(text)
+        if is_long(text):
+            block = block_of(text, next_number((*self.chips, *self.sent)))
+            text = label_of(block)
+            self.chips[text] = block
+        if text:
+            result = self.replace(text, *self.selection, maintain_selection_offset=False)
+            self.move_cursor(result.end_location)
+
+    def attach(self, block: ContextBlock, instead_of: str = "") -> None:
+        """Put a file in as a chip: for the last `instead_of` in the text, else at the cursor with a blank around it."""
+        label = new_label(block, self.chips)
+        self.chips[label] = block
+        start, end = self._place_of(instead_of) or tuple(sorted(self.selection))
+        line = self.document[start[0]]
+        before = " " if line[:start[1]][-1:].strip() else ""
+        after = " " if not self.document[end[0]][end[1]:][:1].isspace() else ""
+        self.history.checkpoint()
+        result = self.replace(f"{before}{label}{after}", start, end, maintain_selection_offset=False)
+        self.history.checkpoint()
+        self.move_cursor(result.end_location)
+
+    def _place_of(self, text: str) -> tuple[Location, Location] | None:
+        """Where this piece of one line stands last; None: nowhere."""
+        for row in range(self.document.line_count - 1, -1, -1) if text else ():
+            if (at := self.document[row].rfind(text)) >= 0:
+                return (row, at), (row, at + len(text))
+        return None
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        self.paste(event.text)
+        if (path := pasted_path(event.text)) is not None:
+            self.post_message(PathPasted(path, plain_paste(event.text).strip()))
+
+    def action_paste(self) -> None:
+        self.paste(self.app.clipboard)
+
+    def on_click(self, event: events.Click) -> None:
+        row, column = self.get_target_document_location(event)
+        if self.selection.is_empty and column < len(self.document[row]):  # else it was beside the text
+            self._decide("click")
+
+    def expand_chip(self) -> bool:
+        """Put the pasted text in the place of the chip at the cursor, or else of the last one. False: there is none."""
+        row, column = self.cursor_location
+        places = [(line, span) for line, text in enumerate(self.document.lines) for span in spans(text, self.chips)]
+        here = [p for p in places if p[0] == row and p[1][0] <= column <= p[1][1]]
+        if not places:
+            return False
+        line, (start, end) = (here or places)[-1]
+        body = self.chips[self.document[line][start:end]].text
+        self.history.checkpoint()
+        result = self.replace(body, (line, start), (line, end), maintain_selection_offset=False)
+        self.move_cursor(result.end_location)
+        return True
+
+    # Chips are whole or gone.
+
+    def _widened(self, start: Location, end: Location) -> tuple[Location, Location]:
+        """The range, grown to take all of every chip it takes a part of."""
+        (top_row, top), (bottom_row, bottom) = sorted((start, end))
+        for left, right in spans(self.document[top_row], self.chips):
+            if left < top < right:
+                top = left
+            if top_row == bottom_row and left < bottom < right and top < right:
+                bottom = right
+        if top_row != bottom_row < self.document.line_count:  # cutting the last line goes up to the line after it
+            for left, right in spans(self.document[bottom_row], self.chips):
+                if left < bottom < right:
+                    bottom = right
+        return (top_row, top), (bottom_row, bottom)
+
+    def _delete_via_keyboard(self, start: Location, end: Location) -> EditResult | None:
+        return super()._delete_via_keyboard(*self._widened(start, end))
+
+    def validate_selection(self, selection: Selection) -> Selection:
+        """Keeps both ends out of the inside of chips; moving left or right steps over a chip."""
+        return Selection(self._outside(selection.start), self._outside(selection.end))
+
+    def _outside(self, location: Location) -> Location:
+        row, column = location
+        if row < self.document.line_count:
+            for left, right in spans(self.document[row], self.chips):
+                if left < column < right:
+                    forward = self.selection.end[1] <= left and self.selection.end[0] == row
+                    backward = self.selection.end[1] >= right and self.selection.end[0] == row
+                    nearer = right if column - left > right - column else left
+                    return row, right if forward else left if backward else nearer
+        return location
+
+    # The way to the screen.
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        """As in the text area, but not while the cursor is still where an undone edit left it: Textual restores the
+        cursor last, and the scrollbar that goes away in between would raise ValueError."""
+        if self.cursor_location[0] >= self.document.line_count:
+            return Offset(0, 0)
+        return super().scroll_cursor_visible(center, animate)
+
+    def get_line(self, line_index: int) -> Text:
+        line = self.document.get_line(line_index)
+        shown = line if line.isascii() and line.isprintable() else line.translate(_SHOWN)
+        text = Text(shown, end="", no_wrap=True)
+        for start, end in spans(line, self.chips):
+            text.stylize(self.get_component_rich_style("composer--chip"), start, end)
+        return text

@@ -1,0 +1,369 @@
+"""The composer: where a message is written, a command is given, and earlier messages are recalled.
+
+The rule: nothing typed or pasted is lost or sent by accident. Only a key sends; clearing can be undone; a draft goes
+out under the key of the conversation it was loaded for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import ClassVar, Self, TypeAlias
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.timer import Timer
+from textual.widgets import Static, TextArea
+
+from kvchat.chat.question import Question
+from kvchat.chat.question.mentions import NOTHING, Meant
+from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import one_line
+from kvchat.ui.key_queue import idle
+from kvchat.ui.widgets.composer import messages, slash
+from kvchat.ui.widgets.composer.chips import Draft, blocks_in, chips_of, decoded, expanded
+from kvchat.ui.widgets.composer.completion import Completing
+from kvchat.ui.widgets.composer.context_items import MEMORY, Picked
+from kvchat.ui.widgets.composer.text import ComposerText
+
+DRAFT_DELAY = 0.4
+"""Seconds without a change after which the draft is announced."""
+
+
+class Composer(Completing):
+    """A text area of 1 to 12 lines, with a list of commands above it when the text begins with /, or of documents
+    where a mention is typed.
+
+    `enter_sends` (a setting, may be changed at any time): enter sends, and shift+enter, ctrl+j, alt+enter or a
+    trailing backslash make a new line. Off, they swap: enter makes a new line, and shift+enter, ctrl+j or alt+enter
+    send. ctrl+enter always sends, where the terminal reports it.
+    """
+
+    DEFAULT_CSS = """
+    Composer {
+        height: auto; background: transparent; padding: 0 1;
+        & > Horizontal { height: auto; }
+        & .composer-prompt { width: 2; height: 1; color: $text-accent; text-style: bold; }
+        & .composer-hint { height: 1; width: 1fr; color: $text-muted; text-align: right; text-wrap: nowrap; }
+        &.-low .composer-hint { display: none; }
+        &.-low.-costs .composer-hint { display: block; }
+        &:ansi .composer-hint { color: ansi_default; text-style: dim; }
+    }
+    """
+    BINDING_GROUP_TITLE = "Composer"
+    LOW: ClassVar[int] = 30
+    """Rows of the screen below which the line with the keys is left out."""
+
+    Submitted: TypeAlias = messages.Submitted
+    SlashCommand: TypeAlias = messages.SlashCommand
+    DraftChanged: TypeAlias = messages.DraftChanged
+    Rested: TypeAlias = messages.Rested
+    Mentioning: TypeAlias = messages.Mentioning
+    ContextChanged: TypeAlias = messages.ContextChanged
+    Looked: TypeAlias = messages.Looked
+    PathPasted: TypeAlias = messages.PathPasted
+    Loaded: TypeAlias = messages.Loaded
+    Notice: TypeAlias = messages.Notice
+    StopRequested: TypeAlias = messages.StopRequested
+    QuitRequested: TypeAlias = messages.QuitRequested
+
+    def __init__(self, *, enter_sends: bool = True, cursor_blink: bool = True, placeholder: str = "Message",
+                 id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._enter_sends = enter_sends
+        self.commands: Sequence[slash.Command] = ()
+        self._key = ""
+        self._area = ComposerText(self._on_decision, cursor_blink=cursor_blink)
+        self._list = slash.SlashList()
+        self._hint = Static(classes="composer-hint", markup=False)
+        self._timer: Timer | None = None
+        self._announced = ""
+        self._cost = ""
+        self.placeholder = placeholder
+
+    def compose(self) -> ComposeResult:
+        yield self._list
+        yield self._mentions
+        yield self._line
+        with Horizontal():
+            yield Static(Content("›"), classes="composer-prompt", markup=False)
+            yield self._area
+        yield self._hint
+
+    # What the app sets and reads.
+
+    @property
+    def text(self) -> str:
+        return self._area.text
+
+    @property
+    def typed(self) -> frozenset[int]:
+        """Which `@` in the text count, from 0: those that the person typed, picked or touched."""
+        return self._area.typed
+
+    @property
+    def blocks(self) -> tuple[ContextBlock, ...]:
+        """The pastes and attached files whose chips are in the text."""
+        return blocks_in(self.text, self._area.chips)
+
+    @property
+    def draft(self) -> str:
+        """Text, pastes and attached files as one string for the store."""
+        return Draft(self.text, self._area.chips, self.typed).encoded()
+
+    @property
+    def placeholder(self) -> str:
+        return str(self._area.placeholder)
+
+    @placeholder.setter
+    def placeholder(self, text: str) -> None:
+        self._area.placeholder = Content(one_line(text))
+
+    @property
+    def enter_sends(self) -> bool:
+        return self._enter_sends
+
+    @enter_sends.setter
+    def enter_sends(self, sends: bool) -> None:
+        self._enter_sends = sends
+        if self.is_mounted:
+            self._fit_to_screen()
+
+    @property
+    def cursor_blink(self) -> bool:
+        return self._area.cursor_blink
+
+    @cursor_blink.setter
+    def cursor_blink(self, blink: bool) -> None:
+        self._area.cursor_blink = blink
+
+    def load(self, draft: str, key: str = "") -> None:
+        """Show the draft of the conversation `key`; a draft of the last one that was not announced yet is, first."""
+        self.flush()
+        loaded = decoded(draft)
+        self._key = key
+        self._area.chips = dict(loaded.chips)
+        self._area.load(loaded.text.replace("\r\n", "\n").replace("\r", "\n"), loaded.typed)
+        self._area.move_cursor(self._area.document.end)
+        self._announced = self.draft
+        self._close_lists()
+        self._begin_context()
+        self.post_message(self.Loaded(key))
+
+    def replace_text(self, text: str, typed: Collection[int] = ()) -> None:
+        """Put `text` in place of the text, keeping the chips it names; undoable. `typed`: which `@` in it count."""
+        self._area.put(text, {}, typed)
+
+    def take_edited(self, text: str) -> None:
+        """Put in place of the text what the person made of it in an editor: what they wrote there was typed."""
+        from kvchat.documents.mentions import still_typed
+
+        self.replace_text(text, still_typed(self.text, self.typed, text))
+
+    def insert(self, text: str) -> None:
+        """Insert at the cursor as a paste would."""
+        self._area.paste(text)
+
+    def type(self, text: str) -> None:
+        """Insert at the cursor what was typed while another widget had the keys."""
+        self._area.type(text)
+
+    async def written(self) -> None:
+        """Wait until every key that was given to the composer is in the text."""
+        await idle([self._area])
+
+    def attach(self, block: ContextBlock, instead_of: str = "") -> None:
+        """Put an attached file into the text as a chip: in the place of `instead_of` where that stands, else at the
+        cursor."""
+        self._area.attach(block, instead_of)
+
+    def restore(self, text: str, blocks: Sequence[ContextBlock] = (), dropped: frozenset[str] = frozenset(),
+                memories: bool = True, taken: frozenset[str] = frozenset(), meant: Meant = NOTHING) -> None:
+        """Put back a message that could not be sent, in front of what has been typed since. What was left out of it,
+        or taken along, stays so."""
+        context = self.context
+        none = context.none if memories else context.none | {MEMORY}
+        agreed = meant.agreed | context.agreed
+        self._begin_context(Picked(dropped | context.dropped, taken | context.taken), none, agreed)
+        whole = Draft(text, chips_of(text, blocks), meant.typed or frozenset()).before(Draft(self.text, {}, self.typed))
+        self._area.put(whole.text, whole.chips, whole.typed)
+
+    def begin(self, words: str) -> None:
+        """Put words in front, to be finished and sent as the next message."""
+        self.restore(words)
+        self.focus()
+
+    def set_history(self, sent: Sequence[str],
+                    counted: Callable[[int], frozenset[int]] = lambda at: frozenset()) -> None:
+        """The messages sent before in this conversation, newest first. `counted`: which `@` counted in one of them."""
+        self._area.sent, self._area.counted = tuple(sent), counted
+
+    def set_commands(self, commands: Sequence[tuple[str, str]]) -> None:
+        """The slash commands on offer, as (name without the slash, description)."""
+        self.commands = [slash.Command(*command) for command in commands]
+
+    def expand_chip(self) -> bool:
+        """Show a chip's text in its place: the chip at the cursor, or else the last. False when there is none."""
+        return self._area.expand_chip()
+
+    def set_cost(self, words: str, *, quietly: bool = False) -> None:
+        """What sending the attachments costs, shown beside the keys; empty: nothing to tell. `quietly`: only where the
+        line with the keys is shown anyway, for what no act of the person brought."""
+        if (words, bool(words) and not quietly) != (self._cost, self.has_class("-costs")):
+            self._cost = words
+            self.set_class(bool(words) and not quietly, "-costs")
+            self._fit_to_screen()
+
+    def flush(self) -> None:
+        """Announce the draft now if it changed since it was last announced."""
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        if (draft := self.draft) != self._announced:
+            self._announced = draft
+            self.post_message(self.DraftChanged(draft, self._key))
+
+    def focus(self, scroll_visible: bool = True) -> Self:
+        self._area.focus(scroll_visible)
+        return self
+
+    # Keys.
+
+    def _on_decision(self, key: str) -> bool:
+        """Act on a key of the text area; False when it is not used here."""
+        area = self._area
+        if self._mention_key(key) or key == "click":
+            return True
+        if key in ("enter", "other"):
+            sends = (key == "enter") == self.enter_sends
+            if key == "enter" and (command := self._list.chosen):
+                self._run(command.name, "")
+            elif sends and not self._continued(key):
+                self.submit()
+            elif not sends:
+                area.put_newline()
+            return True
+        if key == "send":
+            self.submit()
+            return True
+        if key == "interrupt":
+            return self._interrupt()
+        if key == "end":
+            if self.text:
+                area.action_delete_right()
+            else:
+                self.post_message(self.QuitRequested())
+            return True
+        if key in ("up", "down"):
+            step = -1 if key == "up" else 1
+            if self._list.is_open:
+                self._list.move(step)
+                return True
+            return area.recall(-step)
+        if not self._list.is_open:
+            return False
+        if key == "tab" and (command := self._list.chosen):
+            area.put(f"/{command.name} ", {})
+        self._list.close()
+        return True
+
+    def _continued(self, key: str) -> bool:
+        """Whether a backslash before the cursor turned this enter into a new line. Two of them are just two."""
+        row, column = self._area.cursor_location
+        before = self._area.document[row][:column]
+        if key != "enter" or not self._area.selection.is_empty or (len(before) - len(before.rstrip("\\"))) % 2 == 0:
+            return False
+        self._area.action_delete_left()
+        self._area.put_newline()
+        return True
+
+    def _interrupt(self) -> bool:
+        if self._area.selected_text:
+            self._area.action_copy()
+        elif self.screen.get_selected_text():
+            return False  # the screen copies it
+        elif self.text:
+            self._area.put("", {})
+        else:
+            self.post_message(self.StopRequested())
+        return True
+
+    def submit(self) -> None:
+        """Send what is written, or run it when it is a command. An empty message is not sent."""
+        text = self.text
+        command, rest = slash.parse(text)
+        if command is not None:
+            known = [c.name for c in self.commands if c.name.casefold() == command.casefold()]
+            if known:
+                self._run(known[0], expanded(rest, self._area.chips))
+            else:
+                self.post_message(self.Notice(
+                    f"There is no command /{one_line(command, 40)}. To send a message that begins with /, type //."))
+            return
+        if not text.strip():
+            return
+        picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
+        found = self._passages_for(rest)
+        question = Question(rest, self.blocks, meant, None if found is None else tuple(one.block for one in found),
+                            self._files_for(rest), without=picked.dropped, recalls=MEMORY not in self.context.none)
+        self.post_message(self.Submitted(question, self._key, picked.taken))
+        self._empty(keep_chips=True)
+
+    def _run(self, name: str, argument: str) -> None:
+        self._empty()
+        self.post_message(self.SlashCommand(name, argument))
+
+    def _empty(self, keep_chips: bool = False) -> None:
+        """Empty the area. A sent message's chips stay at hand for recalling it."""
+        if not keep_chips:
+            self._area.chips = {}
+        self._area.load("")
+        self._close_lists()
+        self._begin_context()
+        self.flush()
+
+    def _close_lists(self) -> None:
+        self._list.close()
+        self._mentions.close()
+
+    # Events.
+
+    def on_mount(self) -> None:
+        self._fit_to_screen()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._fit_to_screen()
+
+    def _fit_to_screen(self) -> None:
+        self.set_class(self.app.size.height < self.LOW, "-low")
+        send, line = ("enter", "^J") if self.enter_sends else ("^J", "enter")
+        cost = f"{one_line(self._cost)}   " if self._cost else ""
+        self._hint.update(Content(f"{cost}{send} send · {line} newline · / commands"))
+
+    def on_text_area_changed(self, event: TextArea.Changed) -> None:
+        event.stop()
+        typed = slash.typed_name(self.text)
+        self._list.show(slash.matching(self.commands, typed) if typed is not None and self._area.has_focus else ())
+        self._look_for_mention()
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(DRAFT_DELAY, self._rested)
+
+    def _rested(self) -> None:
+        self.flush()
+        command, text = slash.parse(self.text)
+        self._rest_on(text if command is None and text.strip() else "")
+
+    def on_slash_list_chosen(self, event: slash.SlashList.Chosen) -> None:
+        event.stop()
+        self._run(event.command.name, "")
+
+    def on_descendant_blur(self) -> None:
+        self._close_lists()
+
+    def on_click(self) -> None:
+        self.focus()
+
+    def on_unmount(self) -> None:
+        self.flush()

@@ -1,0 +1,90 @@
+"""Finding in the open conversation: one line above the composer."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.widgets import Input, Static
+
+from kvchat.text.format import count
+from kvchat.ui.widgets.composer.widget import Composer
+from kvchat.ui.widgets.transcript.widget import Transcript
+
+
+class FindBar(Horizontal):
+    """A query and its matches: enter goes to the next one up, shift+enter or ↓ to the next one down, Esc closes."""
+
+    DEFAULT_CSS = """
+    FindBar {
+        height: 1; display: none; padding: 0 1;
+        &.-open { display: block; }
+        & > .find-label { width: auto; color: $accent; }
+        & > Input { width: 1fr; height: 1; border: none; padding: 0; background: transparent; }
+        & > Input:focus { border: none; }
+        & > .find-count { width: auto; color: $foreground 60%; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,up", "step(-1)", "Match above", show=False),
+        Binding("shift+enter,down", "step(1)", "Match below", show=False),
+        Binding("escape", "close", "Close", show=False),
+    ]
+
+    def __init__(self, transcript: Transcript, composer: Composer) -> None:
+        super().__init__()
+        self._transcript = transcript
+        self._composer = composer
+        self._found = 0
+        """Matches of the query."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content("find "), classes="find-label")
+        yield Input(placeholder="words", select_on_focus=True)
+        yield Static(classes="find-count", markup=False)
+
+    @property
+    def is_open(self) -> bool:
+        return self.has_class("-open")
+
+    def open(self, query: str = "") -> None:
+        self.add_class("-open")
+        line = self.query_one(Input)
+        if query:
+            line.value = query
+        elif line.value:
+            self._find(line.value)
+        line.focus()
+
+    def action_close(self) -> None:
+        self.remove_class("-open")
+        self._transcript.find("")
+        self._composer.focus()
+
+    def action_step(self, step: int) -> None:
+        self._show_count(self._transcript.find_next(step))
+
+    def _find(self, query: str) -> None:
+        self._found = self._transcript.find(query)
+        self._show_count(self._transcript.find_next(0) if self._found else 0)
+
+    def _show_count(self, at: int) -> None:
+        """The `at`-th (from 1) of the matches."""
+        words = (f"{count(at)}/{count(self._found)}" if self._found else
+                 "nothing found" if self.query_one(Input).value else "")
+        self.query_one(".find-count", Static).update(Content(words))
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.is_open:
+            self._find(event.value)
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_step(-1)

@@ -1,0 +1,191 @@
+"""One message in the transcript: its rows, drawn when they are needed, and its height before and after.
+
+The rule: `height` is always known; it is an estimate until the message is drawn and exact from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from textual.strip import Strip
+
+from kvchat.prompt.message import Role
+from kvchat.sanitize import clean
+from kvchat.ui.render.message import Folds, TranscriptItem, foot_rows, head_rows
+from kvchat.ui.render.rows import Row, Span
+from kvchat.ui.render.sources import linked
+from kvchat.ui.render.wrap import plain_rows
+
+if TYPE_CHECKING:  # imported with the first answer that is drawn: an empty window does not wait for it
+    from kvchat.ui.render.code import CodeBlock
+    from kvchat.ui.render.markdown import MarkdownDocument
+
+Live = Callable[[int], Sequence[Span]]
+"""Draws the live row for a width."""
+
+
+def estimated_height(item: TranscriptItem, width: int) -> int:
+    """Rows that an item will take, about."""
+    lines = item.text.count("\n") + len(item.text) // max(1, width) + 1 if item.text else 0
+    return 2 + lines + bool(item.blocks) + bool(item.reasoning) + 2 * bool(item.sources)
+
+
+class Entry:
+    """A message with its rows and its cache of strips."""
+
+    def __init__(self, item: TranscriptItem, folds: Folds, width: int) -> None:
+        self.item = item
+        self.folds = folds
+        self.selected = False
+        self.live: Live | None = None
+        self.drawn = False
+        self.strips: dict[int, Strip] = {}
+        """Strips by row; the widget fills it."""
+        self.marks: dict[int, list[tuple[int, int]]] | None = None
+        """What is found, by row; None: not looked for yet."""
+        self._width = width
+        self._head: list[Row] = []
+        self._body: list[Row] = []
+        self._foot: list[Row] = []
+        self._document: MarkdownDocument | None = None
+        self.height = estimated_height(item, width)
+
+    # -- drawing
+
+    def draw(self) -> None:
+        """Make the rows, if they are not made yet."""
+        if self.drawn:
+            return
+        self._draw_body()
+        self._frame()
+        self.drawn = True
+        self._settle()
+
+    def release(self) -> None:
+        """Forget the rows; the height stays."""
+        self.drawn = False
+        self._head, self._body, self._foot = [], [], []
+        self._document = None
+        self.marks = None
+        self.strips.clear()
+
+    def resize(self, width: int) -> None:
+        """Another width: everything is drawn anew when it is needed."""
+        if width != self._width:
+            self._width = width
+            self.release()
+            self.height = estimated_height(self.item, width)
+
+    def _draw_body(self) -> int:
+        """Draw the body; returns the first of its rows that changed."""
+        text = self.item.text
+        if self.item.role is not Role.ASSISTANT:
+            self._body = plain_rows(clean(text).strip("\n"), self._width) if text else []
+            return 0
+        if self._document is None:
+            from kvchat.ui.render.markdown import MarkdownDocument
+
+            self._document = MarkdownDocument(self._width)
+        changed = self._document.update(text, final=not self.item.streaming) if text or self._body else 0
+        self._body = self._document.rows if text else []
+        if self.item.sources:
+            self._body = linked(self._body, {number for number, _ in self.item.sources})
+        return changed
+
+    def _frame(self) -> None:
+        """Draw what stands around the body."""
+        self._head = head_rows(self.item, self._width, self.folds, selected=self.selected)
+        live = self.live(self._width) if self.live else None
+        self._foot = foot_rows(self.item, self._width, self.folds, live, selected=self.selected)
+
+    def _settle(self, first: int = 0) -> int:
+        """The rows from `first` on have changed."""
+        self.height = len(self._head) + len(self._body) + len(self._foot)
+        self.marks = None
+        if first:
+            for row in [row for row in self.strips if row >= first]:
+                del self.strips[row]
+        else:
+            self.strips.clear()
+        return first
+
+    # -- changes; each returns the first row that changed
+
+    def set_item(self, item: TranscriptItem) -> int:
+        """Show another state of the same message."""
+        same_kind = item.role is self.item.role
+        self.item = item
+        if not same_kind:
+            self._document = None
+        return self._redraw()
+
+    def stream(self, text: str, reasoning: str) -> int:
+        """Show more of a streaming message."""
+        head_stays = reasoning == self.item.reasoning and bool(text) == bool(self.item.text)
+        self.item = replace(self.item, text=text, reasoning=reasoning)
+        if not self.drawn:
+            self.height = estimated_height(self.item, self._width)
+            return 0
+        changed = self._draw_body()
+        if head_stays:
+            return self._settle(len(self._head) + changed)
+        self._frame()
+        return self._settle()
+
+    def set_live(self, live: Live | None) -> int:
+        """Show or remove the live row below the body."""
+        self.live = live
+        if not self.drawn:
+            return 0
+        self._frame()
+        return self._settle(len(self._head) + len(self._body))
+
+    def set_folds(self, folds: Folds) -> int:
+        self.folds = folds
+        return self._redraw()
+
+    def set_selected(self, selected: bool) -> int:
+        """Draw as selected; the height stays."""
+        self.selected = selected
+        return self._redraw() if self.drawn else 0
+
+    def _redraw(self) -> int:
+        if self.drawn:
+            self._draw_body()
+            self._frame()
+            return self._settle()
+        self.height = estimated_height(self.item, self._width)
+        return 0
+
+    # -- reading
+
+    def row(self, number: int) -> Row:
+        """One row of a drawn message."""
+        if number < len(self._head):
+            return self._head[number]
+        number -= len(self._head)
+        if number < len(self._body):
+            return self._body[number]
+        return self._foot[number - len(self._body)]
+
+    def rows(self) -> list[Row]:
+        """All rows; the message is drawn for it."""
+        self.draw()
+        return [*self._head, *self._body, *self._foot]
+
+    @property
+    def body_start(self) -> int:
+        """The first row of the body."""
+        return len(self._head)
+
+    def codes(self) -> list[CodeBlock]:
+        """The code blocks, in the order of their numbers."""
+        if self.item.role is not Role.ASSISTANT:
+            return []
+        if self._document is not None:
+            return self._document.codes
+        from kvchat.ui.render.markdown import code_blocks
+
+        return code_blocks(self.item.text)

@@ -1,0 +1,257 @@
+"""The transcript's keys and clicks: a selected message, and what can be asked for it.
+
+The rule: keys are bindings with ids, so that they can be rebound; a request is a message to the app, nothing is
+done here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Offset
+from textual.selection import Selection
+
+from kvchat.sanitize import clean
+from kvchat.ui import actions
+from kvchat.ui.render.message import Folds
+from kvchat.ui.render.sources import numbers_at
+from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.styles import GUTTER
+from kvchat.ui.widgets.transcript.view import TranscriptView
+
+_WORD = re.compile(r"[\w./~@:%+=-]+")
+
+
+class TranscriptKeys(TranscriptView):
+    """A `TranscriptView` in which messages can be selected and acted on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("transcript")]
+
+    def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self._selected: str | None = None
+
+    # -- the selected message
+
+    @property
+    def selected(self) -> str | None:
+        """The node id of the selected message."""
+        return self._selected
+
+    @property
+    def _selected_entry(self) -> Entry | None:
+        index = self._column.find(self._selected)
+        return None if index is None else self._column.entries[index]
+
+    def select(self, node_id: str | None, *, show: bool = True) -> None:
+        """Select a message; `show`: scroll so that it can be read."""
+        if node_id == self._selected:
+            index = self._column.find(node_id)
+        else:
+            self._mark(self._selected_entry, False)
+            index = self._column.find(node_id)
+            self._selected = node_id if index is not None else None
+            self._mark(self._selected_entry, True)
+            self.post_message(self.Selected(self._selected))
+        if show and index is not None:
+            self._show(index)
+
+    def _mark(self, entry: Entry | None, selected: bool) -> None:
+        if entry is not None:
+            entry.set_selected(selected)
+            self.refresh()
+
+    def _show(self, index: int) -> None:
+        """Scroll as little as is needed to see a message, its begin rather than its end."""
+        entry = self._column.entries[index]
+        self._column.draw_around(index, 0, self._view_height, 2 * self._view_height)
+        top, page = self._column.top(index), self._view_height
+        y = round(self.scroll_y)
+        if top < y or entry.height > page:
+            y = top
+        elif top + entry.height > y + page:
+            y = top + entry.height - page
+        self._scroll_to_row(y)
+
+    def _scroll_to_row(self, y: int) -> None:
+        """Scroll as the person would."""
+        self._place(round(self.scroll_y))
+        self.scroll_to(y=max(0, y), animate=False)
+
+    def on_focus(self) -> None:
+        self._repaint_selected()
+
+    def on_blur(self) -> None:
+        self._repaint_selected()
+
+    def _repaint_selected(self) -> None:
+        if (entry := self._selected_entry) is not None:
+            entry.strips.clear()
+            self.refresh()
+
+    # -- moving
+
+    def action_select(self, step: int) -> None:
+        """The next message, or further in one that is higher than the view."""
+        entries, page = self._column.entries, self._view_height
+        if not entries:
+            return
+        index = self._column.find(self._selected)
+        if index is None:
+            last = self._column.locate(min(self._column.height - 1, round(self.scroll_y) + page - 1))
+            self.select(entries[last[0] if last else -1].item.node_id)
+            return
+        top, y = self._column.top(index), round(self.scroll_y)
+        bottom = top + entries[index].height
+        if step > 0 and top <= y and bottom > y + page + 1:
+            self._scroll_to_row(min(y + page - 2, bottom - page))
+        elif step < 0 and top < y < bottom:
+            self._scroll_to_row(max(y - page + 2, top))
+        elif 0 <= index + step < len(entries):
+            self.select(entries[index + step].item.node_id)
+        elif step > 0:
+            self.action_last()
+
+    def action_page(self, step: int) -> None:
+        """One view up or down; the selected message goes along."""
+        y = round(self.scroll_y) + step * max(1, self._view_height - 2)
+        self._scroll_to_row(y)
+        y = round(self.scroll_y)
+        place = self._column.locate(y if step < 0 else min(self._column.height, y + self._view_height) - 1)
+        if place is not None:
+            self.select(self._column.entries[place[0]].item.node_id, show=False)
+
+    def action_first(self) -> None:
+        if self._column.entries:
+            self.select(self._column.entries[0].item.node_id)
+            self._scroll_to_row(0)
+
+    def action_last(self) -> None:
+        if self._column.entries:
+            self.select(self._column.entries[-1].item.node_id, show=False)
+        self.follow()
+
+    # -- requests: about the selected message, else about the last one
+
+    @property
+    def _meant(self) -> Entry | None:
+        return self._selected_entry or (self._column.entries[-1] if self._column.entries else None)
+
+    def action_edit(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.EditRequested(entry.item.node_id))
+
+    def action_regenerate(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.RegenerateRequested(entry.item.node_id))
+
+    def action_copy(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.CopyRequested(clean(entry.item.text or entry.item.note)))
+
+    def action_copy_code(self, number: int) -> None:
+        """Of the selected message, else of the last one that has code."""
+        entry = self._selected_entry
+        candidates = [entry] if entry is not None else self._column.entries[:-20:-1]
+        for entry in candidates:
+            codes = entry.codes()
+            if len(codes) >= number:
+                self.post_message(self.CodeCopyRequested(number, codes[number - 1].text))
+                return
+
+    def action_branches(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.BranchesRequested(entry.item.node_id))
+
+    def action_fork(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.ForkRequested(entry.item.node_id))
+
+    def action_delete(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.DeleteRequested(entry.item.node_id))
+
+    def action_source(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.SourcesRequested(entry.item.node_id))
+
+    def action_sibling(self, step: int) -> None:
+        entry = self._meant
+        if entry is not None and entry.item.siblings[1] > 1:
+            self.post_message(self.SiblingRequested(entry.item.node_id, step))
+
+    def action_fold(self) -> None:
+        """Unfold what the message has folded, or fold it all."""
+        entry = self._meant
+        if entry is None:
+            return
+        contents = {"reasoning": entry.item.reasoning, "context": entry.item.blocks}
+        parts = [part for part, content in contents.items() if content]
+        unfold = not all(getattr(entry.folds, part) for part in parts)
+        for part in parts:
+            if getattr(entry.folds, part) is not unfold:
+                self._toggle(entry, part)
+
+    def _toggle(self, entry: Entry, part: str) -> None:
+        index = self._column.find(entry.item.node_id)
+        if index is None:
+            return
+        unfolded = not getattr(entry.folds, part)
+        folds = Folds(context=unfolded if part == "context" else entry.folds.context,
+                      reasoning=unfolded if part == "reasoning" else entry.folds.reasoning)
+        height = entry.height
+        followed, self.following = self.following, self.following and not unfolded
+        self._changed(index, entry.set_folds(folds), height)
+        self.following = self.following or (followed and not self.rows_below)
+        self.post_message(self.FoldToggled(entry.item.node_id, part, unfolded))
+
+    def on_key(self, event: events.Key) -> None:
+        """A character that is no command here is meant for the composer."""
+        # A widget gets a key before its bindings are looked at.
+        if event.is_printable and event.character and event.key not in self.screen.active_bindings:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.TypeThrough(event.character))
+
+    # -- mouse
+
+    def on_click(self, event: events.Click) -> None:
+        """One click selects the message or does what the row says, two select a word, three the message's text."""
+        event.prevent_default()
+        offset = event.get_content_offset(self)
+        place = self._column.locate(round(self.scroll_y) + offset.y) if offset is not None else None
+        if offset is None or place is None or (event.chain == 1 and self.text_selection is not None):
+            return
+        index, row = place
+        entry = self._column.entries[index]
+        entry.draw()
+        action, _, value = entry.row(row).action.partition(":")
+        if event.chain == 2:
+            self._select_word(index, row, offset.x)
+        elif event.chain >= 3:
+            self._select_rows(index, 0, entry.height - 1, None)
+        elif action == "fold":
+            self._toggle(entry, value)
+        elif action == "code" and offset.x >= self.text_width + GUTTER - 4:
+            self.select(entry.item.node_id, show=False)
+            self.action_copy_code(int(value))
+        elif numbers := numbers_at(entry.row(row), offset.x - GUTTER):
+            self.select(entry.item.node_id, show=False)
+            self.post_message(self.SourcesRequested(entry.item.node_id, numbers))
+        else:
+            self.select(entry.item.node_id, show=False)
+
+    def _select_word(self, index: int, row: int, cell: int) -> None:
+        text = self._row_strip(index, row, self.size.width).crop(0, cell + 1).text
+        whole = " " * GUTTER + self._column.entries[index].row(row).text
+        for match in _WORD.finditer(whole):
+            if match.start() < len(text) <= match.end():
+                self._select_rows(index, row, row, (match.start(), match.end()))
+
+    def _select_rows(self, index: int, first: int, last: int, characters: tuple[int, int] | None) -> None:
+        begin, end = characters or (GUTTER, GUTTER)
+        selection = Selection(Offset(begin, self._code(index, first)), Offset(end, self._code(index, last)))
+        self.screen.selections = {self: selection}

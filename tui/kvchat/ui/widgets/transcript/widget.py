@@ -1,0 +1,244 @@
+"""The transcript of a conversation: what the app gives it to show, and how a streaming answer is drawn.
+
+The rule: it shows the items it is given and posts what the person wants; it decides nothing. Drawing what streams in
+takes a bounded share of a core, however fast the text comes and however dear it is to draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import monotonic, thread_time
+
+from textual.timer import Timer
+
+from kvchat.ui.render.message import Folds, TranscriptItem
+from kvchat.ui.render.rows import Span
+from kvchat.ui.widgets.transcript.entry import Entry
+from kvchat.ui.widgets.transcript.find import Match, marks, matches
+from kvchat.ui.widgets.transcript.keys import TranscriptKeys
+
+FRAME = 1 / 15
+"""Seconds between two flushes at least."""
+REST = 3
+"""After a flush, this many times the CPU it took is left to others."""
+
+
+class Pace:
+    """Tells when the next flush is due. Times are monotonic seconds, costs CPU seconds."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def flushed(self, now: float, cost: float) -> None:
+        """A flush that took `cost` is on the screen."""
+        self._due = now + max(FRAME, REST * cost)
+
+    def delay(self, now: float) -> float:
+        """Seconds until text may be drawn again; 0: at once."""
+        return max(0.0, self._due - now)
+
+
+__all__ = ["Transcript", "TranscriptItem"]
+
+
+def _kept(entry: Entry | None, item: TranscriptItem) -> Entry | None:
+    """The entry a message has already, brought up to date."""
+    if entry is not None and entry.item != item:
+        entry.set_item(item)
+    return entry
+
+
+class Transcript(TranscriptKeys, can_focus=True):
+    """The messages of the branch in use."""
+
+    def __init__(self, *, unfold_reasoning: bool = False, name: str | None = None, id: str | None = None,
+                 classes: str | None = None) -> None:
+        super().__init__(name=name, id=id, classes=classes)
+        self._unfold_reasoning = unfold_reasoning
+        self._pending: tuple[str, str, str] | None = None
+        self._pace = Pace()
+        self._flush_timer: Timer | None = None
+        self._painting = False
+        self._live: Callable[[int], Sequence[Span]] | None = None
+        self._live_node: str | None = None
+        """The message that has the live row."""
+        self._matches: list[Match] = []
+        self._match = -1
+
+    # -- items
+
+    @property
+    def items(self) -> list[TranscriptItem]:
+        """What is shown."""
+        return [entry.item for entry in self._column.entries]
+
+    def set_items(self, items: Sequence[TranscriptItem]) -> None:
+        """Show these messages. Messages shown before keep their folds and what was drawn; if none of them was
+        shown before, it is another conversation and its end is shown."""
+        self._flush()
+        entries = self._column.entries
+        known = {entry.item.node_id: entry for entry in entries}
+        anchor = self._anchor()
+        top = (entries[anchor[0]].item.node_id, anchor[1]) if anchor else None
+        width, folds = self.text_width, Folds(reasoning=self._unfold_reasoning)
+        fresh = [_kept(known.get(item.node_id), item) or Entry(item, folds, width) for item in items]
+        if not any(item.node_id in known for item in items):
+            self.following = True
+        self._column.set(fresh)
+        if self._column.find(self._selected) is None and self._selected is not None:
+            self._selected = None
+            self.post_message(self.Selected(None))
+        self._place_live()
+        index = self._column.find(top[0]) if top else None
+        self._arrange((index, top[1]) if index is not None and top else None)
+        self._search_again()
+
+    def append(self, item: TranscriptItem) -> None:
+        """Show one more message at the end."""
+        anchor = self._anchor()
+        self._column.append(Entry(item, Folds(reasoning=self._unfold_reasoning), self.text_width))
+        self._place_live()
+        self._unseen = self._unseen or not self.following
+        self._arrange(anchor)
+
+    def update_item(self, node_id: str, item: TranscriptItem) -> None:
+        """Show another state of a message."""
+        index = self._column.find(node_id)
+        if index is None:
+            return
+        entry = self._column.entries[index]
+        if entry.item != item:
+            height = entry.height
+            self._changed(index, entry.set_item(item), height)
+
+    def unfold_reasoning(self, unfolded: bool) -> None:
+        """Show all reasoning folded or unfolded, from now on too."""
+        self._unfold_reasoning = unfolded
+        anchor = self._anchor()
+        for entry in self._column.entries:
+            entry.set_folds(Folds(entry.folds.context, unfolded))
+        self._column.changed(0)
+        self._arrange(anchor)
+
+    # -- streaming
+
+    def stream_text(self, node_id: str, text: str, reasoning: str = "") -> None:
+        """The text of a streaming message so far; drawn when its time has come."""
+        if self._pending is not None and self._pending[0] != node_id:
+            self._flush()
+        self._pending = (node_id, text, reasoning)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        if self._flush_timer is not None or self._painting or self._pending is None:
+            return
+        delay = self._pace.delay(monotonic())
+        if delay > 0 and self.is_attached:
+            self._flush_timer = self.set_timer(delay, self._flush)
+        else:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Draw what came; the next flush waits until this one is painted, and then according to its cost."""
+        if self._flush_timer is not None:
+            self._flush_timer.stop()
+            self._flush_timer = None
+        if self._pending is None:
+            return
+        (node_id, text, reasoning), self._pending = self._pending, None
+        index = self._column.find(node_id)
+        if index is None:
+            return
+        began = thread_time()
+        entry = self._column.entries[index]
+        height = entry.height
+        self._changed(index, entry.stream(text, reasoning), height)
+        self._painting = self.is_attached and self.call_after_refresh(self._painted, began)
+
+    def _painted(self, began: float) -> None:
+        self._painting = False
+        self._pace.flushed(monotonic(), thread_time() - began)
+        self._schedule()
+
+    def set_live(self, live: Callable[[int], Sequence[Span]] | Sequence[Span] | str | None) -> None:
+        """The row below the last message: how far the prompt is read, or what is waited for. A function draws it
+        for a width in cells; None removes it."""
+        if live is None or callable(live):
+            self._live = live
+        else:
+            spans = [Span(live, "muted")] if isinstance(live, str) else list(live)
+            self._live = lambda _width: spans
+        self._place_live()
+
+    def _place_live(self) -> None:
+        """Give the live row to the last message only."""
+        entries = self._column.entries
+        last = entries[-1].item.node_id if entries and self._live else None
+        for node_id, live in ((self._live_node, None), (last, self._live)):
+            index = self._column.find(node_id)
+            if index is not None and (live is not None or node_id != last):
+                entry = entries[index]
+                height = entry.height
+                self._changed(index, entry.set_live(live), height)
+        self._live_node = last
+
+    def end_stream(self, item: TranscriptItem) -> None:
+        """A streaming message is settled: draw its final form."""
+        self._pending = None
+        self._flush()
+        self._live = None
+        self._place_live()
+        self.update_item(item.node_id, item)
+
+    # -- finding
+
+    def find(self, query: str) -> int:
+        """Look for `query` in the conversation and show the match nearest above the end of the view; an empty
+        query ends it. Returns the number of matches."""
+        self._query = query if query.strip() else ""
+        self._current = None
+        for entry in self._column.entries:
+            entry.marks = None
+        self._matches = matches(self.items, self._query)
+        self._match = -1
+        self.refresh()
+        if self._matches:
+            self._go_to_match(self._nearest())
+        return len(self._matches)
+
+    def find_next(self, step: int = 1) -> int:
+        """Go to the next (1) or previous (-1) match, around the end. Returns its number from 1; 0: none."""
+        if not self._matches:
+            return 0
+        self._go_to_match((self._match + step) % len(self._matches))
+        return self._match + 1
+
+    def _nearest(self) -> int:
+        """The last match that starts in or above the view."""
+        place = self._column.locate(min(self._column.height - 1, round(self.scroll_y) + self._view_height - 1))
+        last = place[0] if place else 0
+        above = [n for n, match in enumerate(self._matches) if (self._column.find(match.node) or 0) <= last]
+        return above[-1] if above else 0
+
+    def _go_to_match(self, number: int) -> None:
+        self._match = number
+        match = self._matches[number]
+        index = self._column.find(match.node)
+        if index is None:
+            return
+        entry = self._column.entries[index]
+        self._column.draw_around(index, 0, self._view_height, 2 * self._view_height)
+        found = marks(entry.rows(), entry.body_start, self._query)
+        row, start, _ = found[min(match.ordinal, len(found) - 1)] if found else (0, 0, 0)
+        self._current = (match.node, row, start)
+        top = self._column.top(index) + row
+        y = round(self.scroll_y)
+        if not y + 1 <= top < y + self._view_height - 2:
+            self._scroll_to_row(top - self._view_height // 3)
+        self.refresh()
+
+    def _search_again(self) -> None:
+        """The messages have changed while something is looked for."""
+        if self._query:
+            self._matches = matches(self.items, self._query)
+            self._match = min(self._match, len(self._matches) - 1)
