@@ -7,7 +7,7 @@ from typing import Any
 
 from kvchat.cache.accounting import TurnFigures, totals
 from kvchat.cache.causes.cause import Cause, Divergence, Finding
-from kvchat.cache.llamacpp.plan import Option, Plan, Way
+from kvchat.cache.llamacpp.planner import Option, Plan, Way
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport, WarmupTotals
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Heat, Warmth

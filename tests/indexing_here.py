@@ -7,9 +7,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from kvchat.documents.collection import Collection, Progress, Report
-from kvchat.documents.indexing import UNWRITABLE, index_collection
-from kvchat.documents.options import Options
+from kvchat.documents.collection import Collection, Options, Progress, Report
+from kvchat.documents.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 
 

@@ -8,7 +8,7 @@ import importlib
 SECONDS = {
     "kvchat.backends.base": {"GET_S": 60.0, "PROBE_S": 30.0},
     "kvchat.backends.dialects.llamacpp": {"PROBE_S": 30.0},
-    "kvchat.backends.special_tokens": {"WAIT_S": 10.0},
+    "kvchat.backends.tokens": {"WAIT_S": 10.0},
     "kvchat.chat.cache.prices": {"PRICE_S": 20.0},
     "kvchat.chat.cache.tracker": {"LOOK_S": 10.0},
     "kvchat.chat.new_conversations": {"TAG_S": 6.0},

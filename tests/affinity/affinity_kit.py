@@ -12,7 +12,7 @@ import httpx
 from passthrough import Passthrough
 from routers import Router, routing
 
-from kvchat.backends.options import SESSION_HEADERS
+from kvchat.backends.dialect import SESSION_HEADERS
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings

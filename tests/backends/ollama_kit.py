@@ -6,11 +6,10 @@ from typing import Any
 
 from backend_kit import Heard, endpoint_of
 
-from kvchat.backends.dialect import ChatTurn, Ended, Reported
-from kvchat.backends.dialects.ollama import OllamaBackend
+from kvchat.backends.dialect import ChatTurn, Ended, Reported, ServerOptions
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.options import ServerOptions
-from kvchat.backends.tasks import Clock
+from kvchat.backends.transport import Clock
 from kvchat.prompt.wire import canonical
 from toyserver import ToyServer
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.dialects.ollama import OllamaBackend
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.dialects.vllm import VllmBackend
 from kvchat.backends.embeddings import Embeddings
 from kvchat.cache.tokens import Tokens

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from engine_fixture import RunningServer
 from kvchat.backends.dialect import CacheAccess, ChatTurn
 from kvchat.backends.identify import connect
-from kvchat.backends.pieces import PieceTokens
+from kvchat.backends.tokens import PieceTokens
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role, node
 from kvchat.prompt.request import wires_of

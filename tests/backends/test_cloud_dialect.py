@@ -10,13 +10,11 @@ from backend_kit import Heard, a_turn
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.backends.dialect import BackendError, ChatTurn, HostClass, Trouble
+from kvchat.backends.dialect import BackendError, ChatTurn, HostClass, ServerOptions, Trouble
 from kvchat.backends.dialects.cloud import CloudBackend
-from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.hosts import BaseUrl, Place
+from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.kinds import Figures
-from kvchat.backends.options import ServerOptions
-from kvchat.backends.recognise import Response
+from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.cloud import KEY, CloudStandIn, asked

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from kvchat.backends import discovery
 from kvchat.backends.base import HttpBackend
-from kvchat.backends.dialects import registry
 from kvchat.backends.discovery import discover, questions
-from kvchat.backends.recognise import Responses
+from kvchat.backends.kinds import ServerKind
+from kvchat.backends.payload import Responses
 from toyserver import ToyServer, Visit, drop, hang, loading, raw, reply, reset
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
@@ -242,7 +243,7 @@ async def test_what_a_slow_server_has_said_by_the_deadline_is_used(monkeypatch: 
     paths = [f"/p{number}" for number in range(1000)]
 
     class Slow(HttpBackend):
-        kind, probes = "slow", ("/v1/models", *paths)
+        kind, probes = ServerKind("slow", "slow"), ("/v1/models", *paths)
 
         @classmethod
         def recognises(cls, responses: Responses) -> bool:
@@ -253,7 +254,7 @@ async def test_what_a_slow_server_has_said_by_the_deadline_is_used(monkeypatch: 
             await asyncio.sleep(0.002)
         await listing(visit)
 
-    monkeypatch.setattr(registry, "DIALECTS", (Slow, *registry.DIALECTS))
+    monkeypatch.setattr(discovery, "DIALECTS", (Slow, *discovery.DIALECTS))
     async with ToyServer("openai", model="late") as server:
         listing = server._routes["/v1/models"]
         for path in ("/v1/models", *paths):

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.backends import discovery_probe
-from kvchat.backends.discovery import Found
-from kvchat.backends.discovery_probe import BODY_LIMIT, HEAD_LIMIT, Heard, NotHttpError
+from kvchat.backends import discovery
+from kvchat.backends.discovery import BODY_LIMIT, HEAD_LIMIT, Found, Heard, NotHttpError
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
 
@@ -22,9 +21,9 @@ async def read(data: bytes, cuts: list[int] | None = None) -> Heard | str:
     stream = asyncio.StreamReader(limit=HEAD_LIMIT)
     feeding = asyncio.create_task(fed(stream, data, cuts or []))
     try:
-        _, status, headers = await discovery_probe._head(stream)
-        body, _ = await discovery_probe._body(stream, status, headers)
-        return await discovery_probe._heard(status, headers, body)
+        _, status, headers = await discovery._head(stream)
+        body, _ = await discovery._body(stream, status, headers)
+        return await discovery._heard(status, headers, body)
     except (NotHttpError, EOFError, asyncio.LimitOverrunError, ValueError) as error:
         return type(error).__name__
     finally:

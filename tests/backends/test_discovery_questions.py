@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from kvchat.backends import discovery_probe, kinds
+from kvchat.backends import discovery, kinds
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.dialects import registry
 from kvchat.backends.discovery import discover, questions
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.kinds import ServerKind
+from kvchat.backends.payload import Responses, said
 from kvchat.backends.transport import Exchange
 from toyserver import ToyServer, hang, reply
 
@@ -20,14 +20,14 @@ LONG, SOON = 20.0, 1.0
 
 
 def test_a_port_changes_the_order_of_the_questions_and_nothing_else() -> None:
-    for port in (*kinds.PORTS, 9):
-        assert sorted(questions(port)) == sorted(registry.PROBES)
+    for port in (*kinds.ports(), 9):
+        assert sorted(questions(port)) == sorted({path for dialect in kinds.in_order() for path in dialect.probes})
 
 
 class First(HttpBackend):
     """Knows its own by one path, and asks another one for the facts."""
 
-    kind = "first"
+    kind = ServerKind("first", "first")
     probes = ("/first",)
 
     @classmethod
@@ -40,7 +40,7 @@ class First(HttpBackend):
 
 @pytest.fixture
 def first(monkeypatch: pytest.MonkeyPatch) -> type[First]:
-    monkeypatch.setattr(registry, "DIALECTS", (First, *registry.DIALECTS))
+    monkeypatch.setattr(discovery, "DIALECTS", (First, *discovery.DIALECTS))
     return First
 
 
@@ -118,7 +118,7 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
         made.append((host, port))
         raise ConnectionRefusedError
 
-    monkeypatch.setattr(discovery_probe.asyncio, "open_connection", connect)
+    monkeypatch.setattr(discovery.asyncio, "open_connection", connect)
     return made
 
 
@@ -132,7 +132,7 @@ async def test_nothing_but_this_machine_is_asked(connections: list[tuple[str, in
 
 async def test_every_usual_port_is_asked_on_both_families(connections: list[tuple[str, int]]) -> None:
     await discover(within=LONG)
-    assert sorted(connections) == sorted((host, port) for host in ("127.0.0.1", "::1") for port in kinds.PORTS)
+    assert sorted(connections) == sorted((host, port) for host in ("127.0.0.1", "::1") for port in kinds.ports())
 
 
 async def test_other_addresses_of_this_machine_are_asked_once_each(connections: list[tuple[str, int]]) -> None:

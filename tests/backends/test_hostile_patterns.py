@@ -9,9 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.backends import errors, refusals
-from kvchat.backends.dialects import cloud, ollama, ollama_models
-from kvchat.backends.discovery_probe import _FIELD
+from kvchat.backends import errors
+from kvchat.backends.dialects import cloud
+from kvchat.backends.dialects.ollama import backend as ollama
+from kvchat.backends.dialects.ollama import models as ollama_models
+from kvchat.backends.discovery import _FIELD
 from kvchat.backends.template import facts_of_text
 
 SMALL, LARGE, MOST_GROWTH = 20_000, 200_000, 40.0
@@ -24,7 +26,7 @@ READERS: dict[str, Callable[[str], object]] = {
     "a template": facts_of_text,
     "an error": lambda text: errors.of_status("http://box", 400, text),
     "an error with a message": lambda text: errors.of_stream("http://box", text, {}),
-    "a refused field": lambda text: refusals.unknown_field(text, ("session_id", "user")),
+    "a refused field": lambda text: errors.unknown_field(text, ("session_id", "user")),
     "a missing model": ollama._NO_SUCH_MODEL.search,
     "a model without thoughts": ollama._NO_THINKING.search,
     "a version": ollama._version,

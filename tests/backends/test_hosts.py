@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from corpus import corpus
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
-from kvchat.backends.endpoint import Endpoint, open_endpoint
-from kvchat.backends.hosts import BadAddressError, BaseUrl, classify, locate, parse_base_url
+from kvchat.backends.endpoint import BadAddressError, BaseUrl, Endpoint, classify, locate, open_endpoint, parse_base_url
 
 LOOPBACK, LAN, TAILNET, CLOUD, REFUSED = *HostClass, None
 

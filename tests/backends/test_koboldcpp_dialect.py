@@ -10,7 +10,7 @@ from backend_kit import Heard, a_turn, endpoint_of
 from kvchat.backends.dialect import BackendError, Reported, Trouble
 from kvchat.backends.dialects.koboldcpp import KoboldCppBackend, estimated
 from kvchat.backends.kinds import Figures
-from kvchat.backends.tasks import Clock
+from kvchat.backends.transport import Clock
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.koboldcpp import KoboldCppStandIn

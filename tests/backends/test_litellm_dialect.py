@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
-from kvchat.backends.dialect import BackendError, ChatTurn, Trouble
+from kvchat.backends.dialect import BackendError, ChatTurn, ServerOptions, Trouble
 from kvchat.backends.dialects.litellm import LiteLLMBackend
 from kvchat.backends.kinds import Figures
-from kvchat.backends.options import ServerOptions
-from kvchat.backends.recognise import Response
+from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from standins.litellm import KEY, LiteLLMStandIn
 

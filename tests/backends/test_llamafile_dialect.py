@@ -6,12 +6,11 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, talk_with
 
-from kvchat.backends.dialect import WarmUp
+from kvchat.backends.dialect import ServerOptions, WarmUp
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.llamafile import LlamafileBackend
 from kvchat.backends.kinds import Figures
-from kvchat.backends.options import ServerOptions
-from kvchat.backends.recognise import Response
+from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from standins.llamafile import LlamafileStandIn
 

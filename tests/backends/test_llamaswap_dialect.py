@@ -14,7 +14,7 @@ from engine_fixture import running_server
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Trouble
 from kvchat.backends.dialects.llamaswap import LlamaSwapBackend
 from kvchat.backends.kinds import Figures
-from kvchat.backends.recognise import Response
+from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.llamacpp_router import LlamaModel, words_of

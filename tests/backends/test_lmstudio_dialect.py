@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 from backend_kit import Heard, a_turn, endpoint_of
 
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import BackendError, ServerOptions, Trouble
 from kvchat.backends.dialects.lmstudio import LMStudioBackend, seconds_of
 from kvchat.backends.kinds import Figures
-from kvchat.backends.options import ServerOptions
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.lmstudio import FIELDS, LMStudioStandIn

@@ -15,7 +15,7 @@ from kvchat.backends.embeddings import REST_S
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Endpoint, EngineError, EngineExit
 from kvchat.backends.local_embeddings import BATCH, LocalEmbeddings
-from kvchat.backends.tasks import Clock
+from kvchat.backends.transport import Clock
 from kvchat.config.settings import EmbeddingSettings
 from standins.embeddings import EmbeddingsStandIn, vector
 from toyserver import drop, hang

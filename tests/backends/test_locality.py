@@ -15,8 +15,7 @@ from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import BackendError, HostClass, ServerInfo
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.hosts import BaseUrl, Place
+from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.identify import connect
 from kvchat.prompt.request import Parameters
 from toyserver import ToyServer, reply, tokens

@@ -11,19 +11,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from locality_kit import greedy, resolving
 
+from kvchat.backends import kinds
 from kvchat.backends.base import LOCAL_EXTRAS, HttpBackend
-from kvchat.backends.dialect import BackendError, HostClass
-from kvchat.backends.dialects import registry
+from kvchat.backends.dialect import BackendError, HostClass, ServerOptions
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import open_endpoint
-from kvchat.backends.hosts import Place
+from kvchat.backends.endpoint import Place, open_endpoint
 from kvchat.backends.identify import connect
-from kvchat.backends.options import ServerOptions
 from kvchat.backends.transport import Exchange
 from toyserver import ToyServer, reply, tokens
 
 LOOPBACK, LAN, TAILNET, CLOUD = HostClass
 SESSION = a_turn().session_id
+DIALECTS = tuple(kinds.in_order())
+PROBES = {path for dialect in DIALECTS for path in dialect.probes}
 SECRET = "content-of-the-conversation"
 FEW = settings(deadline=None, max_examples=40)
 
@@ -66,7 +66,7 @@ def targets(server: ToyServer, other: ToyServer, path: str) -> list[str]:
             f"http://[::ffff:127.0.0.1]:{other.port}{path}", "http://user:pw@203.0.113.9/", "/elsewhere", "::", ""]
 
 
-@pytest.mark.parametrize("dialect", registry.DIALECTS, ids=[dialect.kind for dialect in registry.DIALECTS])
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.kind.name)
 async def test_no_redirect_of_any_kind_takes_text_key_or_session_along(
         dialect: type[HttpBackend], heard: Heard) -> None:
     async with ToyServer() as server, ToyServer() as other:
@@ -88,12 +88,12 @@ async def test_no_redirect_of_any_kind_takes_text_key_or_session_along(
 async def test_no_redirect_of_a_question_is_followed() -> None:
     async with ToyServer("openai") as server, ToyServer() as other:
         for status, place in zip(cycle((301, 302, 303, 307, 308)), targets(server, other, "/v1/models"), strict=False):
-            for path in registry.PROBES:
+            for path in PROBES:
                 server.on(path, reply(status, headers={"Location": place}))
             with pytest.raises(BackendError):
                 await connect(server.url, api_key="hunter2")
         assert other.visits == []
-        assert all(visit.path in registry.PROBES for visit in server.visits)
+        assert all(visit.path in PROBES for visit in server.visits)
 
 
 TOKEN = st.text("abcdefghijklmnopqrstuvwxyz-", min_size=1, max_size=8).map(lambda text: f"x-own-{text}".rstrip("-"))
@@ -104,7 +104,7 @@ MEDDLING = st.dictionaries(st.sampled_from(["Host", "Connection", "Accept-Encodi
 
 
 @FEW
-@given(OWN, MEDDLING, st.sampled_from([OpenAIBackend, *registry.DIALECTS[:1]]))
+@given(OWN, MEDDLING, st.sampled_from([OpenAIBackend, *DIALECTS[:1]]))
 async def test_key_and_headers_of_the_settings_go_to_their_own_server_once_and_to_no_other(
         own: dict[str, str], meddling: dict[str, str], dialect: type[HttpBackend]) -> None:
     async with ToyServer() as server, ToyServer() as other:

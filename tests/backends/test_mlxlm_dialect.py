@@ -11,7 +11,7 @@ from engine_talk import assert_only_new_was_read, recognised_by, recorded_answer
 from kvchat.backends.dialect import BackendError, Progressed, Trouble, WarmUp
 from kvchat.backends.dialects.mlxlm import LONGEST_ANSWER, MlxLmBackend
 from kvchat.backends.kinds import Figures
-from kvchat.backends.recognise import Response
+from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.mlxlm import MlxLmStandIn

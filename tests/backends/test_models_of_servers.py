@@ -11,10 +11,10 @@ from backend_kit import endpoint_of, llamacpp_at, openai_at
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.dialects.jan import JanBackend
 from kvchat.backends.dialects.litellm import LiteLLMBackend
-from kvchat.backends.dialects.ollama import OllamaBackend
-from kvchat.backends.hosts import Place
-from kvchat.backends.kinds import JAN, OLLAMA, OPENAI
-from kvchat.backends.models import Model, models_in
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
+from kvchat.backends.endpoint import Place
+from kvchat.backends.kinds import OPENAI
+from kvchat.backends.payload import Model, models_in
 from standins.jan import JanStandIn
 from standins.litellm import LiteLLMStandIn
 from standins.ollama import OllamaStandIn, StandInModel
@@ -54,9 +54,9 @@ def test_the_owner_of_a_model_can_be_stored() -> None:
 
 
 @pytest.mark.parametrize(("kind", "asked", "found"), [
-    (OLLAMA.name, "big", "big:latest"), (OLLAMA.name, "big:latest", "big:latest"), (OLLAMA.name, "big:1b", None),
-    (OLLAMA.name, "hub/big", None), (OLLAMA.name, "", None), (OPENAI.name, "big", None),
-    (OPENAI.name, "big:latest", "big:latest"),
+    ("ollama", "big", "big:latest"), ("ollama", "big:latest", "big:latest"), ("ollama", "big:1b", None),
+    ("ollama", "hub/big", None), ("ollama", "", None), (OPENAI, "big", None),
+    (OPENAI, "big:latest", "big:latest"),
 ])
 def test_only_ollama_lets_the_tag_be_left_out(kind: str, asked: str, found: str | None) -> None:
     info = info_of(kind, Model("small:latest"), Model("big:latest", context_size=99))
@@ -78,12 +78,12 @@ async def test_a_model_that_jan_does_not_list_may_leave_the_machine() -> None:
         info = await JanBackend(endpoint_of(server)).identify()
     assert info.remote_of("gpt-9") == info.remote_of("gpt-5") != ""
     assert not info.remote_of("toy-8b") and not info.remote_of("") and not info.remote_of("on-disk-4b")
-    assert not info_of(JAN.name).remote_of("gpt-5") and not info_of(OPENAI.name, Model("a")).remote_of("gpt-5")
+    assert not info_of("jan").remote_of("gpt-5") and not info_of(OPENAI, Model("a")).remote_of("gpt-5")
 
 
 async def test_a_server_is_at_the_place_of_another_when_both_go_to_the_same_addresses() -> None:
     async with ToyServer() as server, ToyServer() as other:
         one = llamacpp_at(server)
-        assert one.same_place(openai_at(server)) and not one.same_place(llamacpp_at(other))
+        assert one.goal == openai_at(server).goal and one.goal != llamacpp_at(other).goal
         moved = replace(endpoint_of(server), place=Place(HostClass.LOOPBACK, ("127.0.0.2",)))
-        assert not one.same_place(OllamaBackend(moved))
+        assert one.goal != OllamaBackend(moved).goal

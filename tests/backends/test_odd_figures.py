@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.decoder import Decoder, Payload
 from kvchat.backends.dialect import Ended, Progressed, Reported
-from kvchat.backends.dialects.ollama import OllamaBackend
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.payload import parsed
-from kvchat.backends.sse import MIB
+from kvchat.backends.stream import MIB, Decoder, Payload
 from kvchat.cache.accounting import TurnFigures, measured_speed, totals
 from kvchat.cache.speed import fit, samples_of
 from kvchat.chat.live import LiveAnswer

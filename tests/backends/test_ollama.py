@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ollama_kit import NEWEST, Talk, connected, words
 
-from kvchat.backends.dialect import ChatTurn, WarmUp
-from kvchat.backends.dialects.ollama_messages import keep_alive_of, keep_alive_seconds, messages, think_of, unloads
+from kvchat.backends.dialect import ChatTurn, ServerOptions, WarmUp
+from kvchat.backends.dialects.ollama.messages import keep_alive_of, keep_alive_seconds, messages, think_of, unloads
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.options import ServerOptions
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import canonical

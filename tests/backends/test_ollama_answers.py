@@ -12,10 +12,10 @@ import pytest
 from backend_kit import Heard, a_turn
 from ollama_kit import NEWEST, Talk, connected, words
 
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import ChatTurn, Trouble
 from kvchat.backends.kinds import Figures
-from kvchat.backends.tasks import Clock
+from kvchat.backends.stream import Payload
+from kvchat.backends.transport import Clock
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.ollama import QWEN, OllamaStandIn, StandInModel

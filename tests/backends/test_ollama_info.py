@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from ollama_kit import Talk, connected
 
-from kvchat.backends import identify
+from kvchat.backends import identify, kinds
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
-from kvchat.backends.dialects.ollama import OllamaBackend
-from kvchat.backends.dialects.ollama_models import facts_in, full_name, template_facts
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
+from kvchat.backends.dialects.ollama.models import facts_in, full_name, template_facts
 from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.kinds import Figures
-from kvchat.backends.recognise import Response
+from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
 from toyserver import ToyServer, reply
@@ -26,7 +26,7 @@ def answers_of(server: OllamaStandIn, **answers: Response) -> dict[str, Response
 
 
 async def test_the_server_is_recognised_by_its_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(identify, "DIALECTS", (LlamaCppBackend, OllamaBackend, OpenAIBackend))
+    monkeypatch.setattr(kinds, "in_order", lambda: (LlamaCppBackend, OllamaBackend, OpenAIBackend))
     async with OllamaStandIn() as server, ToyServer("openai") as other, ToyServer() as third:
         found = [await identify.connect(each.url) for each in (server, other, third)]
         assert [backend.info.kind for backend in found] == ["ollama", "openai", "llama.cpp"]

@@ -12,17 +12,16 @@ from hypothesis import strategies as st
 
 from kvchat.backends.base import HttpBackend
 from kvchat.backends.dialect import ChatTurn
-from kvchat.backends.dialects.counts import LEAST_NEW, Expected, PrefillTimes, PromptCounts
 from kvchat.backends.dialects.jan import JanBackend
 from kvchat.backends.dialects.koboldcpp import KoboldCppBackend
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.lmstudio import LMStudioBackend
 from kvchat.backends.dialects.localai import LocalAIBackend
-from kvchat.backends.dialects.program import ProgramBackend
+from kvchat.backends.dialects.program import LEAST_NEW, Expected, PrefillTimes, ProgramBackend, PromptCounts
 from kvchat.backends.dialects.tabbyapi import TabbyAPIBackend
 from kvchat.backends.dialects.textgen import TextGenBackend
 from kvchat.backends.identify import connect
-from kvchat.backends.recognise import Response
+from kvchat.backends.payload import Response
 from standins.jan import JanStandIn
 from standins.koboldcpp import KoboldCppStandIn
 from standins.lmstudio import LMStudioStandIn
@@ -67,7 +66,7 @@ async def test_a_connection_finds_the_dialect_among_all_there_are(
     async with stand_in(key="secret") as server:
         backend = await connect(server.url, api_key="secret")
         assert type(backend) is dialect
-        assert backend.info.kind == dialect.kind
+        assert backend.info.kind == dialect.kind.name
 
 
 async def test_other_servers_are_not_taken_for_any_of_them() -> None:

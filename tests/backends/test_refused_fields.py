@@ -9,7 +9,7 @@ import pytest
 from backend_kit import Heard, a_turn, llamacpp_at, openai_at
 
 from kvchat.backends.dialect import Trouble
-from kvchat.backends.refusals import unknown_field
+from kvchat.backends.errors import unknown_field
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from toyserver import Answer, ToyServer, error, reply, tokens

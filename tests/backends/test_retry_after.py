@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.backends.errors import of_status
-from kvchat.backends.retry_after import LONGEST_S, seconds_of
+from kvchat.backends.errors import LONGEST_S, of_status, seconds_of
 
 URL = "http://127.0.0.1:1"
 NOW = datetime(2026, 11, 21, 9, 16, 0, 500_000, tzinfo=UTC)

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine_fixture import RunningServer, running_server, small_model
-from kvchat.backends import special_tokens
-from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends import tokens
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.backends.identify import connect
-from kvchat.backends.special_tokens import SpecialTokens, special_texts
+from kvchat.backends.tokens import SpecialTokens, special_texts
 from kvchat.prompt.context import broken, guarded
+from kvchat.text.faults import Fault
 from tiny_models import dense, tokenizer_of
 
 OF_SMOLLM = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<reponame>", "<file_sep>", "<filename>",
@@ -27,7 +28,7 @@ OWN = ("[[user]]", "§§end§§", "~~role~~", "/xmode", "<:role:>", "{%sys%}", "
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(special_tokens, "WAIT_S", 60)
+    monkeypatch.setattr(tokens, "WAIT_S", 60)
 
 
 @pytest.fixture(scope="module")
@@ -136,12 +137,12 @@ async def test_another_model_on_the_server_is_asked_anew() -> None:
 async def test_a_slow_server_holds_no_question_up_and_what_it_told_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     toy = Toy("<x>")
     assert await _found(toy, "<x>") == {"<x>"}
-    monkeypatch.setattr(special_tokens, "WAIT_S", 0.01)
+    monkeypatch.setattr(tokens, "WAIT_S", 0.01)
     toy.delay = 3600
     assert await _found(toy, "<x> <new>") == {"<x>"}
     toy.delay = 0
     toy.specials = ("<x>", "<new>")
-    monkeypatch.setattr(special_tokens, "WAIT_S", 60)
+    monkeypatch.setattr(tokens, "WAIT_S", 60)
     assert await _found(toy, "<x> <new>") == {"<x>", "<new>"}
 
 
@@ -156,18 +157,18 @@ async def test_a_text_of_many_parts_is_learnt_part_by_part_within_the_time(monke
         return await asked(part, specials=specials)
 
     monkeypatch.setattr(toy, "ids_of", hurried)
-    monkeypatch.setattr(special_tokens, "WAIT_S", 1)
+    monkeypatch.setattr(tokens, "WAIT_S", 1)
     assert await _found(toy, text) == set()
     toy.delay, toy.asked = 0, 0
     monkeypatch.setattr(toy, "ids_of", asked)
-    monkeypatch.setattr(special_tokens, "WAIT_S", 60)
+    monkeypatch.setattr(tokens, "WAIT_S", 60)
     assert await _found(toy, text) == {"<x>"}
-    parts = len(text) // special_tokens.PART
+    parts = len(text) // tokens.PART
     assert toy.asked < 2 * parts
 
 
 @pytest.mark.parametrize("server", [
-    object(), Toy("<x>", error=BackendError(Trouble.REFUSED, "No."))])
+    object(), Toy("<x>", error=failure(Trouble.REFUSED, Fault.TOLD, sentence="No."))])
 async def test_a_server_that_cannot_be_asked_has_none(server: object) -> None:
     assert await _found(server, "one <x>") == set()
 

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import corpus
-from kvchat.backends.decoder import Decoder, Payload, StreamDone
-from kvchat.backends.sse import Comment, Event, Piece, SseParser, Stray, TooLargeError
+from kvchat.backends.stream import Comment, Decoder, Event, Payload, Piece, SseParser, Stray, StreamDone, TooLargeError
 
 VECTORS: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "fixtures/wire/sse_vectors.json").read_text(encoding="utf-8"))

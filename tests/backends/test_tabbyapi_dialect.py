@@ -7,10 +7,10 @@ from backend_kit import Heard, a_turn, endpoint_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.dialects.tabbyapi import TabbyAnswer, TabbyAPIBackend, timings_of
 from kvchat.backends.kinds import Figures
+from kvchat.backends.stream import Payload
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.prefix import converse

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, Ended
 from kvchat.backends.dialects.lmstudio import LMStudioBackend
-from kvchat.backends.dialects.ollama import OllamaBackend
+from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.payload import PayloadError
+from kvchat.backends.stream import Payload
 from kvchat.prompt.message import State
 from toyserver import ToyServer, event, reply, sse
 

@@ -15,8 +15,7 @@ from backend_kit import Heard, a_turn, endpoint_of
 
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.hosts import BaseUrl, Place
+from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.identify import connect
 from kvchat.backends.transport import Exchange, _socket_options
 from kvchat.prompt.message import State

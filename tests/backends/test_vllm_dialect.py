@@ -9,10 +9,9 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, replayed, talk_with
 
-from kvchat.backends.dialect import BackendError, Trouble, WarmUp
+from kvchat.backends.dialect import BackendError, ServerOptions, Trouble, WarmUp
 from kvchat.backends.dialects.vllm import Counters, VllmBackend, counters_in
 from kvchat.backends.kinds import Figures
-from kvchat.backends.options import ServerOptions
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from standins.blocks import rendered

@@ -21,7 +21,7 @@ from statistics import quantiles
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from kvchat.index import tables, vectors
+from kvchat.index import index_file, vectors
 from kvchat.index.index import Chunk, Hit, Index
 
 SIZES = [int(size) for size in next((a for a in sys.argv[1:] if a[0].isdigit()), "10000,100000").split(",")]
@@ -133,7 +133,7 @@ def with_vectors(index: Index, dice: random.Random, queries: list[str], path: Pa
 
 def main() -> None:
     if "--no-fts" in sys.argv:
-        tables.has_fts = lambda connection: False
+        index_file.has_fts = lambda connection: False
     with tempfile.TemporaryDirectory() as folder:
         columns = [one(size, Path(folder)) for size in SIZES]
     print(f"{'chunks':24}" + "".join(f"{size:>12,}" for size in SIZES) + "".join(

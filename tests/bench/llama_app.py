@@ -97,7 +97,7 @@ def own_folders() -> Iterator[Path]:
         tempfile.TemporaryDirectory() as made,
         patch.dict(os.environ, {"HOME": made, "KVCHAT_DATA_DIR": f"{made}/data", "TZ": "UTC",
                                 "KVCHAT_CONFIG": f"{made}/config.toml", "TEXTUAL_ANIMATIONS": "none"}),
-        patch("kvchat.backends.kinds.PORTS", ()),
+        patch("kvchat.backends.kinds.ports", lambda: ()),
         patch("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1),
         patch("kvchat.documents.process.indexed", indexing_here.indexed),
     ):

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from corpus import corpus
+from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
 from kvchat.cache.causes.explain import explain, silent_loss
-from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.cache.llamacpp.twin import Place, Prediction
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.simulator import Place, Prediction
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Message, Role
 from kvchat.prompt.wire import canonical
@@ -60,7 +61,12 @@ def evidence(cached=3_800, *, now=None, before=None, **more):
     last = {"sent": Sent(LLAMA, WIRES_BEFORE), "prompt_tokens": 9_900, "predicted_tokens": 2_020, "slot": 0,
             "reply": REPLY, **(before or {})}
     sent = Sent(**{"server": LLAMA, "wires": WIRES_NOW, **(now or {})})
-    return Evidence(figures(cached=cached), sent, LastRead(**last), **more)
+    return seen(figures(cached=cached), sent, LastRead(**last), **more)
+
+
+def seen(figures, now, before=None, **more):
+    """Evidence with what a server of that kind can be told."""
+    return Evidence(figures, now, before, flags=kind_of(now.server.kind).flags, **more)
 
 
 def texts(old, new, **more):
@@ -76,7 +82,7 @@ def ids(part, length=9_900, sampled=2_020, total=12_000):
             {"tokens": Tokens(now)})
 
 
-def twin(cached=3_800, common=3_800, best=3_800, where=None, slot=0, chosen="prefix"):
+def predicted(cached=3_800, common=3_800, best=3_800, where=None, slot=0, chosen="prefix"):
     return Prediction(cached, slot, "slot", common, best, where, chosen, None)
 
 
@@ -141,7 +147,7 @@ SCENARIOS = {
     "re-tokenised, by the ids": (Cause.RETOKENISED, evidence(11_000, before=PARTED_BEFORE, now=PARTED_NOW),
                                  "from its token 1,101 on: 920 tokens"),
     "a cancelled one was still computed": (
-        Cause.CANCELLED, evidence(40, beside_cancelled=True, prediction=twin(11_919, 11_919, 11_919)),
+        Cause.CANCELLED, evidence(40, beside_cancelled=True, prediction=predicted(11_919, 11_919, 11_919)),
         "The slot still computed a cancelled request"),
     "own side request": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("side", "memory", 0),)),
                          "kvchat's own memory request took this conversation's slot"),
@@ -150,21 +156,24 @@ SCENARIOS = {
                                      "Another program used the model: slot 0 holds 512 tokens that are not ours."),
     "another program, by the totals": (Cause.OTHER_CLIENT, evidence(0, foreign=Foreign(None, 3_210)),
                                        "the server read 3,210 tokens that were not sent from here"),
-    "parked": (Cause.NOT_LOOKED_UP, evidence(prediction=twin(best=11_919, where=Place("parked", 1))),
+    "parked": (Cause.NOT_LOOKED_UP, evidence(prediction=predicted(best=11_919, where=Place("parked", 1))),
                "11,919 tokens were parked"),
     "cache memory full": (Cause.CACHE_FULL, evidence(0, evicted=11_919), "dropped 11,919 tokens"),
     "slot taken": (Cause.SLOT_TAKEN, evidence(400, uses=(OwnUse("conversation", "weather", 0),)),
                    "“weather” took this conversation's slot: 11,520 tokens"),
-    "pinned elsewhere": (Cause.SLOT_TAKEN, evidence(0, prediction=twin(0, 0, 11_919, Place("slot", 1), 0, "pinned")),
+    "pinned elsewhere": (Cause.SLOT_TAKEN, evidence(0, prediction=predicted(
+        0, 0, 11_919, Place("slot", 1), 0, "pinned")),
                          "Slot 1 held 11,919 tokens of this, but slot 0 answered."),
     "rewind of a hybrid": (Cause.CHECKPOINT, evidence(9_896, shape=HYBRID, before=PARTED_BEFORE, now=PARTED_NOW),
                            "only go back to token 9,896, not to 11,000"),
-    "rewind the twin foresaw": (Cause.CHECKPOINT, evidence(
-        3_800, shape=Shape(rewind=Rewind.WINDOW), prediction=twin(3_800, 11_900, 11_900, Place("slot", 0))), "3,800"),
+    "rewind the simulator foresaw": (Cause.CHECKPOINT, evidence(
+        3_800, shape=Shape(rewind=Rewind.WINDOW),
+        prediction=predicted(3_800, 11_900, 11_900, Place("slot", 0))), "3,800"),
     "blocks": (Cause.BLOCKS, evidence(11_616, block=528), "whole blocks of 528 tokens"),
     "the first block never filled": (Cause.BLOCKS, Evidence(figures(5_000, 0, 80), block=8_192), "8,192"),
     "nothing known": (Cause.UNKNOWN, evidence(), "8,120 tokens were read again; why is not known."),
-    "less than the twin expected": (Cause.UNKNOWN, evidence(prediction=twin(cached=11_919)), "11,919 were expected"),
+    "less than the simulator expected": (Cause.UNKNOWN, evidence(prediction=predicted(cached=11_919)),
+                                         "11,919 were expected"),
 }
 
 
@@ -187,7 +196,7 @@ REMEDIES = {
     "cache memory full": "--cache-ram 16384", "slot taken": "--parallel 2", "cut, counted": "--ctx-size 32768",
     "slept": "--sleep-idle-seconds", "embedded engine restarted": "engine.snapshots",
     "own side request": "--parallel 2",
-    "rewind of a hybrid": "--ctx-checkpoints 64", "rewind the twin foresaw": "--swa-full", "shifted": "Compact",
+    "rewind of a hybrid": "--ctx-checkpoints 64", "rewind the simulator foresaw": "--swa-full", "shifted": "Compact",
     "system prompt moves": "first message", "parked": "cache.detour", "pinned elsewhere": "id_slot",
 }
 
@@ -204,9 +213,9 @@ def test_the_switch_for_keeping_thoughts_is_named_only_where_there_is_one():
 
 
 def test_a_remedy_names_no_flag_of_another_server():
-    turn = evidence(0, evicted=11_919, now={"server": ServerIdentity(kind="vLLM")})
+    turn = evidence(0, evicted=11_919, now={"server": ServerIdentity(kind="vllm")})
     assert "--gpu-memory-utilization" in helps(explain(turn))
-    assert "--" not in helps(explain(replace(turn, now=replace(turn.now, server=ServerIdentity(kind="openai")))))
+    assert "--" not in helps(explain(evidence(0, evicted=11_919, now={"server": ServerIdentity(kind="openai")})))
 
 
 def test_a_server_without_a_host_cache_is_told_to_park():
@@ -223,7 +232,7 @@ PIECES = {
     Cause.OUR_BYTES: {"now": {"wires": (wire("system", "You are curt."), *WIRES_NOW[1:])}},
     Cause.OWN_REQUEST: {"uses": (OwnUse("side", "memory", 0),)},
     Cause.OTHER_CLIENT: {"foreign": Foreign(0, 512)},
-    Cause.NOT_LOOKED_UP: {"prediction": twin(0, 0, 11_919, Place("parked", 0))},
+    Cause.NOT_LOOKED_UP: {"prediction": predicted(0, 0, 11_919, Place("parked", 0))},
     Cause.CACHE_FULL: {"evicted": 11_919},
     Cause.CHECKPOINT: {"shape": HYBRID, "changed_by": "fork"},
     Cause.UNKNOWN: {},
@@ -259,7 +268,7 @@ def test_a_side_request_in_another_slot_is_not_blamed():
 
 
 def test_a_cancelled_request_is_not_blamed_for_what_was_to_be_expected():
-    foreseen = evidence(40, beside_cancelled=True, prediction=twin(40, 40, 40))
+    foreseen = evidence(40, beside_cancelled=True, prediction=predicted(40, 40, 40))
     assert explain(replace(foreseen, uses=(OwnUse("side", "memory", 0),))).cause is Cause.OWN_REQUEST
 
 
@@ -275,16 +284,16 @@ def test_the_request_that_took_the_slot_first_is_named():
 def test_only_the_request_that_ran_over_the_state_is_named():
     uses = (OwnUse("conversation", "the first", 0, kept=0, lost=0), OwnUse("branch", "", 0, kept=0, lost=11_919),
             OwnUse("conversation", "the last", 0, kept=0, lost=400))
-    finding = explain(evidence(400, uses=uses, prediction=twin(400, 400, 400)))
+    finding = explain(evidence(400, uses=uses, prediction=predicted(400, 400, 400)))
     assert (finding.cause, sentence(finding).partition(" took")[0]) == (
         Cause.SLOT_TAKEN, "Another branch of this conversation")
     innocent = tuple(replace(use, lost=0) for use in uses)
-    assert explain(evidence(400, uses=innocent, prediction=twin(400, 400, 400))).cause is Cause.UNKNOWN
+    assert explain(evidence(400, uses=innocent, prediction=predicted(400, 400, 400))).cause is Cause.UNKNOWN
 
 
 def test_another_program_is_not_named_where_our_own_request_ran_over_the_state_first():
     use = OwnUse("conversation", "weather", 0, lost=11_919)
-    both = evidence(0, uses=(use,), foreign=Foreign(0, 512), prediction=twin(0, 0, 0))
+    both = evidence(0, uses=(use,), foreign=Foreign(0, 512), prediction=predicted(0, 0, 0))
     assert explain(both).cause is Cause.SLOT_TAKEN
     assert explain(evidence(0, uses=(replace(use, lost=0),), foreign=Foreign(0, 512))).cause is Cause.OTHER_CLIENT
 
@@ -298,14 +307,14 @@ def test_a_taker_that_the_server_chose_the_slot_for_by_its_prefix_needs_no_more_
 def test_of_a_parked_state_and_a_state_that_was_run_over_the_one_that_explains_more_is_named():
     use = OwnUse("conversation", "weather", 0, lost=11_919)
     for parked, cause in ((5_000, Cause.SLOT_TAKEN), (11_000, Cause.NOT_LOOKED_UP)):
-        found = twin(3_800, 3_800, parked, Place("parked", 0))
+        found = predicted(3_800, 3_800, parked, Place("parked", 0))
         assert explain(evidence(uses=(use,), prediction=found)).cause is cause
 
 
 def test_a_switch_on_a_sliding_window_is_the_rewind_limit_however_near_it_is():
     """The figures look like a reply that was tokenised anew: the prompt before and no more was reused."""
     shape, before = Shape(rewind=Rewind.WINDOW, window=512), {"predicted_tokens": 30, "same_tokens": True}
-    turn = replace(evidence(9_895, shape=shape, before=before, prediction=twin(9_895, 9_929, 9_929)),
+    turn = replace(evidence(9_895, shape=shape, before=before, prediction=predicted(9_895, 9_929, 9_929)),
                    figures=TurnFigures(9_970, 9_895, 12, 41))
     finding = explain(turn)
     assert finding.cause is Cause.CHECKPOINT and "9,895, not to 9,929" in sentence(finding)
@@ -329,8 +338,8 @@ def test_the_count_tells_nothing_where_more_than_the_reply_lies_between():
     assert explain(turn).cause is Cause.RETOKENISED
 
 
-def test_growing_totals_are_no_reason_where_the_twin_foresaw_the_turn():
-    turn = evidence(0, foreign=Foreign(None, 3_210), evicted=11_919, prediction=twin(0, 0, 0))
+def test_growing_totals_are_no_reason_where_the_simulator_foresaw_the_turn():
+    turn = evidence(0, foreign=Foreign(None, 3_210), evicted=11_919, prediction=predicted(0, 0, 0))
     assert explain(turn).cause is Cause.CACHE_FULL
 
 
@@ -340,9 +349,9 @@ def test_a_restart_that_lost_little_is_named_only_without_a_better_cause():
 
 
 @pytest.mark.parametrize("kind, flag", [
-    ("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("Ollama", "Update Ollama")])
+    ("vllm", "--enable-prompt-tokens-details"), ("sglang", "--enable-cache-report"), ("ollama", "Update Ollama")])
 def test_a_server_that_could_report_is_a_finding_without_a_number(kind, flag):
-    turn = Evidence(figures(cached=None), Sent(ServerIdentity(kind=kind)))
+    turn = seen(figures(cached=None), Sent(ServerIdentity(kind=kind)))
     finding = explain(turn)
     assert (finding.cause, finding.tokens) == (Cause.NOT_REPORTED, 0)
     assert flag in helps(finding)
@@ -431,7 +440,8 @@ anything = st.builds(
                           st.sampled_from(["prefix", "least recent", "pinned"]), st.none()),
     st.lists(use, max_size=3).map(tuple), st.none() | st.builds(Foreign, st.none() | st.integers(0, 3), count), maybe,
     st.none() | st.builds(Shape, st.integers(1, 4), st.booleans(), maybe, rewind=st.sampled_from(Rewind)),
-    st.sampled_from([0, 1, 16, 528]), st.integers(0, 5))
+    st.sampled_from([0, 1, 16, 528]), st.integers(0, 5),
+).map(lambda turn: replace(turn, flags=kind_of(turn.now.server.kind).flags))
 
 
 @settings(max_examples=400, deadline=None)

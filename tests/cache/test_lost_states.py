@@ -7,10 +7,10 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.llamacpp.candidates import Candidates, guesses
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.cache.llamacpp.twin import Prediction, Twin
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
+from kvchat.cache.llamacpp.simulator import Prediction, Simulator
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 
 A, B = 1000, 2000
@@ -20,9 +20,10 @@ def ids(start: int, count: int) -> Tokens:
     return Tokens(range(start, start + count))
 
 
-def turn(twin: Twin, prompt: Tokens, owner: str = "", sampled: Tokens = NO_TOKENS, tip: str = "") -> Prediction:
-    found = twin.begin(prompt, owner, 0.0, tip=tip)
-    twin.end(found.slot, sampled, tip=tip)
+def turn(simulator: Simulator, prompt: Tokens, owner: str = "", sampled: Tokens = NO_TOKENS,
+         tip: str = "") -> Prediction:
+    found = simulator.begin(prompt, owner, 0.0, tip=tip)
+    simulator.end(found.slot, sampled, tip=tip)
     return found
 
 
@@ -31,50 +32,50 @@ def owners(states: tuple[Held, ...]) -> list[str]:
 
 
 def test_a_slot_that_is_taken_without_a_host_cache_is_overwritten() -> None:
-    twin = Twin(Shape(ram_bytes=0))
-    turn(twin, ids(A, 100), "a")
-    found = turn(twin, ids(B, 100), "b")
+    simulator = Simulator(Shape(ram_bytes=0))
+    turn(simulator, ids(A, 100), "a")
+    found = turn(simulator, ids(B, 100), "b")
     assert owners(found.overwritten) == ["a"] and found.pushed_out == ()
 
 
 def test_a_state_that_is_parked_or_gone_on_from_is_not_lost() -> None:
-    twin = Twin(Shape())
-    turn(twin, ids(A, 100), "a", ids(A + 100, 10))
-    assert turn(twin, ids(A, 130), "a").overwritten == ()
-    assert turn(twin, ids(B, 100), "b").overwritten == ()
+    simulator = Simulator(Shape())
+    turn(simulator, ids(A, 100), "a", ids(A + 100, 10))
+    assert turn(simulator, ids(A, 130), "a").overwritten == ()
+    assert turn(simulator, ids(B, 100), "b").overwritten == ()
 
 
 def test_a_parked_state_that_is_taken_back_for_another_branch_is_overwritten_by_that() -> None:
-    twin = Twin(Shape())
-    turn(twin, ids(A, 400), "first branch")
-    turn(twin, ids(B, 100), "b")
-    found = turn(twin, ids(A, 200) + ids(7000, 100), "second branch")
+    simulator = Simulator(Shape())
+    turn(simulator, ids(A, 400), "first branch")
+    turn(simulator, ids(B, 100), "b")
+    found = turn(simulator, ids(A, 200) + ids(7000, 100), "second branch")
     assert (found.source, owners(found.overwritten), found.pushed_out) == ("parked", ["first branch"], ())
 
 
 def test_a_state_for_which_there_is_no_room_is_pushed_out() -> None:
-    twin = Twin(Shape(ram_bytes=150, token_bytes=1.0))
-    turn(twin, ids(A, 100), "a")
-    turn(twin, ids(B, 100), "b")
-    found = turn(twin, ids(3000, 100), "c")
+    simulator = Simulator(Shape(ram_bytes=150, token_bytes=1.0))
+    turn(simulator, ids(A, 100), "a")
+    turn(simulator, ids(B, 100), "b")
+    found = turn(simulator, ids(3000, 100), "c")
     assert (found.overwritten, owners(found.pushed_out)) == ((), ["a"])
 
 
 def test_a_host_cache_that_lost_a_state_reuses_what_is_left() -> None:
-    twin = Twin(Shape())
-    turn(twin, ids(A, 300), "a")
-    turn(twin, ids(A, 100) + ids(7000, 300), "other branch")
-    turn(twin, ids(B, 100), "b")
+    simulator = Simulator(Shape())
+    turn(simulator, ids(A, 300), "a")
+    turn(simulator, ids(A, 100) + ids(7000, 300), "other branch")
+    turn(simulator, ids(B, 100), "b")
     prompt = ids(A, 310)
-    assert twin.predict(prompt).cached == 300
-    assert twin.without_parked(prompt, 200).predict(prompt).cached == 100
-    assert twin.predict(prompt).cached == 300, "nothing was changed"
+    assert simulator.predict(prompt).cached == 300
+    assert simulator.without_parked(prompt, 200).predict(prompt).cached == 100
+    assert simulator.predict(prompt).cached == 300, "nothing was changed"
 
 
 def test_where_the_ids_of_an_answer_are_not_known_more_may_be_reused() -> None:
-    twin = Twin(Shape())
-    turn(twin, ids(A, 100), sampled=Tokens.unknown(21))
-    found = twin.predict(ids(A, 200))
+    simulator = Simulator(Shape())
+    turn(simulator, ids(A, 100), sampled=Tokens.unknown(21))
+    found = simulator.predict(ids(A, 200))
     assert (found.cached, found.most) == (100, 120)
     assert [found.allows(cached) for cached in (99, 100, 120, 121)] == [False, True, True, False]
     assert found.allows(99, 1) and found.allows(121, 1)
@@ -89,15 +90,15 @@ requests = st.lists(st.tuples(st.integers(0, 2), few, st.integers(0, 8)), min_si
 @settings(deadline=None)
 @given(kinds, requests)
 def test_every_state_that_is_gone_is_named_by_the_request_that_it_went_with(shape: Shape, walk: list) -> None:
-    twin = Twin(shape)
+    simulator = Simulator(shape)
     for start, words, sampled in walk:
-        before = list(twin.held)
-        found = twin.begin(Tokens([start + 10, *words]), str(start), 0.0)
-        after = twin.held
+        before = list(simulator.held)
+        found = simulator.begin(Tokens([start + 10, *words]), str(start), 0.0)
+        after = simulator.held
         gone = [held for held in before if not any(now.tokens.starts_with(held.tokens) for now in after)]
         assert sorted(map(id, gone)) == sorted(map(id, (*found.overwritten, *found.pushed_out)))
         assert shape.token_bytes or not found.pushed_out
-        twin.end(found.slot, Tokens([4] * sampled))
+        simulator.end(found.slot, Tokens([4] * sampled))
 
 
 @settings(deadline=None)
@@ -105,7 +106,7 @@ def test_every_state_that_is_gone_is_named_by_the_request_that_it_went_with(shap
 def test_what_is_reused_lies_within_what_may_be_where_ids_are_not_known(
         rewind: Rewind, first: list[int], answer: list[int], then: list[int], back: int) -> None:
     shape = Shape(rewind=rewind, window=16 if rewind is Rewind.WINDOW else 0, batch=8, micro_batch=8)
-    knows, guesses_it = Twin(shape), Twin(shape)
+    knows, guesses_it = Simulator(shape), Simulator(shape)
     turn(knows, Tokens(first), sampled=Tokens(answer))
     turn(guesses_it, Tokens(first), sampled=Tokens.unknown(len(answer)))
     whole = [*first, *answer]
@@ -116,7 +117,7 @@ def test_what_is_reused_lies_within_what_may_be_where_ids_are_not_known(
 # -- what reports prove ------------------------------------------------------------------------------------------------
 
 
-def asked(candidates: Candidates, real: Twin, prompt: Tokens, sampled: Tokens = NO_TOKENS) -> None:
+def asked(candidates: Hypotheses, real: Simulator, prompt: Tokens, sampled: Tokens = NO_TOKENS) -> None:
     """A request to a server whose cache is `real`."""
     candidates.begin(prompt, "", 0.0)
     found = turn(real, prompt, sampled=sampled)
@@ -127,7 +128,7 @@ def asked(candidates: Candidates, real: Twin, prompt: Tokens, sampled: Tokens = 
 
 def test_a_host_cache_and_what_a_model_cannot_do_are_claimed_only_once_they_were_seen() -> None:
     for real, dense in ((Shape(), True), (Shape(rewind=Rewind.NOWHERE), False)):
-        candidates, server = Candidates(guesses(1)), Twin(real)
+        candidates, server = Hypotheses(guesses(1)), Simulator(real)
         asked(candidates, server, ids(A, 300))
         assert candidates.is_dense is None and candidates.proved_shape.rewind is Rewind.ANYWHERE
         asked(candidates, server, ids(B, 300))
@@ -140,8 +141,8 @@ def test_a_host_cache_and_what_a_model_cannot_do_are_claimed_only_once_they_were
 
 
 def test_a_model_is_dense_where_no_guess_says_otherwise() -> None:
-    assert Candidates([Shape()]).is_dense is True
-    assert Candidates([Shape(rewind=Rewind.WINDOW, window=512)]).is_dense is False
+    assert Hypotheses([Shape()]).is_dense is True
+    assert Hypotheses([Shape(rewind=Rewind.WINDOW, window=512)]).is_dense is False
 
 
 # -- going on from what another run knew -------------------------------------------------------------------------------
@@ -151,23 +152,23 @@ def test_a_model_is_dense_where_no_guess_says_otherwise() -> None:
 @given(st.sampled_from([Shape(), Shape(slots=2), Shape(slots=3, unified=True), Shape(slots=2, ram_bytes=0)]),
        requests, requests)
 def test_a_simulator_goes_on_from_what_another_one_knew(shape: Shape, before: list, after: list) -> None:
-    twin, next_one = Twin(shape), Twin(shape)
+    simulator, next_one = Simulator(shape), Simulator(shape)
     for start, words, sampled in before:
-        turn(twin, Tokens([start + 10, *words]), sampled=Tokens([4] * sampled))
-    next_one.recall(twin.slots, twin.parked, twin.least_recent)
+        turn(simulator, Tokens([start + 10, *words]), sampled=Tokens([4] * sampled))
+    next_one.recall(simulator.slots, simulator.parked, simulator.least_recent)
     for start, words, sampled in after:
         prompt, answer = Tokens([start + 10, *words]), Tokens([4] * sampled)
-        one, other = turn(twin, prompt, sampled=answer), turn(next_one, prompt, sampled=answer)
+        one, other = turn(simulator, prompt, sampled=answer), turn(next_one, prompt, sampled=answer)
         assert (one.cached, one.slot, one.source) == (other.cached, other.slot, other.source)
 
 
 def test_guesses_go_on_with_their_records_and_with_how_far_each_can_go_back() -> None:
     shapes = guesses(1)
     hidden = next(shape for shape in shapes if shape.rewind is Rewind.NOWHERE)
-    first, server = Candidates(shapes), Twin(hidden)
+    first, server = Hypotheses(shapes), Simulator(hidden)
     for prompt in (ids(A, 300), ids(A, 300) + ids(5000, 40), ids(A, 200) + ids(6000, 50), ids(B, 200)):
         asked(first, server, prompt)
-    second = Candidates(shapes)
+    second = Hypotheses(shapes)
     second.recall(first.best.slots, first.best.parked, first.best.least_recent, first.memories)
     second.recall_records(first.records)
     assert second.proved_shape == first.proved_shape and second.is_dense is False
@@ -180,25 +181,25 @@ def test_guesses_go_on_with_their_records_and_with_how_far_each_can_go_back() ->
 
 
 def test_a_slot_that_another_client_used_is_not_ours_even_with_as_many_tokens() -> None:
-    twin = Twin(Shape(ram_bytes=0))
-    turn(twin, ids(A, 100), "a")
-    assert twin.observe([100]) == []
-    (found,) = twin.observe([100], used=[0])
-    assert found.held is not None and found.held.owner == "a" and twin.predict(ids(A, 110)).cached == 0
-    twin.adopt(0, Held(ids(A, 100), "b", 1.0, tip="77"))
-    assert twin.predict(ids(A, 110)).cached == 100
+    simulator = Simulator(Shape(ram_bytes=0))
+    turn(simulator, ids(A, 100), "a")
+    assert simulator.observe([100]) == []
+    (found,) = simulator.observe([100], used=[0])
+    assert found.held is not None and found.held.owner == "a" and simulator.predict(ids(A, 110)).cached == 0
+    simulator.adopt(0, Held(ids(A, 100), "b", 1.0, tip="77"))
+    assert simulator.predict(ids(A, 110)).cached == 100
 
 
 def test_a_state_keeps_what_it_is_of() -> None:
-    twin = Twin(Shape())
-    found = twin.begin(ids(A, 100), "a", 1.0, tip="before")
-    held = twin.slots[0]
+    simulator = Simulator(Shape())
+    found = simulator.begin(ids(A, 100), "a", 1.0, tip="before")
+    held = simulator.slots[0]
     assert held is not None and held.tip == "before"
-    twin.end(found.slot, ids(A + 100, 10), tip="after")
-    turn(twin, ids(B, 50), "b", tip="other")
-    assert [held.tip for held in twin.parked] == ["after"]
-    twin.identify(lambda held: replace(held, tip=held.tip.upper()))
-    assert [held.tip for held in twin.held] == ["OTHER", "AFTER"]
+    simulator.end(found.slot, ids(A + 100, 10), tip="after")
+    turn(simulator, ids(B, 50), "b", tip="other")
+    assert [held.tip for held in simulator.parked] == ["after"]
+    simulator.identify(lambda held: replace(held, tip=held.tip.upper()))
+    assert [held.tip for held in simulator.held] == ["OTHER", "AFTER"]
 
 
 def test_tokens_of_unknown_ids_begin_only_what_has_the_same_mark() -> None:

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.plan import Option, Plan, Way
-from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Restorable, plan, worth_a_salt
-from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.cache.llamacpp.twin import Twin
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Option, Plan, Restorable, Way, plan, worth_a_salt
+from kvchat.cache.llamacpp.simulator import Simulator
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 
 SEPARATE = Shape(slots=2)
@@ -23,37 +22,37 @@ def ids(start: int, count: int) -> Tokens:
     return Tokens(range(start * 10_000 + 1, start * 10_000 + 1 + count))
 
 
-def turn(twin: Twin, prompt: Tokens, owner: str, slot: int | None = None) -> Tokens:
+def turn(simulator: Simulator, prompt: Tokens, owner: str, slot: int | None = None) -> Tokens:
     """A request and its answer of one token; what is held then."""
-    twin.end(twin.begin(prompt, owner, 0.0, slot).slot, Tokens((7,)))
+    simulator.end(simulator.begin(prompt, owner, 0.0, slot).slot, Tokens((7,)))
     return prompt
 
 
-def chosen(twin: Twin, prompt: Tokens, **options: object) -> Option:
-    return plan(twin, prompt, **options).chosen  # type: ignore[arg-type]
+def chosen(simulator: Simulator, prompt: Tokens, **options: object) -> Option:
+    return plan(simulator, prompt, **options).chosen  # type: ignore[arg-type]
 
 
-def played(twin: Twin, prompt: Tokens, option: Option, restorable: Restorable | None = None) -> int:
+def played(simulator: Simulator, prompt: Tokens, option: Option, restorable: Restorable | None = None) -> int:
     """The tokens that are read when `prompt` is sent in this way, those of getting there included."""
-    twin, spent = twin.copy(), 0
+    simulator, spent = simulator.copy(), 0
     if option.way is Way.DETOUR:
         spent += len(DETOUR)
-        twin.end(twin.begin(DETOUR, "", 0.0).slot, Tokens((-1,)))
+        simulator.end(simulator.begin(DETOUR, "", 0.0).slot, Tokens((-1,)))
     if option.way is Way.RESTORE:
         assert restorable is not None and option.slot is not None
         spent += restorable.cost
-        twin.restored(option.slot, Held(prompt.first(restorable.tokens)))
-    return spent + len(prompt) - twin.predict(prompt, option.slot if option.way is Way.PIN else None).cached
+        simulator.restored(option.slot, Held(prompt.first(restorable.tokens)))
+    return spent + len(prompt) - simulator.predict(prompt, option.slot if option.way is Way.PIN else None).cached
 
 
 @st.composite
-def histories(draw: st.DrawFn) -> tuple[Twin, Tokens]:
-    """A twin after some requests, and the next prompt: parts of few kinds, so that prompts share beginnings."""
+def histories(draw: st.DrawFn) -> tuple[Simulator, Tokens]:
+    """A simulator after some requests, and the next prompt: parts of few kinds, so that prompts share beginnings."""
     shape = Shape(
         slots=draw(st.integers(1, 4)), unified=draw(st.booleans()), ram_bytes=draw(st.sampled_from([0, 8 << 30])),
         rewind=draw(st.sampled_from(list(Rewind))), window=128, batch=64, micro_batch=64,
         checkpoints=draw(st.sampled_from([2, 32])))
-    twin = Twin(shape)
+    simulator = Simulator(shape)
 
     def prompt() -> Tokens:
         part = st.tuples(st.integers(1, 3), st.sampled_from([5, 40, 300, 1200]))
@@ -61,32 +60,32 @@ def histories(draw: st.DrawFn) -> tuple[Twin, Tokens]:
         return Tokens.joined(ids(kind + 3 * at, size) for at, (kind, size) in enumerate(parts))
 
     for number in range(draw(st.integers(0, 8))):
-        turn(twin, prompt(), f"chat {number}", draw(st.sampled_from([None, None, 0, 1])))
-    return twin, prompt()
+        turn(simulator, prompt(), f"chat {number}", draw(st.sampled_from([None, None, 0, 1])))
+    return simulator, prompt()
 
 
 @settings(max_examples=400, deadline=None)
 @given(histories(), st.integers(0, 3000), st.integers(0, 400))
-def test_the_chosen_way_never_reads_more_than_as_is(history: tuple[Twin, Tokens], kept: int, cost: int) -> None:
-    twin, prompt = history
-    snapshot = Restorable(min(kept, len(prompt)), cost) if kept and twin.shape.rewind is Rewind.ANYWHERE else None
+def test_the_chosen_way_never_reads_more_than_as_is(history: tuple[Simulator, Tokens], kept: int, cost: int) -> None:
+    simulator, prompt = history
+    snapshot = Restorable(min(kept, len(prompt)), cost) if kept and simulator.shape.rewind is Rewind.ANYWHERE else None
     for restorable in (None, snapshot):
-        found = plan(twin, prompt, restorable=restorable)
-        as_is = len(prompt) - twin.predict(prompt).cached
-        assert played(twin, prompt, found.chosen, restorable) <= as_is
+        found = plan(simulator, prompt, restorable=restorable)
+        as_is = len(prompt) - simulator.predict(prompt).cached
+        assert played(simulator, prompt, found.chosen, restorable) <= as_is
         for option in found.options:
             if option.way is not Way.RESTORE:
-                assert played(twin, prompt, option) == option.tokens, option
+                assert played(simulator, prompt, option) == option.tokens, option
 
 
 @settings(max_examples=200, deadline=None)
 @given(histories())
-def test_reading_ahead_never_costs_more_than_as_is_with_what_others_lose(history: tuple[Twin, Tokens]) -> None:
-    twin, prompt = history
-    found = plan(twin, prompt, idle=True).chosen
+def test_reading_ahead_never_costs_more_than_as_is_with_what_others_lose(history: tuple[Simulator, Tokens]) -> None:
+    simulator, prompt = history
+    found = plan(simulator, prompt, idle=True).chosen
 
     def cost(option: Option) -> int:
-        around, lost = twin.copy(), 0
+        around, lost = simulator.copy(), 0
         if option.way is Way.DETOUR:
             first = around.begin(DETOUR, "", 0.0)
             around.end(first.slot, Tokens((-1,)))
@@ -94,107 +93,107 @@ def test_reading_ahead_never_costs_more_than_as_is_with_what_others_lose(history
         last = around.predict(prompt, option.slot if option.way is Way.PIN else None)
         if last.replaces and not (option.way is Way.DETOUR and last.slot == first.slot):
             lost += len(last.replaces.tokens) - last.common
-        return played(twin, prompt, option) + lost
+        return played(simulator, prompt, option) + lost
 
     assert cost(found) <= cost(Option(Way.AS_IS, 0))
 
 
 @settings(max_examples=200, deadline=None)
 @given(histories(), st.booleans())
-def test_one_cache_for_all_slots_is_never_pinned(history: tuple[Twin, Tokens], idle: bool) -> None:
+def test_one_cache_for_all_slots_is_never_pinned(history: tuple[Simulator, Tokens], idle: bool) -> None:
     """Pinning there empties the other slots all the same."""
-    twin, prompt = history
-    if twin.shape.unified or twin.shape.slots == 1:
-        assert all(option.way is not Way.PIN for option in plan(twin, prompt, idle=idle).options)
+    simulator, prompt = history
+    if simulator.shape.unified or simulator.shape.slots == 1:
+        assert all(option.way is not Way.PIN for option in plan(simulator, prompt, idle=idle).options)
 
 
-def peeked(shape: Shape = Shape(), system: int = 400, long: int = 2817, short: int = 50) -> tuple[Twin, Tokens]:  # noqa: B008
+def peeked(shape: Shape = Shape(), system: int = 400, long: int = 2817, short: int = 50) -> tuple[Simulator, Tokens]:  # noqa: B008
     """A long chat, a peek into a short one with the same system prompt, and the way back."""
-    twin, shared = Twin(shape), ids(1, system)
-    a = turn(twin, shared + ids(2, long), "a")
-    turn(twin, shared + ids(3, short), "b")
-    return twin, a + ids(4, 16)
+    simulator, shared = Simulator(shape), ids(1, system)
+    a = turn(simulator, shared + ids(2, long), "a")
+    turn(simulator, shared + ids(3, short), "b")
+    return simulator, a + ids(4, 16)
 
 
 def test_back_from_a_peek_a_detour_brings_the_parked_chat() -> None:
-    twin, back = peeked()
-    found = plan(twin, back)
+    simulator, back = peeked()
+    found = plan(simulator, back)
     assert [(option.way, option.tokens) for option in found.options] == [(Way.DETOUR, 16 + 8), (Way.AS_IS, 2817 + 16)]
     assert found.chosen.way is Way.DETOUR
     assert "detour" in found.sentence and "2,833" in found.sentence
-    assert chosen(twin, back, detour=False).way is Way.AS_IS
+    assert chosen(simulator, back, detour=False).way is Way.AS_IS
 
 
 def test_where_nothing_is_parked_it_is_sent_as_is() -> None:
     """Two short chats with a large system prompt take one slot in turns, and none of it is parked."""
-    twin, back = peeked(system=3000, long=400, short=300)
-    assert not twin.parked
-    assert plan(twin, back) == Plan(Option(Way.AS_IS, 416), (Option(Way.AS_IS, 416),))
-    twin, back = peeked(replace(Shape(), ram_bytes=0))
-    assert chosen(twin, back) == Option(Way.AS_IS, 2833)
+    simulator, back = peeked(system=3000, long=400, short=300)
+    assert not simulator.parked
+    assert plan(simulator, back) == Plan(Option(Way.AS_IS, 416), (Option(Way.AS_IS, 416),))
+    simulator, back = peeked(replace(Shape(), ram_bytes=0))
+    assert chosen(simulator, back) == Option(Way.AS_IS, 2833)
 
 
 def test_a_few_tokens_are_not_worth_a_detour() -> None:
-    twin, back = peeked(system=30, long=WORTH, short=5)
-    assert chosen(twin, back).way is Way.AS_IS
+    simulator, back = peeked(system=30, long=WORTH, short=5)
+    assert chosen(simulator, back).way is Way.AS_IS
 
 
-def two_chats(tail_a: int, tail_c: int) -> tuple[Twin, Tokens]:
+def two_chats(tail_a: int, tail_c: int) -> tuple[Simulator, Tokens]:
     """Two chats with one system prompt, each in its slot, and the first question of a third. `a` was asked last, so
     that it is not parked."""
-    twin, shared = Twin(SEPARATE), ids(1, 500)
-    turn(twin, shared + ids(3, tail_c), "c", 1)
-    turn(twin, shared + ids(2, tail_a), "a", 0)
-    return twin, shared + ids(4, 40)
+    simulator, shared = Simulator(SEPARATE), ids(1, 500)
+    turn(simulator, shared + ids(3, tail_c), "c", 1)
+    turn(simulator, shared + ids(2, tail_a), "a", 0)
+    return simulator, shared + ids(4, 40)
 
 
 def test_a_pin_keeps_the_longer_tail_where_it_costs_nothing() -> None:
-    twin, prompt = two_chats(400, 20)
-    as_is = twin.predict(prompt)
+    simulator, prompt = two_chats(400, 20)
+    as_is = simulator.predict(prompt)
     assert as_is.slot == 0 and as_is.replaces is not None and as_is.replaces.owner == "a"
-    found = plan(twin, prompt)
+    found = plan(simulator, prompt)
     assert found.chosen == Option(Way.PIN, 40, 1) and found.slot == 1
-    assert twin.predict(prompt, 1).replaces is None, "it was parked when the other was asked"
+    assert simulator.predict(prompt, 1).replaces is None, "it was parked when the other was asked"
 
 
 def test_nothing_is_pinned_when_as_is_keeps_the_longer_tail() -> None:
-    twin, prompt = two_chats(10, 400)
-    assert chosen(twin, prompt) == Option(Way.AS_IS, 40)
+    simulator, prompt = two_chats(10, 400)
+    assert chosen(simulator, prompt) == Option(Way.AS_IS, 40)
 
 
 def test_nobody_is_pinned_to_an_empty_slot_but_ahead_of_time() -> None:
     """It would read the system prompt again: worth it only when nobody waits."""
-    twin, shared = Twin(SEPARATE), ids(1, 100)
-    turn(twin, shared + ids(2, 90), "a")
+    simulator, shared = Simulator(SEPARATE), ids(1, 100)
+    turn(simulator, shared + ids(2, 90), "a")
     prompt = shared + ids(3, 5)
-    assert chosen(twin, prompt).way is Way.AS_IS
-    twin, shared = Twin(SEPARATE), ids(1, 100)
-    long = turn(twin, shared + ids(2, 150), "a")
-    assert twin.predict(shared + ids(3, 5)).replaces is None, "it would be parked"
-    assert chosen(twin, long + ids(4, 30), idle=True).way is Way.AS_IS
+    assert chosen(simulator, prompt).way is Way.AS_IS
+    simulator, shared = Simulator(SEPARATE), ids(1, 100)
+    long = turn(simulator, shared + ids(2, 150), "a")
+    assert simulator.predict(shared + ids(3, 5)).replaces is None, "it would be parked"
+    assert chosen(simulator, long + ids(4, 30), idle=True).way is Way.AS_IS
 
 
 def test_a_snapshot_is_restored_when_that_is_cheaper_than_reading() -> None:
-    twin = Twin(Shape())
-    turn(twin, ids(9, 300), "other")
+    simulator = Simulator(Shape())
+    turn(simulator, ids(9, 300), "other")
     prompt = ids(1, 2000)
-    assert chosen(twin, prompt, restorable=Restorable(1900, 50)) == Option(Way.RESTORE, 150, 0)
-    assert chosen(twin, prompt, restorable=Restorable(1900, 1900)).way is Way.AS_IS
-    turn(twin, prompt, "it")
-    assert chosen(twin, prompt + ids(2, 40), restorable=Restorable(1900, 5)).way is Way.AS_IS, "it is warm"
+    assert chosen(simulator, prompt, restorable=Restorable(1900, 50)) == Option(Way.RESTORE, 150, 0)
+    assert chosen(simulator, prompt, restorable=Restorable(1900, 1900)).way is Way.AS_IS
+    turn(simulator, prompt, "it")
+    assert chosen(simulator, prompt + ids(2, 40), restorable=Restorable(1900, 5)).way is Way.AS_IS, "it is warm"
 
 
 def test_a_model_that_cannot_rewind_takes_the_detour_to_its_parked_state() -> None:
-    twin, back = peeked(HYBRID)
-    found = chosen(twin, back)
-    assert found.way is Way.DETOUR and found.tokens == played(twin, back, found) <= 16 + 8 + 1
+    simulator, back = peeked(HYBRID)
+    found = chosen(simulator, back)
+    assert found.way is Way.DETOUR and found.tokens == played(simulator, back, found) <= 16 + 8 + 1
 
 
 def salted(system: int, tail: int, shape: Shape = Shape(), **options: bool) -> bool:  # noqa: B008
     """Whether a new chat beside one with `tail` tokens gets a tag, both with a system prompt of `system` tokens."""
-    twin, shared = Twin(shape), ids(1, system)
-    turn(twin, shared + ids(2, tail), "a")
-    return worth_a_salt(twin, shared, shared.first(4) + Tokens.unknown(system + 2), **options)
+    simulator, shared = Simulator(shape), ids(1, system)
+    turn(simulator, shared + ids(2, tail), "a")
+    return worth_a_salt(simulator, shared, shared.first(4) + Tokens.unknown(system + 2), **options)
 
 
 @pytest.mark.parametrize("shape", [Shape(), SEPARATE, replace(SEPARATE, ram_bytes=0), Shape(slots=4, unified=True)])
@@ -212,7 +211,7 @@ def test_long_tails_over_a_short_system_prompt_get_a_tag_where_nothing_else_brin
 
 
 def test_without_another_chat_or_with_another_system_prompt_there_is_no_tag() -> None:
-    twin = Twin(Shape())
-    assert not worth_a_salt(twin, ids(1, 100), ids(2, 100))
-    turn(twin, ids(5, 2000), "a")
-    assert not worth_a_salt(twin, ids(1, 100), ids(2, 100))
+    simulator = Simulator(Shape())
+    assert not worth_a_salt(simulator, ids(1, 100), ids(2, 100))
+    turn(simulator, ids(5, 2000), "a")
+    assert not worth_a_salt(simulator, ids(1, 100), ids(2, 100))

@@ -1,7 +1,7 @@
-"""Random walks that compare the twin with a real server, request by request.
+"""Random walks that compare the simulator with a real server, request by request.
 
-A walk starts conversations, appends, edits, regenerates, forks, switches, asks side questions, pins slots, cancels
-and restarts the server, in raw token ids or as chat messages. Before each request the twin says how many tokens the
+A walk starts conversations, appends, edits, regenerates, forks, switches, asks side questions, pins slots, cancels and
+restarts the server, in raw token ids or as chat messages. Before each request the simulator says how many tokens the
 server will reuse; afterwards the server says how many it did.
 
 Run as a script for long walks: `python tests/cache/walk.py --requests 500 --kind dense --setting "2 slots"`.
@@ -29,8 +29,8 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from kvchat.backends.engine.models import default_model
-from kvchat.cache.llamacpp.shape import Rewind, Shape
-from kvchat.cache.llamacpp.twin import Prediction, Twin
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.tokens import Tokens
 from tiny_models import WINDOW, tiny_models
 from tiny_server import tiny_server
@@ -122,7 +122,7 @@ class Step:
     slot: int | None
     """The slot the server used; None where it does not say."""
     saw: str
-    """What the twin thought the server held, before the request."""
+    """What the simulator thought the server held, before the request."""
 
     @property
     def exact(self) -> bool:
@@ -135,10 +135,10 @@ class Step:
                 f"{'' if self.slot is None else f' in slot {self.slot}'}\n{self.saw}")
 
 
-def seen(twin: Twin, prompt: Tokens) -> str:
-    """The twin's slots and parked states, one a line, with what they share with the prompt."""
+def seen(simulator: Simulator, prompt: Tokens) -> str:
+    """The simulator's slots and parked states, one a line, with what they share with the prompt."""
     lines = []
-    for where, states in (("slot", twin.slots), ("parked", twin.parked)):
+    for where, states in (("slot", simulator.slots), ("parked", simulator.parked)):
         for index, held in enumerate(states):
             if held is None:
                 lines.append(f"  {where} {index}: empty")
@@ -196,7 +196,7 @@ class Walk:
     def __init__(self, shape: Shape, seed: int, restart: Callable[[], Server], *, chat: bool = False) -> None:
         self.random = random.Random(seed)
         self.shape = shape
-        self.twin = Twin(shape)
+        self.simulator = Simulator(shape)
         self.restart = restart
         self.server = restart()
         self.chat = chat
@@ -263,24 +263,24 @@ class Walk:
 
     def begin_anew(self, talk: Conversation | None) -> None:
         """Restart the server; the state of `talk`, if a slot has it, is saved before and restored after."""
-        slots = [slot for slot, held in enumerate(self.twin.slots) if held and talk and held.owner == talk.name]
-        held = self.twin.slots[slots[0]] if slots else None
+        slots = [slot for slot, held in enumerate(self.simulator.slots) if held and talk and held.owner == talk.name]
+        held = self.simulator.slots[slots[0]] if slots else None
         if held is not None:
             self.server.post(f"/slots/{slots[0]}?action=save", filename="walk.bin")
         self.server = self.restart()
-        self.twin.forget()
+        self.simulator.forget()
         if held is not None:
             slot = self.random.randrange(self.shape.slots)
             restored = self.server.post(f"/slots/{slot}?action=restore", filename="walk.bin")
             assert restored["n_restored"] == len(held.tokens)
-            self.twin.restored(slot, held)
+            self.simulator.restored(slot, held)
 
     def send(self, act: str, talk: Conversation, ids: list[int], slot: int | None = None) -> Step:
         prompt = Tokens(ids)
-        saw = seen(self.twin, prompt)
-        prediction = self.twin.begin(prompt, talk.name, float(self.count), slot)
+        saw = seen(self.simulator, prompt)
+        prediction = self.simulator.begin(prompt, talk.name, float(self.count), slot)
         cached, used, sampled = self.server.complete(ids, self.random.choice([1, 2, 8, 30]), slot)
-        self.twin.end(prediction.slot, Tokens(sampled))
+        self.simulator.end(prediction.slot, Tokens(sampled))
         talk.turns = [turn for turn in talk.turns if turn < len(ids)] + [len(ids)]
         talk.ids = ids + sampled
         return Step(self.count, act, len(ids), prediction, cached, used, saw)
@@ -288,18 +288,18 @@ class Walk:
     def cancel(self, talk: Conversation) -> Step:
         ids = talk.ids + self.ids(self.random.choice([400, 900]))
         prompt = Tokens(ids)
-        saw = seen(self.twin, prompt)
-        prediction = self.twin.begin(prompt, talk.name, float(self.count))
+        saw = seen(self.simulator, prompt)
+        prediction = self.simulator.begin(prompt, talk.name, float(self.count))
         cached, processed, stopped = self.server.cancel(ids, self.random.randrange(len(ids)))
         counts = self.server.counts()
         if stopped:
-            self.twin.cut(prediction.slot, processed)
+            self.simulator.cut(prediction.slot, processed)
             if self.random.random() < 0.5:
                 talk.ids = ids
         else:
-            self.twin.end(prediction.slot, Tokens([self.word]))
+            self.simulator.end(prediction.slot, Tokens([self.word]))
             talk.ids = ids
-        wrong = self.twin.observe(counts)
+        wrong = self.simulator.observe(counts)
         saw += "".join(f"\n  slot {found.slot} holds {found.count} after it" for found in wrong)
         used = None if not wrong else wrong[0].slot
         return Step(self.count, "cancel", len(ids), prediction, cached, used, saw)
@@ -337,13 +337,13 @@ class Walk:
         ids = self.tokens(text)
         users = [len(self.tokens(text[:at])) for at in occurrences(text, USER_START)]
         prompt = Tokens(ids)
-        saw = seen(self.twin, prompt)
-        prediction = self.twin.begin(prompt, talk.name, float(self.count), users=users)
+        saw = seen(self.simulator, prompt)
+        prediction = self.simulator.begin(prompt, talk.name, float(self.count), users=users)
         predict = self.random.choice([1, 8, 30])
         answer = self.server.post("/v1/chat/completions", messages=talk.messages, max_tokens=predict,
                                   logit_bias=[[self.word, 100]])
         assert answer["usage"]["prompt_tokens"] == len(ids)
-        self.twin.end(prediction.slot, Tokens([self.word] * predict))
+        self.simulator.end(prediction.slot, Tokens([self.word] * predict))
         talk.messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
         return Step(self.count, act, len(ids), prediction, answer["timings"]["cache_n"], None, saw)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kvchat.backends.dialect import ReadAhead
 from kvchat.cache.accounting import PromptProgress, TurnFigures
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.following import Following
 from kvchat.chat.cache.looking import Look
@@ -96,7 +96,7 @@ class Play:
 
         async def read_ahead(prompt: Tokens, progressed: Callable[[PromptProgress], None],
                              slot: int | None = None) -> ReadAhead:
-            said = following.twin.said
+            said = following.simulator.said
             assert said is not None
             self.ahead.append(this := Ahead(prompt, said.slot, said.cached))
             open_.append((this, following._tasks_seen))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from kvchat.backends.dialect import BackendError, SlotCount, Trouble
+from kvchat.backends.dialect import BackendError, SlotCount, Trouble, failure
 from kvchat.backends.errors import NoAnswerError
 from kvchat.chat.cache.cancelled_slots import FORGOTTEN_S, LATE, CancelledSlots
+from kvchat.text.faults import Fault
 
 IDLE, URL = SlotCount(0, None, False), "http://127.0.0.1:1"
 Answer = Sequence[SlotCount] | BackendError
@@ -81,7 +82,7 @@ async def test_a_slot_that_writes_on_is_not_waited_for() -> None:
 
 async def test_a_server_that_has_ended_or_shows_no_slots_holds_nothing_up() -> None:
     for trouble, status in ((Trouble.UNREACHABLE, None), (Trouble.REFUSED, 501)):
-        server = Server(BackendError(trouble, "no", status=status))
+        server = Server(failure(trouble, Fault.TOLD, sentence="no", status=status))
         slots = await waited_out(server)
         assert server.looks == 1
         assert slots.computing()  # it could not be seen that it ended

@@ -18,7 +18,7 @@ from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store
-from kvchat.transfer import Source, render
+from kvchat.transfer.formats import Source, render
 from toyserver import ToyServer, drop, error, tokens
 
 SUMMARY = "They counted nights."

@@ -137,7 +137,7 @@ async def test_nothing_quoted_is_shown_to_a_server_before_the_person_agreed(serv
         asked_about.append(text)
         return frozenset()
 
-    monkeypatch.setattr("kvchat.backends.special_tokens.special_texts", told)
+    monkeypatch.setattr("kvchat.backends.tokens.special_texts", told)
     await asked(service, id_of(service), f"@handbook {LAMP}")
     assert any("twelve seconds" in text for text in asked_about)
     asked_about.clear()

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.backends.dialect import HostClass, ServerInfo, SlotFile
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
-from kvchat.backends.slot_files import SlotFile
 from kvchat.chat.cache.snapshots import GIVEN_UP, Held, Refused, Restored, Snapshots
 
 INFO = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=2, build="b1")

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
-from kvchat.documents.indexing import index_collection
+from kvchat.documents.collection import Options
+from kvchat.documents.index_run import index_collection
 from kvchat.documents.library import Library
-from kvchat.documents.options import Options
 from kvchat.prompt.citing import CITE, cited, is_there, number_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role, system_message

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kvchat.chat.question import Question
-from kvchat.transfer import TransferError
+from kvchat.transfer.formats import TransferError
 from toyserver import tokens
 
 

@@ -116,7 +116,7 @@ async def test_one_server_by_two_names_is_one(begin: Maker) -> None:
 
 async def test_a_server_that_is_found_on_this_machine_does_too(begin: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ToyServer() as found:
-        monkeypatch.setattr("kvchat.backends.kinds.PORTS", (found.port,))
+        monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (found.port,))
         service = begin()
         events = told(service)
         id = (await service.new_conversations.create()).id
@@ -217,7 +217,7 @@ async def test_nothing_begins_by_itself_where_a_text_would_leave_this_machine(be
 @pytest.mark.parametrize("how", ["settings", "command line"])
 async def test_a_server_that_was_named_is_waited_for(make: Maker, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
     async with ToyServer() as other:
-        monkeypatch.setattr("kvchat.backends.kinds.PORTS", (other.port,))
+        monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (other.port,))
         service = make(OFF, one_server=how == "command line")
         service.servers.connects_ahead = True
         await service.new_conversations.create()

@@ -60,9 +60,9 @@ async def test_only_the_signs_that_count_mention_something(service: ChatService)
 async def test_what_was_pasted_is_never_looked_for_on_the_disk(
     service: ChatService, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from kvchat.documents import consultation
+    from kvchat.documents import retrieval_plan
 
-    monkeypatch.setattr(consultation._Following, "of", lambda *args: pytest.fail("it was followed"))
+    monkeypatch.setattr(retrieval_plan._Following, "of", lambda *args: pytest.fail("it was followed"))
     found = await service.retrieval.consult(id_of(service), "see @/net/evil/x and @Override", meant=NOTHING)
     assert (found.files, found.problems, found.pasted) == ((), (), ("/net/evil/x",))
 

@@ -15,8 +15,8 @@ pytest.importorskip("gguf")
 from service_play import Play, playing, serving, shape_of
 
 from engine_fixture import small_model
-from kvchat.cache.llamacpp.plan import Way
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.planner import Way
 from kvchat.cache.tokens import Tokens
 from kvchat.config import changed
 from kvchat.prompt.message import instructions_of
@@ -88,7 +88,7 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
         await in_slot(play, 1, "How short?")
         await play.say(long, "And then?")
         third = await in_slot(play, None)
-        as_is = play.following.twin.best.predict(await prefix_of(play, third))
+        as_is = play.following.simulator.best.predict(await prefix_of(play, third))
         assert as_is.slot == 0 and as_is.replaces is not None and as_is.replaces.owner == long
         figures = await play.say(third, "Why?")
         plan = play.following.plan
@@ -113,10 +113,10 @@ async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
     if slot is not None:
         following.side_request("side", conversation.id, prefix, slot)
         await following.access.read_ahead(prefix, lambda _: None, slot)
-        following.twin.end(Tokens.unknown(1))
+        following.simulator.end(Tokens.unknown(1))
     for question in questions:
         await play.say(conversation.id, question)
-        held = following.twin.best.slots[slot or 0]
+        held = following.simulator.best.slots[slot or 0]
         assert held is not None and held.owner == conversation.id
     return conversation.id
 

@@ -12,7 +12,7 @@ pytest.importorskip("gguf")
 from service_play import Ahead, Play, playing, serving, shape_of, until
 
 from engine_fixture import small_model
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.chat.cache import warm_up
 from kvchat.chat.cache.cache_probe import prompts, unused
 from tiny_models import tiny_models
@@ -41,7 +41,7 @@ def probed(play: Play) -> list[Ahead]:
 
 
 def believed(play: Play) -> tuple[bool, bool, Rewind]:
-    shape = play.following.twin.best.shape
+    shape = play.following.simulator.best.shape
     return shape.unified, bool(shape.ram_bytes), shape.rewind
 
 

@@ -23,7 +23,7 @@ from service_play import Play, playing, serving, shape_of, text, until
 from warmup_walk import played, told
 
 from engine_fixture import small_model
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
 from kvchat.chat.cache.following import FollowedTurn
 from kvchat.chat.cache.warm_up import on_battery

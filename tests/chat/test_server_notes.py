@@ -10,8 +10,8 @@ import pytest
 from corpus import corpus
 from kvchat.backends.dialect import ServerState, SlotCount
 from kvchat.cache.causes.evidence import Foreign
-from kvchat.cache.llamacpp.candidates import Candidates, guesses
-from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_notes import Notebook, Recollection, note_in, noted
 from kvchat.chat.cache.turn_journal import Journal
@@ -25,9 +25,9 @@ class Run:
     """One run of kvchat with a server, as far as notes are concerned."""
 
     def __init__(self, text: str = "", slots: int = 1) -> None:
-        self.twin = Candidates(guesses(slots))
+        self.simulator = Hypotheses(guesses(slots))
         self.journal = Journal(lambda: 1000.0)
-        self.recollection = Recollection(SERVER, self.twin, self.journal, self._ids)
+        self.recollection = Recollection(SERVER, self.simulator, self.journal, self._ids)
         self.asked: list[tuple[str, str]] = []
         if (note := note_in(text)) is not None:
             self.recollection.recall(note)
@@ -38,10 +38,10 @@ class Run:
 
     def turn(self, conversation: str, tip: str, extra: int = 5) -> int:
         """A request whose reply ends with other tokens than it has as history; what was predicted of it."""
-        found = self.twin.begin(BRANCHES[conversation, tip], conversation, 7.0, tip=tip)
-        self.journal.used("conversation", conversation, SERVER, found.slot, self.twin.all_said)
-        self.twin.reported(found.cached)
-        self.twin.end(Tokens.unknown(extra + 1), tip=tip)
+        found = self.simulator.begin(BRANCHES[conversation, tip], conversation, 7.0, tip=tip)
+        self.journal.used("conversation", conversation, SERVER, found.slot, self.simulator.all_said)
+        self.simulator.reported(found.cached)
+        self.simulator.end(Tokens.unknown(extra + 1), tip=tip)
         return found.cached
 
     def note(self) -> str:
@@ -50,12 +50,12 @@ class Run:
             count = self.recollection.sure(held)
             return count if count is not None else ids and held.tokens.common(ids)
 
-        counts = [len(held.tokens) if held else 0 for held in self.twin.best.slots]
-        return noted(self.twin, self.journal, SERVER, ServerState(process="p"), [3] * len(counts), counts, sure)
+        counts = [len(held.tokens) if held else 0 for held in self.simulator.best.slots]
+        return noted(self.simulator, self.journal, SERVER, ServerState(process="p"), [3] * len(counts), counts, sure)
 
 
-def shapes(twin: Candidates) -> list[tuple[str, str, int, int]]:
-    return [(held.owner, held.tip, len(held.tokens), held.tokens.known) for held in twin.best.held]
+def shapes(simulator: Hypotheses) -> list[tuple[str, str, int, int]]:
+    return [(held.owner, held.tip, len(held.tokens), held.tokens.known) for held in simulator.best.held]
 
 
 @pytest.mark.parametrize("slots", [1, 2, 4])
@@ -64,9 +64,9 @@ async def test_the_next_run_knows_what_the_last_one_knew(slots: int) -> None:
     for branch in (("light", "a1"), ("ships", "b1"), ("light", "a1"), ("ships", "b1")):
         first.turn(*branch)
     second = Run(first.note(), slots)
-    assert {known for *_, known in shapes(second.twin)} == {0}, "ids are not in a note"
+    assert {known for *_, known in shapes(second.simulator)} == {0}, "ids are not in a note"
     await second.recollection.identify()
-    assert shapes(second.twin) == shapes(first.twin)
+    assert shapes(second.simulator) == shapes(first.simulator)
     assert second.recollection.is_known and sorted(set(second.asked)) == sorted(second.asked)
     assert second.turn("light", "a2") == first.turn("light", "a2")
 
@@ -77,7 +77,7 @@ async def test_a_state_whose_ids_nobody_asked_for_is_noted_as_it_was() -> None:
         first.turn(*branch)
     third = Run(Run(first.note()).note())
     await third.recollection.identify()
-    assert shapes(third.twin) == shapes(first.twin)
+    assert shapes(third.simulator) == shapes(first.simulator)
 
 
 async def test_only_what_is_needed_is_asked_for() -> None:
@@ -89,7 +89,7 @@ async def test_only_what_is_needed_is_asked_for() -> None:
     assert second.asked == [("ships", "b1")] and not second.recollection.is_known
     second.recollection.identify_by(LIGHT + Tokens(range(9, 12)), {"a1", "other"})
     assert second.recollection.is_known and second.asked == [("ships", "b1")]
-    assert shapes(second.twin) == shapes(first.twin)
+    assert shapes(second.simulator) == shapes(first.simulator)
 
 
 async def test_a_conversation_that_is_gone_leaves_its_states_without_ids() -> None:
@@ -98,7 +98,7 @@ async def test_a_conversation_that_is_gone_leaves_its_states_without_ids() -> No
     note = first.note().replace('"light"', '"deleted"')
     second = Run(note)
     await second.recollection.identify()
-    assert shapes(second.twin) == [("deleted", "a1", 305, 0)] and second.recollection.is_known
+    assert shapes(second.simulator) == [("deleted", "a1", 305, 0)] and second.recollection.is_known
 
 
 def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() -> None:
@@ -111,7 +111,7 @@ def test_what_a_request_ran_over_and_what_was_seen_is_taken_over_once() -> None:
     second = Run()
     for _ in range(2):
         second.recollection.merge(note)
-    uses = second.journal.uses_of(SERVER, second.twin.proved_shape)
+    uses = second.journal.uses_of(SERVER, second.simulator.proved_shape)
     assert [(use.conversation, [held.owner for held in use.overwritten]) for use in uses] == [
         ("light", []), ("ships", ["light"])]
     assert [seen.foreign for seen in second.journal.seen_of(SERVER)] == [Foreign(0, 12)]
@@ -133,10 +133,10 @@ def test_a_slot_is_ours_only_as_it_was_left() -> None:
 
 def test_a_request_on_its_way_is_noted() -> None:
     run = Run()
-    run.twin.begin(LIGHT, "light", 0.0)
+    run.simulator.begin(LIGHT, "light", 0.0)
     note = note_in(run.note())
     assert note is not None and note.running == 0
-    run.twin.end(Tokens.unknown(3))
+    run.simulator.end(Tokens.unknown(3))
     note = note_in(run.note())
     assert note is not None and note.running is None
 

@@ -285,7 +285,7 @@ async def test_a_server_that_was_found_is_kept_though_another_one_answers_when_i
     make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ToyServer("openai", model="other") as other:
-        monkeypatch.setattr("kvchat.backends.kinds.PORTS", (server.port, other.port))
+        monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (server.port, other.port))
         service = make("")
         id = await begun(service)
         await say(service, id, "One")

@@ -12,7 +12,7 @@ import pytest
 
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.engine import gguf, options, process
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.chat.cache.snapshots import Snapshots
 from kvchat.chat.cache.turn_journal import Journal
 from kvchat.chat.errors import ChatError
@@ -175,7 +175,7 @@ async def test_a_server_that_discovery_finds_too_has_one_lane(
     make: Maker, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from kvchat.backends import discovery
-    from kvchat.backends.discovery_visit import Found
+    from kvchat.backends.discovery import Found
 
     async def discover(*_: object, **__: object) -> list[Found]:
         return [Found(server.url, "llama.cpp", "ready")]

@@ -17,7 +17,8 @@ from kvchat.chat.service import ChatService
 from kvchat.chat.store_writer import Keeper
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreError, StoreUnavailable
-from kvchat.transfer import Source, TransferError, read_lossless
+from kvchat.transfer.formats import Source, TransferError
+from kvchat.transfer.lossless import read_lossless
 from toyserver import ToyServer, tokens
 
 Refuse = Callable[[], None]

@@ -23,7 +23,7 @@ if __name__ == "__main__":
 from service_play import Play, playing, serving, shape_of, text
 
 from kvchat.backends.engine.models import default_model
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
 from tiny_models import tiny_models
 
 LONGEST = 2200

@@ -16,7 +16,7 @@ import pytest
 from kvchat.backends import kinds
 from kvchat.backends.dialect import HostClass
 from kvchat.backends.discovery import discover
-from kvchat.backends.hosts import Place
+from kvchat.backends.endpoint import Place
 from kvchat.chat.server.servers import LAST_SERVER
 from kvchat.cli import backends as backends_command
 from kvchat.cli import main
@@ -165,12 +165,12 @@ async def test_where_nothing_is_found_it_is_told_what_was_asked_and_what_to_do(c
     first, asked, advice = out.splitlines()
     assert first == "No model server answers on this machine."
     assert asked.startswith("asked: llama.cpp / ") and "LM Studio 1234" in asked and "Ollama 11434" in asked
-    assert all(str(port) in asked for port in kinds.PORTS)
+    assert all(str(port) in asked for port in kinds.ports())
     assert "--base-url" in advice and "kvchat config path" in advice
     status, out = await said(capsys, settings(), as_json=True)
     told = json.loads(out)
     assert status == 1 and told["servers"] == []
-    assert {entry["port"] for entry in told["asked"]} == set(kinds.PORTS)
+    assert {entry["port"] for entry in told["asked"]} == set(kinds.ports())
 
 
 async def test_a_web_server_that_is_no_model_server_is_shown_and_does_not_count(capsys: Any, ports: list[int]) -> None:

@@ -23,9 +23,9 @@ from kvchat.cli import main
 from kvchat.cli.documents import FIRST, progress_words, snippet, until
 from kvchat.cli.memory import UsageError, instant
 from kvchat.cli.plain_output import cells
-from kvchat.documents import visiting
+from kvchat.documents import index_run
 from kvchat.documents.collection import Passage, Progress
-from kvchat.documents.exclusion import alone
+from kvchat.documents.index_lock import alone
 from kvchat.paths import Paths
 from toyserver import ToyServer
 
@@ -224,7 +224,7 @@ def many(tmp_path: Path) -> Path:
 @contextmanager
 def interrupted(moment: int, times: int = 1) -> Iterator[None]:
     """Ctrl+C is pressed while a file, by its number, is read."""
-    real, numbers = visiting.loaded, itertools.count(1)
+    real, numbers = index_run.loaded, itertools.count(1)
 
     def loaded(*arguments: Any) -> Any:
         if next(numbers) == moment:
@@ -234,7 +234,7 @@ def interrupted(moment: int, times: int = 1) -> Iterator[None]:
         return real(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(visiting, "loaded", loaded)
+        patch.setattr(index_run, "loaded", loaded)
         yield
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from kvchat.backends import kinds
 from kvchat.config import ConfigError, Problem, ServerSettings, Settings, described, effective, load, save_setting
-from kvchat.config.server import SERVER_KINDS
 from kvchat.config.settings import changed, key_of
 from kvchat.prompt.request import Parameters
 
@@ -86,8 +85,8 @@ def test_the_server_of_the_settings_may_have_headers_and_parameters_of_its_own(f
     assert settings.parameters == Parameters(seed=1)
 
 
-def test_the_kinds_that_can_be_named_are_those_that_the_backends_know() -> None:
-    assert tuple(kinds.BY_NAME) == SERVER_KINDS
+def test_every_kind_of_server_is_named_as_its_module_names_it() -> None:
+    assert [kind.name for kind in kinds.kinds()] == list(kinds.DIALECTS)
 
 
 def test_no_setting_of_a_server_is_called_as_a_parameter_is() -> None:
@@ -303,7 +302,8 @@ def test_a_setting_is_found_by_the_name_that_sentences_use(path: str, key: tuple
 PROFILES = st.dictionaries(st.from_regex(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,8}", fullmatch=True), st.builds(
     ServerSettings,
     base_url=st.sampled_from(["http://h", "https://10.0.0.5:1/v1", "http://[::1]:8080"]),
-    model=st.text(st.characters(exclude_categories=["C", "Z"]), max_size=9), kind=st.sampled_from(["", *SERVER_KINDS]),
+    model=st.text(st.characters(exclude_categories=["C", "Z"]), max_size=9),
+    kind=st.sampled_from(["", *kinds.DIALECTS]),
     locality=st.sampled_from(["auto", "local", "cloud"]), timeout=st.integers(0, 600),
     session_headers=st.none() | st.lists(st.sampled_from(["X-A", "x.b"]), max_size=2).map(tuple),
     session_fields=st.none() | st.lists(st.sampled_from(["user", "session_id"]), max_size=2).map(tuple),

@@ -21,13 +21,15 @@ from kvchat.backends.dialect import (
     SlotCount,
     TextDelta,
     Trouble,
+    failure,
 )
 from kvchat.backends.kinds import Figures
-from kvchat.backends.models import Model
+from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import system_in_user
+from kvchat.text.faults import Fault
 
 URL = "http://127.0.0.1:9999"
 
@@ -93,7 +95,7 @@ class Patient:
             return Ended(State.ERROR, error.sentence, error)
         wires = system_in_user(turn.wires) if turn.system_in_user else turn.wires
         if self.refuses_system and b'"system"' in wires[0]:
-            refusal = BackendError(Trouble.SYSTEM_ROLE, "No system role here.", status=400)
+            refusal = failure(Trouble.SYSTEM_ROLE, Fault.TOLD, sentence="No system role here.", status=400)
             return Ended(State.ERROR, refusal.sentence, refusal)
         prompt = ["preamble"] * self.preamble + words_of(wires)
         cached = self._cached(prompt, number % self.replicas)
@@ -172,4 +174,4 @@ class OpenPatient(Patient):
 
     async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
                          slot: int | None = None) -> ReadAhead:
-        raise BackendError(Trouble.REFUSED, "Not here.")
+        raise failure(Trouble.REFUSED, Fault.TOLD, sentence="Not here.")

@@ -12,10 +12,11 @@ import pytest
 from patient import URL, OpenPatient, Patient, an_info
 
 from kvchat import logs
-from kvchat.backends.dialect import Backend, BackendError, SlotCount, Trouble
+from kvchat.backends.dialect import Backend, BackendError, SlotCount, Trouble, failure
 from kvchat.cli import doctor as doctor_command
 from kvchat.cli.doctor import doctor
 from kvchat.config import ServerSettings, Settings
+from kvchat.text.faults import Fault
 from toyserver import ToyServer, loading, reply, tokens
 
 
@@ -100,7 +101,7 @@ async def test_at_a_terminal_it_asks(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 
 async def test_no_server_is_a_verdict(capsys: pytest.CaptureFixture[str]) -> None:
-    error = BackendError(Trouble.UNREACHABLE, "No model server answers on this machine.")
+    error = failure(Trouble.UNREACHABLE, Fault.TOLD, sentence="No model server answers on this machine.")
     assert await doctor(Service(error), arguments()) == 1
     assert "✗ No model server answers on this machine." in capsys.readouterr().out
 
@@ -108,7 +109,7 @@ async def test_no_server_is_a_verdict(capsys: pytest.CaptureFixture[str]) -> Non
 async def test_an_address_is_examined_itself_and_let_go(capsys: pytest.CaptureFixture[str]) -> None:
     async with ToyServer() as server:
         server.on_chat(tokens("a", "b", prompt=50, cached=0))
-        await doctor(Service(BackendError(Trouble.UNREACHABLE, "unused")), arguments(server.url))
+        await doctor(Service(failure(Trouble.UNREACHABLE, Fault.TOLD, sentence="unused")), arguments(server.url))
         assert server.posts >= 2
     assert server.url in capsys.readouterr().out
 

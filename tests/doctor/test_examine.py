@@ -11,11 +11,12 @@ import pytest
 from patient import OpenPatient, Patient, an_info
 
 from corpus import corpus
-from kvchat.backends.dialect import BackendError, HostClass, SlotCount, Trouble
-from kvchat.backends.models import Model
+from kvchat.backends.dialect import HostClass, SlotCount, Trouble, failure
+from kvchat.backends.payload import Model
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Step
 from kvchat.doctor.words import facts
+from kvchat.text.faults import Fault
 
 EVERY_STEP = list(Step)
 
@@ -210,7 +211,7 @@ async def test_a_template_that_refuses_system_messages_is_asked_again_without() 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 5])
 async def test_a_failure_ends_it_and_what_was_found_stays(number: int) -> None:
-    error = BackendError(Trouble.SERVER_ERROR, "It broke.", status=500)
+    error = failure(Trouble.SERVER_ERROR, Fault.TOLD, sentence="It broke.", status=500)
     patient = Patient(fails=lambda at: error if at == number else None)
     found = await examine(patient)
     assert found.failure is not None and found.failure.sentence == "It broke."

@@ -9,14 +9,19 @@ from typing import Any
 import pytest
 from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, probe
 
-from kvchat.backends.dialect import BackendError, HostClass, TemplateFacts, Trouble
-from kvchat.backends.kinds import KINDS, Figures
+from kvchat.backends.dialect import BackendError, HostClass, TemplateFacts, Trouble, failure
+from kvchat.backends.kinds import DIALECTS, Figures
 from kvchat.doctor.report import Examination, PinProbe, Severity, SnapshotProbe, Step, Topic, unexamined
 from kvchat.doctor.verdicts import report, verdicts
 from kvchat.doctor.words import as_json, facts, gain, headline
+from kvchat.text.faults import Fault
 
 FINE, NOTE, PROBLEM = Severity
 LOST: dict[Step, int | None] = {Step.AFTER_SIDE: 1}
+
+
+def a_fault(trouble: Trouble, sentence: str, status: int | None = None) -> BackendError:
+    return failure(trouble, Fault.TOLD, status=status, sentence=sentence)
 
 
 def topics(examination: Examination) -> dict[Topic, Severity]:
@@ -145,14 +150,14 @@ def test_a_disk_that_saves_slowly_is_a_note_and_a_quick_one_is_fine() -> None:
 ])
 def test_a_server_that_was_not_reached_is_a_verdict_and_never_well(
         trouble: Trouble, topic: Topic, severity: Severity) -> None:
-    made = report(unexamined("http://x", BackendError(trouble, "What happened.")))
+    made = report(unexamined("http://x", a_fault(trouble, "What happened.")))
     assert [(v.topic, v.severity) for v in made.verdicts] == [(topic, severity)]
     assert made.verdicts[0].sentence == "What happened."
     assert not made.well and "All is well" not in headline(made)
 
 
 def test_a_wrong_key_says_where_to_put_the_right_one() -> None:
-    made = verdicts(unexamined("http://x", BackendError(Trouble.UNAUTHORIZED, "It refused the key.", status=401)))
+    made = verdicts(unexamined("http://x", a_fault(Trouble.UNAUTHORIZED, "It refused the key.", status=401)))
     assert "--api-key-env" in made[0].advice and "server.api_key_env" in made[0].advice
 
 
@@ -272,7 +277,7 @@ def test_problems_come_first() -> None:
     assert headline(report(an_examination(turns=probe(LOST)))) == "1 problem."
 
 
-@pytest.mark.parametrize("kind", [kind.name for kind in KINDS])
+@pytest.mark.parametrize("kind", DIALECTS)
 def test_no_kind_is_given_the_flags_of_llama_server(kind: str) -> None:
     if kind in ("llama.cpp", "llama-swap"):
         return
@@ -290,7 +295,7 @@ def test_the_report_is_one_json_object_with_null_for_what_is_not_known() -> None
     assert [turn["cached_tokens"] for turn in value["probe"]["turns"]] == [0, 0, 355, 405, 0, 1]
     assert value["verdicts"][0]["severity"] == "problem" and value["verdicts"][0]["tokens"] == 455
     assert value["speed"]["prefill"] == pytest.approx(100)
-    empty = json.loads(json.dumps(as_json(report(unexamined("http://x", BackendError(Trouble.LOADING, "L."))))))
+    empty = json.loads(json.dumps(as_json(report(unexamined("http://x", a_fault(Trouble.LOADING, "L."))))))
     assert empty["server"] is None and empty["template"] is None and empty["speed"]["prefill"] is None
 
 

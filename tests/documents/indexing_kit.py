@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kvchat.documents.collection import Collection, Report, Skipped
-from kvchat.documents.indexing import index_collection
-from kvchat.documents.options import Options
+from kvchat.documents.collection import Collection, Options, Report, Skipped
+from kvchat.documents.index_run import index_collection
 from kvchat.documents.scanning import Found, scan
 from kvchat.index.index import Index
 

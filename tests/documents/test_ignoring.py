@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from indexing_kit import made, paths, skipped
 
-from kvchat.documents.options import Options
+from kvchat.documents.collection import Options
 
 HIDDEN = Options(hidden=True)
 _RULES = ["*.log", "!keep.log", "build/", "!build/", "/a", "/a/*", "!/a/b", "a/b", "**/c", "c/**", "a/**/c", "b", "!b",

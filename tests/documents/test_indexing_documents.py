@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, collection, indexed, made, reasons, stopping_after, texts
 
-from kvchat.documents import loading, visiting
-from kvchat.documents.collection import Progress
-from kvchat.documents.exclusion import alone
-from kvchat.documents.indexing import ELSEWHERE, FORGOTTEN, index_collection, is_stale, status_of
+from kvchat.documents import index_run, loading
+from kvchat.documents.collection import Options, Progress
+from kvchat.documents.file_versions import Stamp, stamp_of
+from kvchat.documents.index_lock import alone
+from kvchat.documents.index_run import ELSEWHERE, FORGOTTEN, index_collection, is_stale, status_of
 from kvchat.documents.library import Library
-from kvchat.documents.options import Options
-from kvchat.documents.reading.apart import Readers
-from kvchat.documents.stamps import Stamp, stamp_of
+from kvchat.documents.reading.sandbox import Readers
 from kvchat.index.index import Index
 from kvchat.store import Store
 
@@ -53,7 +52,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def told_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every file is told, however short ago another one was."""
-    monkeypatch.setattr(visiting, "TOLD_EVERY", 0.0)
+    monkeypatch.setattr(index_run, "TOLD_EVERY", 0.0)
 
 
 def fails(monkeypatch: pytest.MonkeyPatch, name: str, error: Callable[[], OSError]) -> None:
@@ -300,12 +299,13 @@ def test_a_file_that_became_a_link_since_it_was_found_is_not_followed(index: Ind
 
 def test_files_that_need_an_extra_are_read_once_it_is_there(
         index: Index, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kvchat.documents import stamps
+    from kvchat.documents import file_versions
+    from kvchat.documents.reading.pdf import MISSING
 
-    stamp = Stamp(5, 7, 0, "ab", "needs kvchat[documents]")
-    monkeypatch.setattr(stamps, "find_spec", lambda name: None)
+    stamp = Stamp(5, 7, 0, "ab", MISSING)
+    monkeypatch.setattr(file_versions, "find_spec", lambda name: None)
     assert stamp.holds("ab")
-    monkeypatch.setattr(stamps, "find_spec", lambda name: object())
+    monkeypatch.setattr(file_versions, "find_spec", lambda name: object())
     assert not stamp.holds("ab")
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from indexing_kit import collection, indexed, made, texts
 
-from kvchat.documents import batching
-from kvchat.documents.indexing import status_of
-from kvchat.index import content, tables
+from kvchat.documents import index_run
+from kvchat.documents.index_run import status_of
+from kvchat.index import content, index_file
 from kvchat.index.index import BUSY, Index
 from kvchat.store.presence.locks import try_lock
 
@@ -21,7 +21,7 @@ LARGE = "".join(f"word{n} and word{n % 977}, {n % 31}\n" * 3 for n in range(2000
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many chunks each writing touched."""
-    monkeypatch.setattr(batching, "MOST_CHUNKS", 20)
+    monkeypatch.setattr(index_run, "MOST_CHUNKS", 20)
     sizes: list[int] = []
     real = content.apply
 
@@ -38,15 +38,15 @@ def test_no_transaction_puts_in_or_takes_out_more_than_a_slice(tmp_path: Path, p
     index = Index.open(None)
     indexed(index, root)
     assert texts(index, root)["big.txt"].split() == LARGE.split()
-    assert index.counts()[1] > 100
+    assert index.count() > 100
     (root / "big.txt").write_text("short\n")
     indexed(index, root)
-    assert index.counts()[1] == 2
+    assert index.count() == 2
     (root / "big.txt").write_text(LARGE)
     indexed(index, root)
     (root / "big.txt").unlink()
     indexed(index, root)
-    assert index.counts() == (1, 1) and index.search("word5") == []
+    assert (len(index.docs()), index.count()) == (1, 1) and index.search("word5") == []
     assert max(put) <= 20
 
 
@@ -66,7 +66,7 @@ def test_a_large_file_that_was_half_put_in_is_read_again(
 
 
 def test_an_index_in_use_is_said_to_be_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(index_file, "PATIENCE_S", 0.0)
     root = made(tmp_path / "notes", {"a.md": "a quokka"})
     index = Index.open(tmp_path / "index.db")
     handle = os.open(tmp_path / "index.db.lock", os.O_RDWR)

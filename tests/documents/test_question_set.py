@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.documents.collection import Collection
-from kvchat.documents.finding import found as chosen
-from kvchat.documents.indexing import index_collection
+from kvchat.documents.collection import Collection, Options
+from kvchat.documents.index_run import index_collection
 from kvchat.documents.library import Library
-from kvchat.documents.options import Options
+from kvchat.documents.retriever import found as chosen
 from kvchat.index.index import Index
 from kvchat.store import Store
 

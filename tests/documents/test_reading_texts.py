@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from text_kit import NAMES, TEXTS, read, titles
 
 from kvchat.documents.chunking import chunks
-from kvchat.documents.reading.outline import LONGEST_TITLE
+from kvchat.documents.reading.content import LONGEST_TITLE
 
 SMALL, LARGE, MOST_GROWTH, SHORTEST_S = 5_000, 50_000, 40.0, 0.001
 HARD = (

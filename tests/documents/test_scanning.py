@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from indexing_kit import OPTIONS, made, paths, skipped
 
+from kvchat.documents.collection import Options
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.options import Options
 from kvchat.documents.scanning import is_left_out, scan
 
 

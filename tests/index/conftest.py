@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from index_kit import keys
 
-from kvchat.index import tables
+from kvchat.index import index_file
 from kvchat.index.index import Index
 
 
@@ -16,7 +16,7 @@ from kvchat.index.index import Index
 def index(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Index]:
     """An empty index in a file."""
     if request.param == "without":
-        monkeypatch.setattr(tables, "has_fts", lambda connection: False)
+        monkeypatch.setattr(index_file, "has_fts", lambda connection: False)
     opened = Index.open(tmp_path / "index.db")
     yield opened
     opened.close()

@@ -9,7 +9,7 @@ import pytest
 from index_kit import keys, lines
 
 from kvchat.index import index as module
-from kvchat.index import ranking, tables
+from kvchat.index import index_file
 from kvchat.index.index import Chunk, Document, Index, exactly
 from standins.embeddings import vector
 
@@ -29,7 +29,7 @@ def test_a_batch_puts_in_and_takes_out_at_once(index: Index, found: Found) -> No
     assert index.docs() == {"docs/h/a.md": "s", "docs/h/b.md": "s"}
     assert found("lighthouse") == [] and len(found("harbour")) == 2
     index.replace_all([])
-    assert index.counts() == (2, 3)
+    assert (len(index.docs()), index.count()) == (2, 3)
 
 
 def test_a_document_that_is_gone_and_put_in_again_in_one_batch_is_there(index: Index, found: Found) -> None:
@@ -84,7 +84,7 @@ def test_of_equal_chunks_each_key_has_one(index: Index) -> None:
     index.replace("docs/h/a.md", same)
     fewer = [Chunk("7", "", "the same lighthouse"), Chunk("2", "", "the same lighthouse")]
     index.replace("docs/h/a.md", fewer)
-    assert index.get("docs/h/a.md") == fewer and index.counts() == (1, 2)
+    assert index.get("docs/h/a.md") == fewer and (len(index.docs()), index.count()) == (1, 2)
     assert sorted(keys(index.search("lighthouse"))) == ["2", "7"]
 
 
@@ -111,7 +111,7 @@ def test_several_scopes_and_single_documents_are_looked_at_together(
     index.replace_all([document(name, "lighthouse") for name in NAMES])
     assert {hit.doc for hit in index.search("lighthouse", scope=scope)} == expected
     assert index.docs(scope).keys() == expected
-    assert index.counts(scope) == (len(expected), len(expected))
+    assert index.count(scope) == len(expected)
     assert index.frequencies(["lighthouse"], 99, scope=scope) == [len(expected)]
     assert {doc for doc, _ in index.without_vector("m", 99, scope)} == expected
     index.put_vectors("m", {(name, "0"): vector("lighthouse") for name in NAMES})
@@ -182,10 +182,7 @@ def test_all_names_stay_reachable_in_a_large_collection(index: Index) -> None:
 
 # Large indexes.
 
-def test_common_words_of_a_question_do_not_hide_what_its_rare_ones_find(
-        index: Index, found: Found, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "_SCORED", 40)
-    monkeypatch.setattr(ranking, "_COUNTED", 200)
+def test_common_words_of_a_question_do_not_hide_what_its_rare_ones_find(index: Index, found: Found) -> None:
     index.replace("docs/h/a.md", lines(
         *(f"{('report on an island', 'report on a harbour', 'letter')[number % 3]} {number}" for number in range(400)),
         both="a lighthouse, an island", rare="a lighthouse, a bridge"))
@@ -197,10 +194,7 @@ def test_common_words_of_a_question_do_not_hide_what_its_rare_ones_find(
     assert len(found("lighthouse harbour", scope="memory/")) == 8
 
 
-def test_the_same_index_put_in_another_order_answers_a_long_question_alike(
-        index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ranking, "_SCORED", 40)
-    monkeypatch.setattr(ranking, "_COUNTED", 200)
+def test_the_same_index_put_in_another_order_answers_a_long_question_alike(index: Index) -> None:
     documents = [document(f"docs/h/{number:03}.md", f"harbour {number % 7} island {number % 50} report {number % 11}")
                  for number in range(300)]
     index.replace_all(documents)
@@ -214,12 +208,12 @@ def test_the_same_index_put_in_another_order_answers_a_long_question_alike(
 
 def test_an_index_that_was_locked_is_used_again_once_it_is_free(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "READ_MS", 10)
-    monkeypatch.setattr(tables, "WRITE_MS", 10)
+    monkeypatch.setattr(index_file, "READ_MS", 10)
+    monkeypatch.setattr(index_file, "WRITE_MS", 10)
     path = tmp_path / "index.db"
     index = Index.open(path)
     index.replace("docs/h/a.md", lines("lighthouse"))
-    holder = tables.connect(path)
+    holder = index_file.connect(path)
     holder.execute("BEGIN EXCLUSIVE")
     assert index.search("lighthouse") == [] and index.path == path
     holder.close()

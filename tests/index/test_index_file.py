@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from index_kit import keys, lines
 
-from kvchat.index import tables
+from kvchat.index import index_file
 from kvchat.index.index import BUSY, Index, IndexBusyError
 
 
@@ -72,7 +72,7 @@ DAMAGE: dict[str, Callable[[Path], object]] = {
     "a journal of something else": lambda path: path.with_name("index.db-journal").write_bytes(os.urandom(4096)),
     "tables missing": lambda path: run(path, "DROP TABLE chunk"),
     "an older version": lambda path: run(path, "PRAGMA user_version = 1"),
-    "without full-text search": lambda path: run(path, f"PRAGMA user_version = {2 * tables.VERSION}"),
+    "without full-text search": lambda path: run(path, f"PRAGMA user_version = {2 * index_file.VERSION}"),
 }
 
 
@@ -158,7 +158,7 @@ def test_a_folder_that_cannot_be_written_is_no_error(path: Path) -> None:
 
 
 def test_a_file_that_is_locked_is_no_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "WRITE_MS", 10)
+    monkeypatch.setattr(index_file, "WRITE_MS", 10)
     filled(path)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
@@ -173,8 +173,8 @@ def test_a_file_that_is_locked_is_no_error(path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_lock_that_comes_while_it_is_open_is_no_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "WRITE_MS", 10)
-    monkeypatch.setattr(tables, "READ_MS", 10)
+    monkeypatch.setattr(index_file, "WRITE_MS", 10)
+    monkeypatch.setattr(index_file, "READ_MS", 10)
     filled(path)
     index = Index.open(path)
     holder = sqlite3.connect(path, isolation_level=None)
@@ -219,9 +219,9 @@ def test_what_fails_is_logged_in_one_line(path: Path, caplog: pytest.LogCaptureF
 
 
 def test_threads_search_and_write_at_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.index.tables.PATIENCE_S", 120.0)  # the machine may be busy
+    monkeypatch.setattr("kvchat.index.index_file.PATIENCE_S", 120.0)  # the machine may be busy
     monkeypatch.setattr("kvchat.index.index.PATIENCE_S", 120.0)
-    monkeypatch.setattr("kvchat.index.tables.READ_MS", 120_000)
+    monkeypatch.setattr("kvchat.index.index_file.READ_MS", 120_000)
     index = Index.open(path)
     index.replace("memory/always.md", lines("lighthouse"))
     done = threading.Event()

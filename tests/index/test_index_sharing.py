@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from index_kit import lines
 
-from kvchat.index import mirror, tables
-from kvchat.index.index import Chunk, Hit, Index
+from kvchat.index import index_file
+from kvchat.index.index import Chunk, Index
 from kvchat.store.presence.locks import try_lock
 
 MEMORIES = [f"Kestrel project: invoice number {n} was agreed with the client." for n in range(40)] + [
@@ -20,39 +20,22 @@ OTHERS = [(f"docs/c/{n}.md", [Chunk("1", "", "run the deploy script for staging 
 QUESTION = "Where is the deploy script for staging run for the Kestrel project?"
 
 
-def said(hits: list[Hit]) -> list[tuple[str, float]]:
-    return [(hit.chunk.text, hit.score) for hit in hits]
-
-
-def test_memory_is_searched_as_if_it_were_alone(index: Index) -> None:
+def test_a_large_collection_takes_nothing_from_a_small_scope(index: Index) -> None:
     alone = Index.open(None)
     for one in (index, alone):
-        one.replace("memory/a.md", lines(*MEMORIES))
+        one.replace_all([("memory/a.md", lines(*MEMORIES), "", 5.0)])
     index.replace_all(OTHERS)
-    for texts in (MEMORIES, MEMORIES[7:], [*MEMORIES[7:], "Kestrel is in the cellar."]):
-        for one in (index, alone):
-            one.replace("memory/a.md", lines(*texts))
-        expected = said(alone.search(QUESTION, 50, scope="memory/"))
-        assert [text for text, _ in said(index.search(QUESTION, 50, scope="memory/"))] == [text for text, _ in expected]
-        if index._tables.fts and alone._tables.fts:
-            assert said(index.search(QUESTION, 50, scope="memory/")) == expected
-        assert expected[0][0] == MEMORIES[-1]
-
-
-@pytest.mark.parametrize("held", [4000, 20])
-def test_a_large_collection_does_not_change_what_is_found_in_a_small_one(
-        index: Index, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mirror, "MOST_CHUNKS", held)
-    index.replace_all([*OTHERS, ("docs/kestrel/a.md", lines(*MEMORIES), "", 5.0)])
-    for since in (None, 4.0):
-        hits = index.search(QUESTION, 5, scope="docs/kestrel/", since=since)
-        assert hits[0].chunk.text == MEMORIES[-1] and len(hits) == 5
-    assert index.search(QUESTION, 5, scope="docs/kestrel/", until=4.0) == []
+    for scope in ("memory/", "mem", ["memory/", "docs/none/"]):
+        for since in (None, 4.0):
+            hits = index.search(QUESTION, 50, scope=scope, since=since)
+            assert {hit.chunk.text for hit in hits} == {hit.chunk.text for hit in alone.search(QUESTION, 50)}
+            assert len(index.search(QUESTION, 5, scope=scope, since=since)) == 5
+    assert index.search(QUESTION, 5, scope="memory/", until=4.0) == []
 
 
 def test_a_search_and_an_opening_wait_for_nobody_who_holds_the_lock_of_writers(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(index_file, "PATIENCE_S", 0.0)
     path = tmp_path / "index.db"
     first = Index.open(path)
     first.replace("docs/a/x.md", lines("the quokka sleeps"))
@@ -66,7 +49,7 @@ def test_a_search_and_an_opening_wait_for_nobody_who_holds_the_lock_of_writers(
 
 def test_a_file_that_is_locked_while_another_writes_for_long_is_used_again_afterwards(
         tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "READ_MS", 10)
+    monkeypatch.setattr(index_file, "READ_MS", 10)
     path = tmp_path / "index.db"
     index, other = Index.open(path), Index.open(path)
     index.replace("docs/a/x.md", lines("the quokka sleeps"))

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from index_kit import keys, lines
 
-from kvchat.index import nearness, vectors
-from kvchat.index.fusion import fused
+from kvchat.index import vector_search, vectors
 from kvchat.index.index import Chunk, Index
-from kvchat.index.nearness import FEW
+from kvchat.index.ranking import fused, in_order
+from kvchat.index.vector_search import FEW
 from standins.embeddings import vector
 
 Found = Callable[..., list[str]]
@@ -167,8 +167,8 @@ def test_while_vectors_are_put_in_a_large_scope_is_not_read_at_every_search(
         now += 1.0
         return now
 
-    monkeypatch.setattr(nearness.time, "monotonic", later)
-    monkeypatch.setattr(nearness, "_REST", 1e6)
+    monkeypatch.setattr(vector_search.time, "monotonic", later)
+    monkeypatch.setattr(vector_search, "_REST", 1e6)
     index.replace("memory/a.md", lines("a cat", "an automobile"))
     index.put_vectors("m", {("memory/a.md", "0"): vector("a cat")})
 
@@ -200,7 +200,11 @@ def test_tiny_and_huge_vectors_have_the_same_direction() -> None:
         assert vectors.unit([3 * size, 4 * size]) == pytest.approx([0.6, 0.8])
 
 
-def test_places_count_not_scores() -> None:
-    scores = fused([["a", "b", "c"], ["c", "d"]])
-    assert sorted(scores, key=lambda one: -scores[one]) == ["c", "a", "b", "d"] or scores["b"] == scores["d"]
-    assert scores["c"] == 1 / 63 + 1 / 61
+def test_places_count_not_scores(index: Index) -> None:
+    index.replace("memory/a.md", lines("word one", "word two", "word three", "other four"))
+    with index._tables.reading() as connection:
+        ids = dict(connection.execute("SELECT key, id FROM chunk"))
+        found = in_order(connection, [(ids["0"], 90.0), (ids["1"], 3.0), (ids["2"], 2.0)])
+        best = fused(connection, found, {ids["2"]: 0.9, ids["3"]: 0.8})
+    assert [(one.name[1], one.score) for one in best] == [
+        ("2", 1 / 63 + 1 / 61), ("0", 1 / 61), ("1", 1 / 62), ("3", 1 / 62)]

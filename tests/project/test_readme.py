@@ -10,23 +10,34 @@ from markdown_it import MarkdownIt
 
 from kvchat.cli import parser
 from kvchat.config import table
-from kvchat.ui.actions import help_rows
+from kvchat.ui.actions import DIALOG_ACTIONS, help_rows
+from kvchat.ui.keys import shown
 
 README = Path(__file__).parents[2] / "README.md"
+
+
+IN_DIALOGS = {action.group for action in DIALOG_ACTIONS}
 
 
 def keys() -> str:
     lines = ["| | key | command |", "|---|---|---|"]
     for group, rows in help_rows().items():
-        for row in rows:
+        for row in rows if group not in IN_DIALOGS else ():
             slash = f"`{row.slash}`".replace("|", "\\|") if row.slash else ""
             lines.append(f"| {group}: {row.label[0].lower()}{row.label[1:]} | {row.keys} | {slash} |")
     return "\n".join(lines)
 
 
+def dialog_keys() -> str:
+    lines = ["| name | key | |", "|---|---|---|"]
+    for action in DIALOG_ACTIONS:
+        lines.append(f"| `{action.id}` | {', '.join(map(shown, action.key_list))} | {action.help} |")
+    return "\n".join(lines)
+
+
 def written(text: str) -> str:
     """The README with its tables as they are now."""
-    for name, content in (("keys", keys()), ("settings", table())):
+    for name, content in (("keys", keys()), ("dialog keys", dialog_keys()), ("settings", table())):
         text = re.sub(rf"(<!-- {name} -->\n).*(<!-- /{name} -->)", lambda m, c=content: f"{m[1]}{c.strip()}\n{m[2]}",
                       text, flags=re.DOTALL)
     return text

@@ -14,11 +14,10 @@ from textual.content import Content
 
 from corpus import corpus
 from engine_fixture import RunningServer
-from kvchat.backends import special_tokens
-from kvchat.backends.cache_calls import CacheCalls
 from kvchat.backends.dialect import ChatTurn
+from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.identify import connect
-from kvchat.backends.special_tokens import special_texts
+from kvchat.backends.tokens import special_texts
 from kvchat.prompt.citing import numbered
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock, defused, foreign, guarded
 from kvchat.prompt.conversation import Conversation
@@ -26,7 +25,7 @@ from kvchat.prompt.message import Message, Node, Role, new_id, node, system_mess
 from kvchat.prompt.request import wires_of
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import clean, one_line
-from kvchat.transfer import Source, render
+from kvchat.transfer.formats import Source, render
 from kvchat.ui.render.message import Folds, foot_rows
 from kvchat.ui.view_models import item_of
 from kvchat.ui.widgets.composer.chips import label_of
@@ -87,9 +86,9 @@ NAMES = ("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>", "<reponam
          "<jupyter_code>", "<jupyter_output>", "<jupyter_script>", "<empty_output>")
 
 
-async def _access(server: RunningServer) -> CacheCalls:
+async def _access(server: RunningServer) -> LlamaCppBackend:
     backend = await connect(server.base_url)
-    assert isinstance(backend, CacheCalls)
+    assert isinstance(backend, LlamaCppBackend)
     return backend
 
 
@@ -107,23 +106,23 @@ def specials(server: RunningServer) -> frozenset[int]:
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(special_tokens, "WAIT_S", 60)
+    monkeypatch.setattr("kvchat.backends.tokens.WAIT_S", 60)
 
 
-async def _count(backend: CacheCalls, path: list[Node], specials: frozenset[int]) -> int:
+async def _count(backend: LlamaCppBackend, path: list[Node], specials: frozenset[int]) -> int:
     """How many special tokens the server reads in what its chat template makes of a conversation."""
     prompt = await backend.prompt_text(ChatTurn(wires_of(path), "s"))
     return sum(id in specials for id in await backend.ids_of(prompt, specials=True))
 
 
 @pytest.fixture
-async def backend(server: RunningServer) -> CacheCalls:
+async def backend(server: RunningServer) -> LlamaCppBackend:
     return await _access(server)
 
 
 @corpus("name", DOCUMENTS)
 async def test_a_real_server_reads_as_many_special_tokens_as_in_a_harmless_conversation(
-        backend: CacheCalls, specials: frozenset[int], name: str) -> None:
+        backend: LlamaCppBackend, specials: frozenset[int], name: str) -> None:
     expected = await _count(backend, _path(_blocks("It says nothing of the kind.")), specials)
     assert expected == 5  # around two messages, and where the answer begins
     blocks = _blocks(DOCUMENTS[name]) if name in SHORT else _blocks(DOCUMENTS[name])[:1]

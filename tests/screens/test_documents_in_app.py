@@ -11,7 +11,7 @@ from app_kit import Drive, Driven
 from kvchat.chat.events import IndexingProgressed
 from kvchat.documents.collection import Progress, Report, Skipped
 from kvchat.prompt.context import PASSAGE
-from kvchat.ui.screens.source import SourceScreen
+from kvchat.ui.screens.sources import SourceScreen
 from toyserver import ToyServer, tokens
 
 pytestmark = pytest.mark.slow
@@ -63,7 +63,7 @@ async def test_a_folder_that_is_added_by_a_command_is_indexed_and_its_end_is_tol
         await app.until(lambda: app.noticed("handbook is being indexed; F6 shows how far it is."))
         await app.until(lambda: app.noticed("handbook: 2 files, 1 skipped; F6 shows them."))
         await app.press("f6")
-        await app.opens("DocumentsScreen")
+        await app.opens("ManagerScreen")
         await app.until(lambda: "2" in next((line for line in app.lines if "▌ handbook" in line), "").split())
         await app.press("enter")
         await app.opens("ReportScreen")
@@ -81,7 +81,7 @@ async def test_one_is_added_on_the_screen_and_tried(drive: Drive, folder: Path) 
         await app.press("tab")
         await app.until(lambda: "name › handbook" in app.text)
         await app.press("enter")
-        await app.until(lambda: app.front == "DocumentsScreen" and app.service.documents.reports.get("handbook"))
+        await app.until(lambda: app.front == "ManagerScreen" and app.service.documents.reports.get("handbook"))
         await shows(app, "▌ handbook")
         await app.press("slash")
         await app.opens("DocumentSearchScreen")

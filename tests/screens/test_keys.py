@@ -26,8 +26,8 @@ MODALS = {
     "tree": "BranchTreeScreen", "parameters": "ParametersScreen", "system": "SystemPromptScreen",
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "CommandPalette",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
-    "doctor": "DoctorScreen", "memory": "MemoryScreen", "remember": "MemoryScreen", "forget": "MemoryScreen",
-    "attach": "AttachScreen", "documents": "DocumentsScreen",
+    "doctor": "DoctorScreen", "memory": "ManagerScreen", "remember": "ManagerScreen", "forget": "ManagerScreen",
+    "attach": "AttachScreen", "documents": "ManagerScreen",
 }
 """The actions that open a screen, with its class."""
 

@@ -16,7 +16,8 @@ from kvchat.chat.background import jobs
 from kvchat.chat.events import MemoriesChanged, MemoriesNoted
 from kvchat.config import Settings, changed
 from kvchat.memory.entry import PROFILE, Entry, Status
-from kvchat.ui.screens.memory import MemoryScreen
+from kvchat.ui.screens.manager import ManagerScreen
+from kvchat.ui.screens.memory.source import MemorySource
 from toyserver import Answer, ToyServer, Visit, tokens
 
 pytestmark = pytest.mark.slow
@@ -62,14 +63,15 @@ async def shows(app: Driven, words: str) -> None:
     await app.until(lambda: words in app.prose)
 
 
-async def looks(app: Driven) -> MemoryScreen:
+async def looks(app: Driven) -> MemorySource:
     """Open the memory and wait for what it shows."""
     await app.press("f5")
-    await app.opens("MemoryScreen")
+    await app.opens("ManagerScreen")
     screen = app.app.screen
-    assert isinstance(screen, MemoryScreen)
-    await app.until(lambda: screen.looked is not None)
-    return screen
+    assert isinstance(screen, ManagerScreen) and isinstance(screen.source, MemorySource)
+    source = screen.source
+    await app.until(lambda: source.overview is not None)
+    return source
 
 
 def pages(data: Path) -> str:
@@ -176,7 +178,7 @@ async def test_remember_without_words_asks_for_them(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
         await app.command("/remember")
-        await app.opens("MemoryScreen")
+        await app.opens("ManagerScreen")
         await app.type("Oil is ordered on Mondays.")
         await app.press("enter")
         await shows(app, "Remembered, in topics/")
@@ -208,7 +210,7 @@ async def test_forget_shows_what_is_meant_where_that_is_not_one(drive: Drive) ->
         await app.begin("one")
         await remembered(app, "Tea without sugar.", "Tea at five.", "The teapot is blue.", "The lamp is red.")
         await app.command("/forget tea")
-        await app.opens("MemoryScreen")
+        await app.opens("ManagerScreen")
         await shows(app, "Tea at five.")
         assert "Tea without sugar." in app.prose and "The lamp is red." not in app.prose
         await app.press("escape", "escape")
@@ -223,7 +225,7 @@ async def test_half_a_word_never_deletes(drive: Drive) -> None:
         await app.begin("one")
         await remembered(app, "The teapot is blue.")
         await app.command("/forget tea")
-        await app.until(lambda: app.front == "MemoryScreen" or app.noticed("Nothing"))
+        await app.until(lambda: app.front == "ManagerScreen" or app.noticed("Nothing"))
         assert await texts(app) == ["The teapot is blue."]
 
 
@@ -366,8 +368,8 @@ async def test_the_persons_editor_gets_the_page_at_the_line_and_what_it_wrote_is
         await remembered(app, "Tea without sugar.", "Tea at five.")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(app.app, "suspend", nullcontext)
-            screen = await looks(app)
-            await app.press("end" if screen.entry is None or "sugar" not in screen.entry.text else "home", "E")
+            source = await looks(app)
+            await app.press("end" if source.entry is None or "sugar" not in source.entry.text else "home", "E")
             await shows(app, "Tea without milk.")
         page = next((tmp_path / "data/memory/topics").glob("*.md"))
         assert told.read_text().endswith(str(page)) and told.read_text().startswith("+")
@@ -404,12 +406,12 @@ async def test_what_is_done_on_the_screen_is_done_in_the_files_and_undone_there(
         await app.begin("one")
         await remembered(app, "Tea without sugar.")
         before = pages(tmp_path / "data")
-        screen = await looks(app)
+        source = await looks(app)
         await app.press(*keys)
-        await app.until(lambda: screen.looked is not None and len(screen.looked.changes) == 2)
+        await app.until(lambda: len(source.changes) == 2)
         assert pages(tmp_path / "data") != before
         await app.press("u")
-        await app.until(lambda: screen.looked is not None and len(screen.looked.changes) == 3)
+        await app.until(lambda: len(source.changes) == 3)
         assert [(entry.text, entry.page) for entry in await entries(app)] == [
-            ("Tea without sugar.", next(change.after.page for change in screen.looked.changes[2:]))]
+            ("Tea without sugar.", next(change.after.page for change in source.changes[2:]))]
         assert "- Tea without sugar." in pages(tmp_path / "data")

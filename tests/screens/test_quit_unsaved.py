@@ -8,7 +8,7 @@ import pytest
 from app_kit import Drive, Driven
 
 from kvchat.store import Store, StoreUnavailable
-from kvchat.transfer import read_lossless
+from kvchat.transfer.lossless import read_lossless
 from toyserver import ToyServer
 
 FULL = "There is no room for kvchat.db: its disk is full."

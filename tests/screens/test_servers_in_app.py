@@ -25,7 +25,7 @@ async def test_what_runs_on_this_machine_is_found_by_the_key_and_each_conversati
     drive: Drive, server: ToyServer, monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with ToyServer(model="qwen3-8b") as other, drive() as app:
-        monkeypatch.setattr("kvchat.backends.kinds.PORTS", (other.port,))
+        monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (other.port,))
         await app.say("one")
         await app.press("ctrl+n")
         await app.press("ctrl+l")

@@ -269,7 +269,7 @@ def test_after_an_error(studio: Studio) -> None:
 
 
 def test_the_first_run(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.backends.kinds.PORTS", (9,))
+    monkeypatch.setattr("kvchat.backends.kinds.ports", lambda: (9,))
     monkeypatch.setattr("kvchat.backends.engine.models.find_models", list)
 
     async def scene(app: Driven) -> None:

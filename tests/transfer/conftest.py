@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from transfer_samples import branched_conversation, hostile_conversation
 
-from kvchat.transfer import Source
+from kvchat.transfer.formats import Source
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from transfer_samples import BEGIN, conversation
 from kvchat.prompt.citing import CITE
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Message, Role, node, system_message
-from kvchat.transfer import Source, render
+from kvchat.transfer.formats import Source, render
 
 BLOCKS = (
     ContextBlock(NOTE, "kvchat", CITE),

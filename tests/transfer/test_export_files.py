@@ -15,7 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transfer_samples import CORPUS, chat
 
-from kvchat.transfer import FORMATS, FileExists, Source, TransferError, export, suggested_name, write_text
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import FileExists, Source, TransferError
+from kvchat.transfer.write import export, suggested_name, write_text
 
 PLAIN = chat("Hello", "Hi").conversation
 DAY = "-2026-11-21"

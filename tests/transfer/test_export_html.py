@@ -16,11 +16,9 @@ from transfer_samples import BEGIN, CORPUS, chat, conversation
 from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.message import Message, Role, node, system_message
-from kvchat.transfer import Source, render
-from kvchat.transfer.highlight import highlighted
-from kvchat.transfer.html_style import BAR_CELLS, STYLE
-from kvchat.transfer.html_text import link_allowed, to_html
-from kvchat.transfer.markdown_text import fenced, safe_markdown
+from kvchat.transfer.formats import Source, render
+from kvchat.transfer.html import BAR_CELLS, STYLE, highlighted, link_allowed, to_html
+from kvchat.transfer.markdown import fenced, safe_markdown
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 VOID = {"meta", "br", "hr"}

@@ -14,8 +14,8 @@ from transfer_samples import BEGIN, CORPUS, chat, conversation
 from corpus import corpus
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.sanitize import clean, one_line
-from kvchat.transfer import Source, render
-from kvchat.transfer.markdown_text import escaped, fenced, safe_markdown
+from kvchat.transfer.formats import Source, render
+from kvchat.transfer.markdown import escaped, fenced, safe_markdown
 
 PARSER = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
 PARSER.validateLink = lambda url: True  # type: ignore[method-assign]

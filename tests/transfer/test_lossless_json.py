@@ -21,7 +21,9 @@ from kvchat.prompt.message import Message, Node, Role, State, chained, node
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import canonical
-from kvchat.transfer import FORMATS, Source, TransferError, read_lossless, render
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import Source, TransferError, render
+from kvchat.transfer.lossless import read_lossless
 
 TEXTS = st.text(max_size=40) | st.sampled_from([item["text"] for item in CORPUS])
 IDS = st.uuids().map(lambda value: value.hex)

@@ -7,7 +7,7 @@ import json
 from transfer_samples import chat, conversation
 
 from kvchat.prompt.message import Role, node, system_message
-from kvchat.transfer import Source, render
+from kvchat.transfer.formats import Source, render
 
 
 def sent(source: Source, end: str | None) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
-from kvchat.transfer import Source
+from kvchat.transfer.formats import Source
 
 BEGIN = 1_795_252_560.0
 CORPUS = json.loads((Path(__file__).parents[1] / "fixtures" / "hostile_text.json").read_text("utf-8"))

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from screens_kit import NOW, T, conversation
 
+from kvchat.chat.background.document_service import DocumentService
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import DocumentsChanged, IndexingProgressed, ServiceEvent
+from kvchat.chat.events import DocumentsChanged, EventBus, IndexingProgressed, ServiceEvent
 from kvchat.chat.live import OpenConversation
-from kvchat.config import Settings
 from kvchat.documents.collection import Collection, Passage, Progress, Report, Skipped, Status, doc_of, place_of, ref_of
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import PASSAGE, ContextBlock
 from kvchat.prompt.conversation import OFF
 from kvchat.prompt.tree import Tree
+from kvchat.ui.screens.documents.source import DocumentsSource
+from kvchat.ui.screens.manager import ManagerScreen
 
 R = TypeVar("R")
 HERE = "1a" * 16
@@ -78,24 +79,27 @@ class Library:
 
 
 class Service:
-    """It keeps what `ChatService` promises to the screens."""
+    """The parts of the service that the documents source asks: what it reads is read by the real `DocumentService` of a
+    sample library, what it does is noted."""
 
     def __init__(self, library: Library | None = None, *, searching: str = OFF,
                  collections: Sequence[str] = ()) -> None:
         self.library = library or Library()
-        self.settings = Settings()
         self.indexing: dict[str, Progress] = {}
         self.reports: dict[str, Report] = {}
-        self.listeners: list[Callable[[ServiceEvent], None]] = []
+        self.events = EventBus()
         self.did: list[tuple[object, ...]] = []
         self.refuses = ""
         """The sentence with which everything is refused."""
         record = conversation("lighthouse log", id=HERE, searching=searching, collections=tuple(collections))
         self.conversation = OpenConversation(record, Tree(()))
 
+    def screen(self, **options: Any) -> ManagerScreen:
+        source = DocumentsSource(self, self, self, lambda: NOW, HERE, **options)  # type: ignore[arg-type]
+        return ManagerScreen(source, self.events)
+
     def tell(self, event: ServiceEvent) -> None:
-        for listener in list(self.listeners):
-            listener(event)
+        self.events.tell(event)
 
     def progress(self, progress: Progress) -> None:
         self.indexing[progress.collection] = progress
@@ -114,12 +118,17 @@ class Service:
     def get(self, id: str) -> OpenConversation | None:
         return self.conversation if id == HERE else None
 
-    async def with_documents(self, work: Callable[[Library], R]) -> R:
+    async def with_library(self, work: Callable[[Library], R]) -> R:
         if self.refuses:
             raise ChatError(self.refuses)
         return work(self.library)
 
-    async def add_documents(self, path: str, name: str = "") -> Collection:
+    collections = DocumentService.collections
+    statuses = DocumentService.statuses
+    search = DocumentService.search
+    standing = DocumentService.standing
+
+    async def add(self, path: str, name: str = "") -> Collection:
         self._do("add", path, name)
         made = Collection(name or Path(path).name.lower() or "documents", path, T)
         self.library.statuses[made.name] = Status(made, 0, 0, 0)
@@ -127,12 +136,12 @@ class Service:
         self.tell(DocumentsChanged())
         return made
 
-    async def remove_documents(self, name: str) -> None:
+    async def remove(self, name: str) -> None:
         self._do("remove", name)
         del self.library.statuses[name]
         self.tell(DocumentsChanged())
 
-    async def index_documents(self, name: str = "", anew: bool = False) -> None:
+    async def look_for_changes(self, name: str = "", anew: bool = False) -> None:
         self._do("index", name, anew)
         self.progress(Progress(name, 0, 0, 0, 0, 0, 0.0, counting=True))
 
@@ -146,13 +155,6 @@ class Service:
         record = replace(self.conversation.record, searching=mode if collections else OFF,
                          collections=tuple(collections))
         self.conversation.record = record
-
-    def subscribe(self, listener: Callable[[ServiceEvent], None]) -> Callable[[], None]:
-        self.listeners.append(listener)
-        return lambda: self.listeners.remove(listener)
-
-    def now(self) -> datetime:
-        return NOW
 
 
 def status(name: str, root: str = "", *, files: int = 12, chunks: int = 180, size: int = 64_000,

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any
 
 from screens_kit import NOW, T, conversation
 
+from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import ServiceEvent
+from kvchat.chat.events import EventBus, ServiceEvent
 from kvchat.config import Settings, changed
 from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Act, Change, Entry, Kind, Status
 from kvchat.prompt.conversation import Conversation
 from kvchat.store.jobs import Job, JobState
+from kvchat.ui.screens.manager import ManagerScreen
+from kvchat.ui.screens.memory.source import MemorySource
 
-R = TypeVar("R")
 LAMP, HARBOUR = "1a" * 16, "2b" * 16
 """Two conversations; the first is the open one."""
 MODEL = "/models/SmolLM2-135M-Instruct.gguf"
@@ -147,41 +149,48 @@ QUEUE = (
 
 
 class Service:
-    """The service, as far as the screen asks it."""
+    """The parts of the service that the memory source asks: the real `MemoryService` on a sample book."""
 
     def __init__(self, book: Any, *, queue: Sequence[Row] = ()) -> None:
         self.book = book
-        self.queue = list(queue)
+        self.rows = list(queue)
         self.known = [conversation("lighthouse log", id=LAMP), conversation("harbour office", id=HARBOUR, ago=900)]
         self.settings: Settings = Settings()
-        self.has_memory = True
         self.asked: list[tuple[str, ...]] = []
-        self.listeners: list[Callable[[ServiceEvent], None]] = []
+        self.events = EventBus()
         self.trouble = ""
+        """The sentence with which the memory cannot be opened."""
+        self.memory = MemoryService(self, self, self, self._opened, self._no_vector)  # type: ignore[arg-type]
+        self.extraction, self.jobs, self.conversations, self.servers = self, Jobs(self), self, self
 
-    async def with_memories(self, work: Callable[[Any], R]) -> R:
+    def source(self, **options: Any) -> MemorySource:
+        return MemorySource(self.memory, self, self.jobs, self, lambda: NOW, LAMP, **options)  # type: ignore[arg-type]
+
+    def screen(self, **options: Any) -> ManagerScreen:
+        return ManagerScreen(self.source(**options), self.events)
+
+    def _opened(self) -> Any:
         if self.trouble:
             raise ChatError(self.trouble)
-        return work(self.book)
+        return self.book
 
-    async def memory_queue(self) -> list[Row]:
-        return self.queue
+    async def _no_vector(self, question: str) -> None:
+        return None
 
-    def jobs(self) -> list[Job]:
-        return [row.job for row in self.queue if row.job]
+    def tell(self, event: ServiceEvent) -> None:
+        self.events.tell(event)
 
-    async def retry_job(self, kind: str, subject: str) -> None:
-        self.asked.append(("retry", kind, subject))
+    # the queue
 
-    async def retry_memory(self, id: str) -> None:
+    async def queue(self) -> list[Row]:
+        return [row for row in self.rows if row.conversation]
+
+    async def retry(self, id: str) -> None:
         self.asked.append(("retry", id))
-        self.queue = [replace(row, job=None) if row.conversation == id else row for row in self.queue]
+        self.rows = [replace(row, job=None) if row.conversation == id else row for row in self.rows]
 
-    async def remember_now(self, id: str) -> None:
+    async def request(self, id: str) -> None:
         self.asked.append(("now", id))
-
-    def memory_on(self, id: str) -> bool:
-        return self.has_memory and self.settings.memory.enabled and next(c for c in self.known if c.id == id).memory
 
     async def set_memory(self, id: str, on: bool) -> None:
         self.known = [replace(known, memory=on) if known.id == id else known for known in self.known]
@@ -189,19 +198,32 @@ class Service:
     def switch_off_everywhere(self) -> None:
         self.settings = changed(self.settings, "memory.enabled", False)
 
-    def conversations(self) -> list[Conversation]:
+    # the conversations, and where they go
+
+    def all(self) -> list[Conversation]:
         return self.known
 
-    def subscribe(self, listener: Callable[[ServiceEvent], None]) -> Callable[[], None]:
-        self.listeners.append(listener)
-        return lambda: self.listeners.remove(listener)
+    def record(self, id: str) -> Conversation | None:
+        return next((one for one in self.known if one.id == id), None)
 
-    def tell(self, event: ServiceEvent) -> None:
-        for listener in list(self.listeners):
-            listener(event)
+    def link(self, id: str) -> Any:
+        return SimpleNamespace(info=None)
 
-    def now(self) -> datetime:
-        return NOW
+    def is_on_the_internet(self, link: object) -> bool:
+        return False
+
+
+class Jobs:
+    """The jobs behind the lines of the queue."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def all(self) -> list[Job]:
+        return [row.job for row in self._service.rows if row.job]
+
+    async def retry(self, kind: str, subject: str) -> None:
+        self._service.asked.append(("retry", kind, subject))
 
 
 def service(*, queue: Sequence[Row] = QUEUE) -> Service:

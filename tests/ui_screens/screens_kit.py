@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -19,11 +20,12 @@ from cache_samples import figures as figures
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.report import CacheReport
 from kvchat.chat.errors import ChatError
-from kvchat.chat.events import ServiceEvent
+from kvchat.chat.events import EventBus, ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tree import Tree
+from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.themes import variable_defaults
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
@@ -37,9 +39,24 @@ MARKUP = "[/b] [red]red[/] [@click=app.quit]x[/] ["
 class Host(App[None]):
     """An app for one screen; what the screen answers is in `answers`."""
 
-    def __init__(self) -> None:
+    def __init__(self, keys: Mapping[str, str] | None = None) -> None:
+        """`keys`: the person's own, by the ids of actions."""
         super().__init__()
         self.answers: list[Any] = []
+        self.keys = keys or {}
+        self.key_queue = KeyQueue(self, super().on_event)
+        self.queues = False
+        """Whether what is typed waits for the screen that it is meant for, as in the real app."""
+
+    def on_mount(self) -> None:
+        self.set_keymap(self.keys)
+        self.key_queue.begin()
+
+    async def on_event(self, event: events.Event) -> None:
+        if self.queues and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self.key_queue.take(event)
+        else:
+            await super().on_event(event)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variable_defaults(self.current_theme)
@@ -89,8 +106,9 @@ class Shown:
 
 
 @asynccontextmanager
-async def showing(screen: Screen[Any], size: tuple[int, int] = (80, 24)) -> AsyncIterator[Shown]:
-    app = Host()
+async def showing(screen: Screen[Any], size: tuple[int, int] = (80, 24),
+                  keys: Mapping[str, str] | None = None) -> AsyncIterator[Shown]:
+    app = Host(keys)
     async with app.run_test(size=size) as pilot:
         app.push_screen(screen, app.answers.append)
         await pilot.pause()
@@ -111,26 +129,26 @@ def opened(record: Conversation, tree: Tree, head: str) -> OpenConversation:
 
 
 class Source:
-    """The service, as far as the inspector asks it."""
+    """The parts of the service that the inspector asks."""
 
     def __init__(self, report: CacheReport | ChatError, server: Any) -> None:
-        self.report = report
-        self.server = server
+        self.known = report
+        self.info = server
         self.asked: list[str] = []
-        self.listeners: list[Callable[[ServiceEvent], None]] = []
+        self.events = EventBus()
 
-    async def cache_report(self, id: str) -> CacheReport:
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        return self, self, self.events, lambda: NOW
+
+    async def report(self, id: str) -> CacheReport:
         self.asked.append(id)
-        if isinstance(self.report, ChatError):
-            raise self.report
-        return self.report
+        if isinstance(self.known, ChatError):
+            raise self.known
+        return self.known
 
-    def subscribe(self, listener: Callable[[ServiceEvent], None]) -> Callable[[], None]:
-        self.listeners.append(listener)
-        return lambda: self.listeners.remove(listener)
-
-    def now(self) -> datetime:
-        return NOW
+    def tell(self, event: ServiceEvent) -> None:
+        self.events.tell(event)
 
 
 @dataclass

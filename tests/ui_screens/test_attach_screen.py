@@ -12,10 +12,9 @@ from screens_kit import HOSTILE, MARKUP, Shown, showing
 from textual.widgets import Input
 
 from kvchat.chat.errors import ChatError
-from kvchat.documents.completing import on_disk
-from kvchat.documents.mentions import Kind, Mention
+from kvchat.documents.mentions import Kind, Mention, on_disk
 from kvchat.prompt.context import FILE, ContextBlock
-from kvchat.ui.screens.attach import AttachScreen
+from kvchat.ui.screens.context import AttachScreen
 
 
 @pytest.fixture

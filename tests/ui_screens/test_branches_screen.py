@@ -11,8 +11,7 @@ from screens_kit import NOW, Grower, figures, showing
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.tree import Tree
-from kvchat.ui.screens.branches import BranchTreeScreen
-from kvchat.ui.screens.tree_rows import tree_rows
+from kvchat.ui.screens.branches import BranchTreeScreen, tree_rows
 
 
 def grown() -> tuple[Grower, dict[str, Node]]:

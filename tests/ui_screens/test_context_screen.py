@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from screens_kit import HOSTILE, MARKUP, showing
 
-from kvchat.ui.screens.passages import MOST, ContextScreen
+from kvchat.ui.screens.context import MOST, ContextScreen
 from kvchat.ui.widgets.composer.context_items import FILE, MEMORY, PASSAGE, Item
 
 SETUP = Item(PASSAGE, "p1", "setup.md:12-40", "Run the installer.\n\nThen wait.", "handbook/guide/setup.md:12-40",

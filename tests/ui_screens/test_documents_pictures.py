@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from documents_kit import HERE, SETUP, Library, Service, block, passage, service
+from documents_kit import SETUP, Library, Service, block, passage, service
 from screens_kit import Host
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -18,10 +18,8 @@ from textual.widgets import Input
 
 from kvchat.documents.collection import Progress
 from kvchat.paths import own_themes
-from kvchat.ui.screens.documents import DocumentsScreen
-from kvchat.ui.screens.documents_search import PAUSE_SECONDS
-from kvchat.ui.screens.source import SourceScreen
-from kvchat.ui.screens.source_list import SourcesScreen
+from kvchat.ui.screens.documents.search import PAUSE_SECONDS
+from kvchat.ui.screens.sources import SourceScreen, SourcesScreen
 from kvchat.ui.themes import load_themes
 
 Picture = Callable[..., None]
@@ -65,24 +63,24 @@ def running() -> Service:
 
 @SIZES
 def test_the_list(picture: Picture, size: tuple[int, int]) -> None:
-    picture(DocumentsScreen(service(), HERE), size=size)
+    picture(service().screen(), size=size)
 
 
 @THEMES
 def test_indexing(picture: Picture, theme: str) -> None:
-    picture(DocumentsScreen(running(), HERE), theme=theme)
+    picture(running().screen(), theme=theme)
 
 
 def test_nothing_there(picture: Picture) -> None:
-    picture(DocumentsScreen(Service(), HERE))
+    picture(Service().screen())
 
 
 def test_the_report(picture: Picture) -> None:
-    picture(DocumentsScreen(service(), HERE), "enter")
+    picture(service().screen(), "enter")
 
 
 def test_a_search(picture: Picture) -> None:
-    picture(DocumentsScreen(running(), HERE), "slash", "o", "i", "l", size=(120, 40))
+    picture(running().screen(), "slash", "o", "i", "l", size=(120, 40))
 
 
 @THEMES

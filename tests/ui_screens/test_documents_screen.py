@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import memory_kit
 import pytest
 from documents_kit import HERE, SETUP, SKIPPED, Library, Service, passage, sample, service, status
 from screens_kit import HOSTILE, MARKUP, Shown, showing
@@ -15,11 +16,12 @@ from textual.widgets import Input
 
 from kvchat.documents.collection import Progress, Report, Skipped
 from kvchat.sanitize import clean
-from kvchat.ui.screens.documents import DocumentsScreen
-from kvchat.ui.screens.documents_add import AddDocumentsScreen, folders, unquoted
-from kvchat.ui.screens.documents_pages import PATIENCE
-from kvchat.ui.screens.documents_search import PAUSE_SECONDS, snippet
-from kvchat.ui.screens.documents_source import AT_ONCE, Searching
+from kvchat.ui.actions import DIALOG_ACTIONS
+from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquoted
+from kvchat.ui.screens.documents.rows import Searching
+from kvchat.ui.screens.documents.search import PAUSE_SECONDS, snippet
+from kvchat.ui.screens.documents.source import AT_ONCE
+from kvchat.ui.screens.manager import PATIENCE, ManagerScreen
 from kvchat.ui.screens.rows import FocusRows
 
 SIZES = [(80, 24), (120, 40)]
@@ -27,15 +29,17 @@ HALF = Progress("handbook", 1204, 5310, 6_000_000, 12_000_000, 18_220, 40.0, "gu
 
 
 @asynccontextmanager
-async def documents(source: Service, size: tuple[int, int] = (80, 24), **options: Any) -> AsyncIterator[Shown]:
-    async with showing(DocumentsScreen(source, HERE, **options), size) as shown:
+async def documents(source: Service, size: tuple[int, int] = (80, 24), *, queues: bool = False,
+                    **options: Any) -> AsyncIterator[Shown]:
+    async with showing(source.screen(**options), size) as shown:
+        shown.app.queues = queues
         await settled(shown)
         yield shown
 
 
 async def settled(shown: Shown) -> None:
     await shown.pilot.pause()
-    while any(worker.group == "look" and not worker.is_finished for worker in shown.app.workers):
+    while any(isinstance(one, ManagerScreen) and one.is_looking for one in shown.app.screen_stack):
         await shown.pilot.pause()
     await shown.pilot.pause()
 
@@ -189,7 +193,7 @@ def test_the_cycle_of_one_collection_never_switches_another_off() -> None:
 async def test_what_is_typed_at_once_after_the_search_key_is_searched_and_removes_nothing(key: str) -> None:
     for paste in (False, True):
         source = service()
-        async with documents(source) as shown:
+        async with documents(source, queues=True) as shown:
             if paste:
                 for one in (key, "d", "o", "c", "x", "y", "enter"):
                     shown.app.post_message(events.Key(one, one if len(one) == 1 else None))
@@ -204,7 +208,7 @@ async def test_what_is_typed_at_once_after_the_search_key_is_searched_and_remove
 
 async def test_what_is_typed_at_once_after_the_add_key_is_the_path() -> None:
     source = service()
-    async with documents(source) as shown:
+    async with documents(source, queues=True) as shown:
         for one in "axy/dx":
             shown.app.post_message(events.Key("slash" if one == "/" else one, one))
         shown.app.post_message(events.Paste("yy\nzz"))
@@ -215,13 +219,13 @@ async def test_what_is_typed_at_once_after_the_add_key_is_the_path() -> None:
 
 async def test_enter_on_the_question_removes_nothing_and_d_is_no_key() -> None:
     source = service()
-    async with documents(source) as shown:
+    async with documents(source, queues=True) as shown:
         await shown.press("d")
-        assert front(shown) == "DocumentsScreen"
+        assert front(shown) == "ManagerScreen"
         for one in ("down", "x", "enter"):
             shown.app.post_message(events.Key(one, None))
         await settled(shown)
-        assert source.did == [] and front(shown) == "DocumentsScreen" and "▌ logbooks" in shown.text
+        assert source.did == [] and front(shown) == "ManagerScreen" and "▌ logbooks" in shown.text
         await shown.press("x")
         assert "Remove logbooks?" in shown.text and "▌ n  Cancel" in shown.text
 
@@ -392,7 +396,7 @@ async def test_a_folder_is_completed_named_and_added(tmp_path: Path) -> None:
         await shown.press("enter")
         await settled(shown)
         assert source.did == [("add", f"{tmp_path}/Hand Book/", "")]
-        assert front(shown) == "DocumentsScreen" and "▌ hand book" in shown.text and "is being indexed" in shown.text
+        assert front(shown) == "ManagerScreen" and "▌ hand book" in shown.text and "is being indexed" in shown.text
 
 
 async def settled_offers(shown: Shown) -> None:
@@ -426,7 +430,7 @@ async def test_what_cannot_be_added_is_said_and_the_text_stays() -> None:
         assert "There is no folder or file /nowhere/at/all." in shown.prose
         assert shown.app.screen.query_one("#path Input", Input).value == "/nowhere/at/all"
         await shown.press("escape")
-        assert front(shown) == "DocumentsScreen"
+        assert front(shown) == "ManagerScreen"
 
 
 async def test_enter_takes_the_folder_that_the_arrows_went_to(tmp_path: Path) -> None:
@@ -454,7 +458,7 @@ def test_folders_that_cannot_be_read_offer_nothing(tmp_path: Path) -> None:
 
 async def test_the_name_avoids_those_that_are_taken(tmp_path: Path) -> None:
     (tmp_path / "handbook").mkdir()
-    async with showing(AddDocumentsScreen(service().add_documents, {"/elsewhere": "Handbook"},
+    async with showing(AddDocumentsScreen(service().add, {"/elsewhere": "Handbook"},
                                           path=f"{tmp_path}/handbook")) as shown:
         await settled_offers(shown)
         assert shown.app.screen.query_one("#name Input", Input).value == "handbook-2"
@@ -490,14 +494,14 @@ async def test_what_is_said_of_an_indexing_goes_when_it_ends() -> None:
     source = service()
     async with documents(source) as shown:
         await shown.press("r")
-        assert "Looking for changes in handbook." in shown.text and "enter report" not in shown.text
+        assert "Looking for changes in handbook." in shown.text
         source.end(Report("handbook", unchanged=1204))
         await settled(shown)
-        assert "Looking for changes" not in shown.text and "enter report" in shown.text
+        assert "Looking for changes" not in shown.text
 
 
 async def test_that_another_kvchat_indexes_it_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kvchat.ui.screens.documents_pages.RENEWAL", 0.05)
+    monkeypatch.setattr("kvchat.ui.screens.manager.RENEWAL", 0.05)
     source = service()
     source.reports["handbook"] = Report("handbook", trouble="It is being indexed by another kvchat.")
     async with documents(source) as shown:
@@ -521,3 +525,35 @@ async def test_files_of_other_kinds_are_no_skipped_files() -> None:
 
 def test_a_snippet_is_the_line_that_matched() -> None:
     assert snippet("# Lamp\nThe oil is cold.\nIt burned for hours.", "burns? hours!") == "It burned for hours."
+
+
+# -- a person's own keys
+
+
+async def test_a_key_that_was_changed_does_it_and_stands_in_every_hint_and_sentence() -> None:
+    keys = {"documents.stop": "z", "manager.add": "f7", "dialog.close": "ctrl+l", "documents.update": "t"}
+    source = service()
+    async with showing(source.screen(), keys=keys) as shown:
+        await settled(shown)
+        assert "t update" in shown.text and "F7 add" in shown.text and "^L close" in shown.text
+        await shown.press("r", "c")
+        assert source.did == [], "the keys that it had before are free"
+        await shown.press("t")
+        assert source.did == [("index", "handbook", False)] and "z stop indexing" in shown.text
+        await shown.press("t")
+        assert "It is being indexed; z stops that." in shown.text
+        await shown.press("z")
+        assert "What is indexed is kept; t goes on." in shown.text
+        await shown.press("f7")
+        assert front(shown) == "AddDocumentsScreen" and "^L cancel" in shown.text
+        await shown.press("ctrl+l", "ctrl+l")
+        assert shown.answers == [None]
+    async with showing(Service().screen(), keys=keys) as shown:
+        await settled(shown)
+        assert "F7 adds a folder, or a single file." in shown.prose
+
+
+def test_the_sources_do_what_the_table_of_actions_says() -> None:
+    for context, screen in (("memory", memory_kit.service().screen()), ("documents", service().screen())):
+        named = {action.id.partition(".")[2] for action in DIALOG_ACTIONS if action.context == context}
+        assert named == set(screen.source.acts) - {"search"}

@@ -8,7 +8,9 @@ import pytest
 from screens_kit import Shown, conversation, showing
 from textual.widgets import Input
 
-from kvchat.transfer import FORMATS, suggested_name
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import format_of
+from kvchat.transfer.write import suggested_name
 from kvchat.ui.screens.export import ExportRequest, ExportScreen
 
 TALK = conversation("lighthouse log")
@@ -35,11 +37,11 @@ async def test_enter_exports_what_is_shown(tmp_path: Path) -> None:
 async def test_every_format_can_be_chosen_and_names_the_file(tmp_path: Path, steps: int, format: str) -> None:
     async with showing(export(tmp_path)) as shown:
         await shown.press(*["right"] * steps)
-        assert FORMATS[format].title in shown.text
+        assert format_of(format).title in shown.text
         await shown.press("enter")
         request = shown.answers[0]
         assert (request.format, request.path.suffix) == (format, f".{format}")
-        assert request.all_branches == FORMATS[format].every_branch
+        assert request.all_branches == format_of(format).every_branch
 
 
 async def test_all_branches_and_all_conversations_can_be_chosen(tmp_path: Path) -> None:

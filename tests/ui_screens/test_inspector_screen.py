@@ -14,8 +14,7 @@ from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed, WarmthChanged
-from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen
-from kvchat.ui.screens.inspector_turns import cells_of
+from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen, cells_of
 
 SERVER = SimpleNamespace(kind="llama.cpp", base_url="http://127.0.0.1:8080", host_class="loopback",
                          model="/models/SmolLM2-135M.gguf", context_size=8192, slots=4, build="b7130", embedded=False)
@@ -29,7 +28,8 @@ def inspector(report: CacheReport | ChatError | Source, server: object = SERVER)
     g = Grower()
     root = g.system()
     talk = opened(conversation("lighthouse log", id="5e55" * 8), g.tree, root.id)
-    return InspectorScreen(talk, report if isinstance(report, Source) else Source(report, server))
+    source = report if isinstance(report, Source) else Source(report, server)
+    return InspectorScreen(talk, *source.parts)
 
 
 def of_turns(*costs: TurnFigures | None) -> CacheReport:
@@ -223,24 +223,24 @@ async def test_it_looks_again_when_the_cache_changes_and_keeps_the_cursor() -> N
     source = Source(a_report(), SERVER)
     async with showing(inspector(source)) as shown:
         await shown.press("home", "down")
-        source.report = a_report(turns=(*a_report().turns, TurnReport("one more", figures(2300, 2120, 180))))
-        for listener in source.listeners:
-            listener(Noticed("nothing to do with it"))
-            listener(WarmthChanged())
-            listener(WarmthChanged())
+        source.known = a_report(turns=(*a_report().turns, TurnReport("one more", figures(2300, 2120, 180))))
+        for event in (Noticed("nothing to do with it"), WarmthChanged(), WarmthChanged()):
+            source.tell(event)
         await shown.pilot.pause(PATIENCE * 1.5)
         assert len(source.asked) == 2
         assert turn_line(shown, 5) and shown.cursor_line.strip(" │▌").startswith("2 ")
         assert "2,120 reused · 180 new" in shown.text
         await shown.press("escape")
-        assert shown.answers == [None] and source.listeners == []
+        source.tell(WarmthChanged())
+        await shown.pilot.pause(PATIENCE * 1.5)
+        assert shown.answers == [None] and len(source.asked) == 2
 
 
 async def test_the_cursor_on_the_newest_turn_goes_along() -> None:
     source = Source(of_turns(figures(1848, 0, 1848)), SERVER)
     async with showing(inspector(source)) as shown:
-        source.report = of_turns(figures(1848, 0, 1848), figures(1916, 1868, 48))
-        source.listeners[0](WarmthChanged())
+        source.known = of_turns(figures(1848, 0, 1848), figures(1916, 1868, 48))
+        source.tell(WarmthChanged())
         await shown.pilot.pause(PATIENCE * 1.5)
         assert shown.cursor_line.strip(" │▌").startswith("2 ")
 

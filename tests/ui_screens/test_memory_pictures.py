@@ -9,14 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from memory_kit import LAMP, SAMPLE, Book, Service, service
+from memory_kit import SAMPLE, Book, Service, service
 from screens_kit import Host
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from kvchat.paths import own_themes
-from kvchat.ui.screens.memory import MemoryScreen
-from kvchat.ui.screens.memory_pages import PAUSE_SECONDS
+from kvchat.ui.screens.manager import PAUSE_SECONDS
 from kvchat.ui.themes import load_themes
 
 Picture = Callable[..., None]
@@ -37,7 +36,7 @@ def picture(snap_compare: Any, monkeypatch: pytest.MonkeyPatch) -> Picture:
         app.animation_level = "none"
 
         async def run(pilot: Pilot[None]) -> None:
-            app.push_screen(MemoryScreen(source, LAMP, **options))
+            app.push_screen(source.screen(**options))
             await pilot.pause()
             await app.workers.wait_for_complete()
             await pilot.pause()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,17 +12,17 @@ from typing import Any
 import pytest
 from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you, entry, service
 from screens_kit import HOSTILE, MARKUP, Shown, T, showing
+from textual.widgets import TextArea
 
 from kvchat.chat.background.extraction import QUEUE_PAGE
+from kvchat.chat.errors import ChatError
 from kvchat.chat.events import JobsChanged, MemoriesChanged
 from kvchat.memory.entry import BY_HAND, PROFILE, Act, Kind, Status
 from kvchat.sanitize import clean
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobState
-from kvchat.ui.screens.memory import MemoryScreen
-from kvchat.ui.screens.memory_edit import MemoryText, line_of
-from kvchat.ui.screens.memory_frame import Jump
-from kvchat.ui.screens.memory_pages import PATIENCE, PAUSE_SECONDS
+from kvchat.ui.screens.manager import PATIENCE, PAUSE_SECONDS, Jump, ManagerScreen
+from kvchat.ui.screens.memory.editor import line_of
 from kvchat.ui.screens.rows import FocusRows
 from kvchat.ui.terminal.editor import EditorError, at_line, opened
 
@@ -32,7 +32,7 @@ METRIC = "Prefers metric units."
 
 @asynccontextmanager
 async def memory(source: Service, size: tuple[int, int] = (80, 24), **options: Any) -> AsyncIterator[Shown]:
-    async with showing(MemoryScreen(source, LAMP, **options), size) as shown:
+    async with showing(source.screen(**options), size) as shown:
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
         yield shown
@@ -49,8 +49,8 @@ def texts(source: Service, status: Status = Status.LIVE) -> set[str]:
     return {one.text for one in source.book.entries(status)}
 
 
-def field(shown: Shown) -> MemoryText:
-    return shown.app.screen.query_one(MemoryText)
+def field(shown: Shown) -> TextArea:
+    return shown.app.screen.query_one(TextArea)
 
 
 # What is shown.
@@ -60,7 +60,7 @@ async def test_a_queue_that_is_longer_than_what_is_shown_says_so() -> None:
     rows = [Row(LAMP, 2) for _ in range(QUEUE_PAGE + 1)]
     for queue, told in ((rows, "Queue 100+"), (rows[1:], "Queue 100 ")):
         source = service()
-        source.queue = queue
+        source.rows = queue
         async with memory(source) as shown:
             assert told in shown.line("Queue")
 
@@ -78,15 +78,17 @@ async def test_every_memory_has_its_kind_its_text_its_page_and_its_age(size: tup
 async def test_what_comes_when_the_screen_is_being_closed_ends_nothing(trouble: str) -> None:
     """Escape right after the key that opened it: its widgets are gone, and its first look is still under way."""
     source, go_on = service(), asyncio.Event()
-    look = source.with_memories
+    look = source.memory.overview
 
-    async def slow(work: Any) -> Any:
+    async def slow(query: str = "") -> Any:
         await go_on.wait()
-        return await look(work)
+        if trouble:
+            raise ChatError(trouble)
+        return await look(query)
 
     async with memory(source) as shown:
-        source.with_memories, source.trouble = slow, trouble  # type: ignore[method-assign]
-        shown.app.screen.refresh_soon()  # type: ignore[attr-defined]
+        source.memory.overview = slow  # type: ignore[method-assign]
+        shown.app.screen.look_soon()  # type: ignore[attr-defined]
         await shown.app.screen.query_one("#frame").remove()
         go_on.set()
         await shown.app.workers.wait_for_complete()
@@ -364,7 +366,7 @@ async def test_a_store_that_fails_is_told_and_the_list_stays() -> None:
         async def fails(*_: object) -> Any:
             raise StoreError("The disk is full: make room on it.")
 
-        source.memory_queue = source.remember_now = fails  # type: ignore[method-assign]
+        source.queue = source.request = fails  # type: ignore[method-assign]
         source.tell(JobsChanged())
         await shown.pilot.pause(PATIENCE * 2)
         await shown.app.workers.wait_for_complete()
@@ -465,7 +467,7 @@ async def test_the_editor_opens_the_page_at_the_line_of_the_memory(tmp_path: Pat
     async def noted(path: Path, line: int = 1, command: str = "") -> None:
         asked.append((path, line, command))
 
-    monkeypatch.setattr("kvchat.ui.screens.memory.opened", noted)
+    monkeypatch.setattr("kvchat.ui.screens.memory.source.opened", noted)
     book = Book(*SAMPLE, folder=tmp_path)
     async with memory(Service(book), editor="nano") as shown:
         from contextlib import nullcontext
@@ -500,7 +502,7 @@ async def test_a_terminal_that_cannot_be_handed_over_says_so() -> None:
         await shown.press("down", "down", "E")
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
-        assert ("This terminal cannot be handed to another program, so no editor can run in it." in shown.prose)
+        assert ("This terminal cannot be handed to another program, so none can run in it." in shown.prose)
 
 
 # Where it came from.
@@ -549,7 +551,6 @@ async def test_r_tries_again_what_was_given_up_and_asks_for_what_waits() -> None
 async def test_the_queue_also_has_the_work_on_the_memory_itself_and_what_runs() -> None:
     tidying = Row("", 0, Job("consolidation", "memory", T, 2, JobState.PARKED, "the server said no"))
     source = Service(Book(*SAMPLE), queue=[tidying, replace(QUEUE[0], at_work=True), Row(HARBOUR, 1, on=False)])
-    source.memory_queue = lambda: _given(source.queue[1:])  # type: ignore[method-assign,assignment]
     async with memory(source) as shown:
         await shown.press("tab")
         assert shown.line("! tidying the memory")
@@ -559,10 +560,6 @@ async def test_the_queue_also_has_the_work_on_the_memory_itself_and_what_runs() 
         assert source.asked == [("retry", "consolidation", "memory")]
         await shown.press("down", "r")
         assert "It is under way." in shown.text and len(source.asked) == 1
-
-
-async def _given(rows: Sequence[Row]) -> list[Row]:
-    return list(rows)
 
 
 async def test_s_in_the_queue_opens_the_conversation() -> None:
@@ -575,7 +572,7 @@ async def test_a_job_that_ends_leaves_the_queue_on_the_screen() -> None:
     source = service()
     async with memory(source) as shown:
         await shown.press("tab")
-        source.queue.clear()
+        source.rows.clear()
         source.tell(JobsChanged())
         await shown.pilot.pause(PATIENCE * 2)
         await shown.app.workers.wait_for_complete()
@@ -588,10 +585,10 @@ async def test_o_switches_memory_off_and_on_in_this_conversation() -> None:
     async with memory(source) as shown:
         assert "on in this conversation o" in shown.text
         await shown.press("o")
-        assert not source.memory_on(LAMP) and source.memory_on(HARBOUR)
+        assert not source.memory.is_on(LAMP) and source.memory.is_on(HARBOUR)
         assert "off in this conversation o" in shown.text
         await shown.press("o")
-        assert source.memory_on(LAMP) and "Memory is on in this conversation." in shown.text
+        assert source.memory.is_on(LAMP) and "Memory is on in this conversation." in shown.text
 
 
 async def test_where_memory_is_off_everywhere_o_says_which_setting_does_it() -> None:
@@ -712,7 +709,7 @@ async def test_markup_in_a_memory_is_only_text() -> None:
 @pytest.mark.parametrize("closes", ["by a key", "with the app"])
 async def test_what_comes_while_the_screen_is_closed_does_not_end_the_app(closes: str, last: str) -> None:
     """Whichever of its widgets goes last."""
-    async def disturb(screen: MemoryScreen) -> int:
+    async def disturb(screen: ManagerScreen) -> int:
         stages = 0
         while screen.is_attached:
             screen.show_rows(keep=True)
@@ -724,7 +721,7 @@ async def test_what_comes_while_the_screen_is_closed_does_not_end_the_app(closes
 
     async with memory(service()) as shown:
         screen = shown.app.screen
-        assert isinstance(screen, MemoryScreen)
+        assert isinstance(screen, ManagerScreen)
         widget = screen.query_one(last)
         close = widget._close_messages
 

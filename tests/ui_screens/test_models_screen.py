@@ -12,9 +12,9 @@ import pytest
 from screens_kit import showing
 
 from kvchat.backends.dialect import HostClass
-from kvchat.backends.models import Model
+from kvchat.backends.payload import Model
 from kvchat.chat.server.choice import ServerChoice
-from kvchat.ui.screens.models import ModelPicker, address_of
+from kvchat.ui.screens.servers import ModelPicker, address_of
 
 FILES = [
     SimpleNamespace(path=Path("/m/Qwen3-1.7B-Q4_K_M.gguf"), name="Qwen3-1.7B", size=1_107_000_000,

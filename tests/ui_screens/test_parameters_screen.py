@@ -9,7 +9,7 @@ from screens_kit import Shown, showing
 from textual.widgets import Input
 
 from kvchat.prompt.request import Parameters
-from kvchat.ui.screens.parameters import ParametersScreen, parsed_stop, parsed_table, written_stop, written_table
+from kvchat.ui.screens.options import ParametersScreen, parsed_stop, parsed_table, written_stop, written_table
 
 
 async def fill(shown: Shown, **values: str) -> None:

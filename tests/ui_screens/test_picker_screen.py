@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from screens_kit import NOW, conversation, showing
 
-from kvchat.ui.screens.picker import ConversationPicker
+from kvchat.ui.screens.conversations import ConversationPicker
 from kvchat.ui.screens.rows import RowList
 
 DAY = 86400

@@ -8,7 +8,7 @@ from textual.widgets import Input, TextArea
 
 from kvchat.cache.price import Price, price
 from kvchat.prompt.conversation import SavedPrompt
-from kvchat.ui.screens.prompts import PromptList, SystemPromptScreen, change_price
+from kvchat.ui.screens.options import PromptList, SystemPromptScreen, change_price
 
 PRICE = Price(3812, (11, 11))
 

@@ -12,7 +12,7 @@ import pytest
 from screens_kit import HOSTILE, MARKUP, NOW, Grower, Host, Source, a_report, conversation, figures, opened, showing
 from textual.screen import Screen
 
-from kvchat.backends.models import Model
+from kvchat.backends.payload import Model
 from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.server.choice import ServerChoice
@@ -22,16 +22,11 @@ from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean
 from kvchat.ui.screens.branches import BranchTreeScreen
 from kvchat.ui.screens.confirm import ConfirmScreen
+from kvchat.ui.screens.conversations import ConversationPicker, RenameScreen, SearchScreen
 from kvchat.ui.screens.export import ExportScreen
 from kvchat.ui.screens.inspector import InspectorScreen
-from kvchat.ui.screens.models import ModelPicker
-from kvchat.ui.screens.parameters import ParametersScreen
-from kvchat.ui.screens.picker import ConversationPicker
-from kvchat.ui.screens.prompts import SystemPromptScreen
-from kvchat.ui.screens.rename import RenameScreen
-from kvchat.ui.screens.search import SearchScreen
-from kvchat.ui.screens.trouble import EngineTroubleScreen
-from kvchat.ui.screens.welcome import WelcomePanel
+from kvchat.ui.screens.options import ParametersScreen, SystemPromptScreen
+from kvchat.ui.screens.servers import EngineTroubleScreen, ModelPicker, WelcomePanel
 
 
 def models(texts: Sequence[str]) -> list[Any]:
@@ -42,7 +37,7 @@ def search(texts: Sequence[str]) -> SearchScreen:
     async def found(query: str, limit: int = 50, ranked: bool = False) -> list[SearchHit]:
         return [SearchHit(str(i), "n", t, t, f"{t}\x02{t}\x03{t}", 1) for i, t in enumerate(texts)]
 
-    return SearchScreen(found, query="x", now=NOW)
+    return SearchScreen(SimpleNamespace(search=found), query="x", now=NOW)
 
 
 def picker(texts: Sequence[str]) -> ModelPicker:
@@ -79,7 +74,7 @@ def inspector(texts: Sequence[str]) -> InspectorScreen:
         messages=tuple(MessageCells("s", text, text, 12, 12, 0, 0) for text in texts),
         states=tuple(HeldState(text, text, 10) for text in texts), rules=texts[0], warnings=texts,
         here=Ledger(misses=dict.fromkeys(texts, (1, 10))))
-    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), Source(report, server))
+    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), *Source(report, server).parts)
 
 
 class Library:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from screens_kit import NOW, Shown, T, showing
 
 from kvchat.prompt.conversation import SearchHit
-from kvchat.ui.screens.search import PAUSE_SECONDS, Found, SearchScreen, snippet
+from kvchat.ui.screens.conversations import PAUSE_SECONDS, Found, SearchScreen, snippet
 
 HITS = [
     SearchHit("c1", "n1", "lighthouse log", "user", "How often did the \x02lamp\x03 turn?", T),
@@ -38,7 +39,7 @@ async def settle(shown: Shown) -> None:
 
 async def test_results_come_while_one_types_and_stand_under_their_titles() -> None:
     library = Library()
-    async with showing(SearchScreen(library.search, now=NOW)) as shown:
+    async with showing(SearchScreen(library, now=NOW)) as shown:
         await shown.type("lamp")
         await settle(shown)
         assert library.asked == [("lamp", False)], "one search for one pause"
@@ -52,7 +53,7 @@ async def test_results_come_while_one_types_and_stand_under_their_titles() -> No
 
 
 async def test_enter_opens_the_message_under_the_cursor_and_titles_are_passed_over() -> None:
-    async with showing(SearchScreen(Library().search, query="lamp", now=NOW)) as shown:
+    async with showing(SearchScreen(Library(), query="lamp", now=NOW)) as shown:
         await settle(shown)
         assert "How often" in shown.cursor_line
         await shown.press("down", "down")
@@ -63,7 +64,7 @@ async def test_enter_opens_the_message_under_the_cursor_and_titles_are_passed_ov
 
 async def test_the_order_can_be_by_relevance() -> None:
     library = Library()
-    async with showing(SearchScreen(library.search, query="lamp", now=NOW)) as shown:
+    async with showing(SearchScreen(library, query="lamp", now=NOW)) as shown:
         await settle(shown)
         await shown.press("ctrl+r")
         await settle(shown)
@@ -80,7 +81,7 @@ async def test_a_late_answer_to_an_older_query_is_not_shown() -> None:
             return [SearchHit("c", "n", "an old title", "user", "old", T)]
         return HITS
 
-    async with showing(SearchScreen(search, query="old", now=NOW)) as shown:
+    async with showing(SearchScreen(SimpleNamespace(search=search), query="old", now=NOW)) as shown:
         await shown.press("ctrl+u")
         await shown.type("new")
         await settle(shown)
@@ -91,7 +92,7 @@ async def test_a_late_answer_to_an_older_query_is_not_shown() -> None:
 
 async def test_an_emptied_query_shows_no_results_and_searches_nothing() -> None:
     library = Library()
-    async with showing(SearchScreen(library.search, query="lamp", now=NOW)) as shown:
+    async with showing(SearchScreen(library, query="lamp", now=NOW)) as shown:
         await settle(shown)
         await shown.press("ctrl+u")
         await settle(shown)
@@ -105,10 +106,10 @@ async def test_nothing_found_and_a_failed_search_are_said() -> None:
     async def broken(query: str, limit: int = 50, ranked: bool = False) -> Sequence[SearchHit]:
         raise OSError("the index is gone")
 
-    async with showing(SearchScreen(Library([]).search, query="x", now=NOW)) as shown:
+    async with showing(SearchScreen(Library([]), query="x", now=NOW)) as shown:
         await settle(shown)
         assert "Nothing found." in shown.text
-    async with showing(SearchScreen(broken, query="x", now=NOW)) as shown:
+    async with showing(SearchScreen(SimpleNamespace(search=broken), query="x", now=NOW)) as shown:
         await settle(shown)
         assert "The search did not work: the index is gone." in shown.text
         await shown.press("escape")

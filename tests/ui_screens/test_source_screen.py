@@ -13,17 +13,14 @@ import pytest
 from documents_kit import SETUP, Library, Service, block, in_folder, service, status
 from screens_kit import HOSTILE, MARKUP, Shown, showing
 
-from kvchat.config import changed
 from kvchat.documents.attaching import attached
 from kvchat.documents.collection import ref_of
-from kvchat.documents.stamps import Stamp
+from kvchat.documents.file_versions import Stamp
+from kvchat.documents.standing import file_lines, place_in, standing
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.sanitize import clean
-from kvchat.ui.screens.source import SourceScreen, TextRows
-from kvchat.ui.screens.source_file import file_lines, place_in, standing
-from kvchat.ui.screens.source_list import SourcesScreen
-from kvchat.ui.screens.source_pager import at_line
+from kvchat.ui.screens.sources import SourceScreen, SourcesScreen, TextRows, at_line
 
 FILE_TEXT = f"# Setup\n\n{SETUP}\n\nThe end.\n"
 PDF = "guide/tides.pdf"
@@ -218,8 +215,7 @@ def handed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 async def test_e_opens_the_file_at_its_line_and_looks_again(book: Library, handed: Path, tmp_path: Path) -> None:
     origin = Service(book)
-    origin.settings = changed(origin.settings, "editor", str(tmp_path / "vim"))
-    async with showing(SourceScreen(origin, block(3))) as shown:
+    async with showing(SourceScreen(origin, block(3), editor=str(tmp_path / "vim"))) as shown:
         await looked(shown)
         await shown.press("e")
         await looked(shown)

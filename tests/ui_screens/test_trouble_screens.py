@@ -8,9 +8,8 @@ import pytest
 from screens_kit import Host, Shown, showing
 from textual.app import ComposeResult
 
-from kvchat.ui.screens.rename import RenameScreen
-from kvchat.ui.screens.trouble import EngineTroubleScreen
-from kvchat.ui.screens.welcome import WelcomePanel
+from kvchat.ui.screens.conversations import RenameScreen
+from kvchat.ui.screens.servers import EngineTroubleScreen, WelcomePanel
 
 LOG = "\n".join(f"load: line {i}" for i in range(500)) + "\nerror: out of memory\n"
 

@@ -16,23 +16,34 @@ from textual.widgets import TextArea
 from corpus import corpus
 from kvchat.config import load
 from kvchat.ui import keys
-from kvchat.ui.actions import ACTIONS, BY_ID, bindings, by_slash, help_rows, keymap, palette, slash_commands
+from kvchat.ui.actions import (
+    ACTIONS,
+    BY_ID,
+    DIALOG_ACTIONS,
+    bindings,
+    by_slash,
+    help_rows,
+    keymap,
+    palette,
+    slash_commands,
+    work_together,
+)
 
 
 def test_every_action_can_be_found_in_palette_help_and_slash_commands_or_says_why_not() -> None:
     rows = {(group, row.label, row.help) for group, rows in help_rows().items() for row in rows}
-    assert rows == {(action.group, action.label, action.help) for action in ACTIONS}
-    for action in ACTIONS:
+    assert rows == {(action.group, action.label, action.help) for action in BY_ID.values()}
+    for action in BY_ID.values():
         assert action.palette or action.reason, action.id
         assert action.slash or action.reason, action.id
         assert action.keys or (action.slash and action.palette), action.id
         assert action.help.endswith("."), action.id
         assert len(action.label) <= 22
-    assert {action.id for action in palette()} == {action.id for action in ACTIONS if action.palette}
+    assert {action.id for action in palette()} == {action.id for action in BY_ID.values() if action.palette}
 
 
 def test_ids_and_slash_commands_are_unique() -> None:
-    assert len(BY_ID) == len(ACTIONS)
+    assert len(BY_ID) == len(ACTIONS) + len(DIALOG_ACTIONS)
     names = [name for name, _ in slash_commands()]
     assert len(names) == len(set(names))
     assert {"new", "rename", "delete", "export", "search", "system", "parameters", "model", "theme", "sidebar", "fork",
@@ -43,13 +54,13 @@ def test_ids_and_slash_commands_are_unique() -> None:
 
 
 def test_no_key_means_two_things_where_both_could_be_meant() -> None:
-    for one, other in combinations(ACTIONS, 2):
-        if one.context == other.context or "app" in (one.context, other.context):
+    for one, other in combinations(BY_ID.values(), 2):
+        if work_together(one, other):
             assert not set(one.key_list) & set(other.key_list), (one.id, other.id)
 
 
 def test_every_default_key_is_written_as_textual_names_it_and_can_be_sent() -> None:
-    for action in ACTIONS:
+    for action in BY_ID.values():
         for key in action.key_list:
             assert keys.normal(key) == key
             assert not (action.context == "app" and keys.is_typing(key)), (action.id, key)
@@ -142,6 +153,13 @@ async def test_a_keymap_changes_what_the_keys_do() -> None:
     ("transcript.edit", "y", "y already means Copy message (transcript.copy); it keeps e"),
     ("transcript.edit", "ctrl+n", "Ctrl+N already means New conversation (new); it keeps e"),
     ("transcript.edit", "m", None),
+    ("memory.delete", "x", None),
+    ("memory.delete", "u", "u already means Undo (memory.undo); it keeps d, Del"),
+    ("memory.delete", "a", "a already means Add (manager.add); it keeps d, Del"),
+    ("documents.folder", "up", "↑ already means Up (rows.up); it keeps o"),
+    ("dialog.close", "q", "q cannot be used: it is typed there; it keeps Esc"),
+    ("dialog.close", "ctrl+n", "Ctrl+N already means New conversation (list_dialog.new); it keeps Esc"),
+    ("source.pager", "ctrl+n", None),
 ])
 def test_a_key_that_cannot_be_is_refused_in_a_sentence(id: str, written: str, sentence: str | None) -> None:
     found, problems = keymap({id: written})
@@ -222,5 +240,43 @@ def test_the_table_is_read_without_loading_textual() -> None:
 
 
 def test_ids_can_be_written_as_toml_keys() -> None:
-    for action in ACTIONS:
+    for action in BY_ID.values():
         assert tomllib.loads(f'"{action.id}" = "f5"') == {action.id: "f5"}
+
+
+# The dialogs.
+
+
+def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
+    """Every action of a dialog is bound by some dialog or one of its parts, which has what it does."""
+    from kvchat.ui.screens import (
+        branches,
+        context,
+        conversations,
+        doctor,
+        export,
+        inspector,
+        manager,
+        modal,
+        options,
+        sources,
+    )
+    from kvchat.ui.screens.documents import add
+    from kvchat.ui.screens.documents import search as passage_search
+    from kvchat.ui.screens.memory import editor
+
+    places = {
+        "dialog": modal.Modal, "rows": modal.ListModal, "choice": export.ChoiceLine, "manager": manager.ManagerScreen,
+        "entry": editor.EntryEditor, "add": add.AddDocumentsScreen, "passages": passage_search.DocumentSearchScreen,
+        "source": sources.SourceScreen, "attach": context.AttachScreen, "context": context.ContextScreen,
+        "branches": branches.BranchTreeScreen, "inspector": inspector.InspectorScreen, "report": doctor.DoctorScreen,
+        "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
+        "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen,
+    }
+    assert export.ExportScreen.action_apply
+    for action in DIALOG_ACTIONS:
+        if action.context in ("memory", "documents"):
+            continue  # a source of the manager has them
+        place, name = places[action.context], action.action.partition("(")[0]
+        assert name.startswith("app.") or hasattr(place, f"action_{name}"), action.id
+        assert action.id in {binding.id for binding in place.BINDINGS if isinstance(binding, Binding)}, action.id

@@ -23,7 +23,7 @@ from causes_kit import (
 )
 
 from kvchat.cache.causes.cause import Cause
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
 from kvchat.prompt.request import Parameters
 from toyserver import ToyServer, event, loading, reply, sse, tokens

@@ -10,7 +10,7 @@ from causes_kit import WORDS, Chat, Start, another_program_asks, free_port, medd
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
 
 pytestmark = pytest.mark.engine
@@ -59,7 +59,7 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
             id = await chat.begin()
             await chat.turns(id, 3)
             following = chat.service.servers.link(id).following
-            taken = next(slot for slot, held in enumerate(following.twin.best.slots) if held)  # type: ignore[union-attr]
+            taken = next(slot for slot, held in enumerate(following.simulator.best.slots) if held)  # type: ignore[union-attr]
             empty["id_slot"] = 1 - taken
             await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
             told(await chat.answered(id), Cause.SLOT_TAKEN, f"Slot {taken} held", f"but slot {1 - taken} answered")

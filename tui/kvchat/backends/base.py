@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, repeat
@@ -18,20 +18,86 @@ from typing import ClassVar, Protocol
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.decoder import Decoder, NotAnAnswerError, Payload, StreamDone
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Posted, ServerInfo, Trouble, Waiting
-from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import OPENAI
-from kvchat.backends.options import PLAIN, SESSION_HEADERS, ServerOptions
-from kvchat.backends.payload import PayloadError, parsed
-from kvchat.backends.recognise import Response, Responses
-from kvchat.backends.refusals import unknown_field
-from kvchat.backends.sse import MIB, TooLargeError
-from kvchat.backends.tasks import Clock, unskippable
-from kvchat.backends.transport import ASK_TRIES, Exchange, Head, ask
-from kvchat.backends.watchdog import MOST_FAILURES, Watchdog
+from kvchat.backends.dialect import (
+    PLAIN,
+    SESSION_HEADERS,
+    BackendError,
+    ChatTurn,
+    Emit,
+    Ended,
+    Posted,
+    Reported,
+    ServerInfo,
+    ServerOptions,
+    StreamEvent,
+    Trouble,
+    Waiting,
+    failure,
+)
+from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
+from kvchat.backends.errors import unknown_field
+from kvchat.backends.kinds import OPENAI, ServerKind
+from kvchat.backends.payload import Models, PayloadError, Response, Responses, is_object, models_in, parsed
+from kvchat.backends.stream import MIB, Decoder, NotAnAnswerError, Payload, StreamDone, TooLargeError
+from kvchat.backends.transport import ASK_TRIES, Clock, Exchange, Head, ask, unskippable
 from kvchat.prompt.message import State
 from kvchat.prompt.request import body_sha256, chat_body, system_in_user
+from kvchat.text.faults import Fault
+
+# -- the watch over a request while nothing comes: silence never ends one ---------------------------------------------
+
+
+TICK_S = 10.0
+SILENCE_S = 30.0
+"""After the headers, this much silence makes the watch ask whether the server is alive."""
+MOST_FAILURES = 3
+
+
+class Watchdog:
+    """Watches one request. `run` is a task beside the one that reads."""
+
+    def __init__(self, probe: Callable[[], Awaitable[bool]], emit: Emit, clock: Clock, started: float) -> None:
+        self._probe = probe
+        self._emit = emit
+        self._clock = clock
+        self._started = started
+        self._heard = self._moved = clock.now()
+        self._failures = 0
+        self._alive: bool | None = None
+        self.phase = "queued"
+        """What is waited for, as in `Waiting`."""
+
+    def heard(self, *, moved: bool = False) -> None:
+        """Bytes came; `moved`: the answer went on by them."""
+        self._heard = self._clock.now()
+        self._failures = 0
+        self._alive = True
+        if moved:
+            self._moved = self._heard
+
+    async def run(self, give_up: Callable[[], None]) -> None:
+        """Report by `Waiting` every 10 s in which the answer does not go on; call `give_up` for a dead server."""
+        while True:
+            await self._clock.sleep(TICK_S)
+            if self._clock.now() - self._moved < TICK_S:
+                continue
+            if self.phase == "queued" or self._clock.now() - self._heard >= SILENCE_S:
+                await self._check()
+            if self._failures >= MOST_FAILURES:
+                give_up()
+                return
+            self._emit(Waiting(self.phase, self._clock.now() - self._started, self._alive))
+
+    async def _check(self) -> None:
+        heard = self._heard
+        alive = await self._probe()
+        if heard == self._heard:
+            self._alive = alive
+            self._failures = 0 if alive else self._failures + 1
+
+
+# -- a server of the OpenAI chat family -------------------------------------------------------------------------------
+
 
 CHAT_PATH = "/v1/chat/completions"
 MODELS_PATH = "/v1/models"
@@ -85,7 +151,7 @@ class HttpBackend:
     it differs: the path, the shape of a request or of an answer.
     """
 
-    kind: ClassVar[str] = OPENAI.name
+    kind: ClassVar[ServerKind] = ServerKind(OPENAI, "OpenAI-compatible", (8001,))
     probes: ClassVar[tuple[str, ...]] = ()
     """The paths to GET that `recognises` looks at."""
     health_path: ClassVar[str] = MODELS_PATH
@@ -104,7 +170,7 @@ class HttpBackend:
         self._endpoint = endpoint
         self._clock = clock or Clock()
         self._options = options
-        self._info = ServerInfo(self.kind, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
+        self._info = ServerInfo(self.kind.name, str(endpoint.url), endpoint.place.host_class, embedded=embedded)
         self._refused_fields: set[str] = set()
         """Fields that this server has refused by name: they are not sent again."""
 
@@ -121,9 +187,10 @@ class HttpBackend:
     def url(self) -> str:
         return str(self._endpoint.url)
 
-    def same_place(self, other: HttpBackend) -> bool:
-        """Whether requests of both go to the same addresses."""
-        return (self._endpoint.url, self._endpoint.place) == (other._endpoint.url, other._endpoint.place)
+    @property
+    def goal(self) -> tuple[BaseUrl, Place]:
+        """Where its requests go: the URL, and the addresses it was resolved to."""
+        return self._endpoint.url, self._endpoint.place
 
     async def identify(self) -> ServerInfo:
         """Ask the server what it is, at the address its name has now. Raises BackendError."""
@@ -132,7 +199,7 @@ class HttpBackend:
             described = await self.described()
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
-        self._info = replace(described, kind=self.kind, host_class=self._endpoint.place.host_class,
+        self._info = replace(described, kind=self.kind.name, host_class=self._endpoint.place.host_class,
                              takes_local_extras=described.takes_local_extras and not self._endpoint.is_cloud)
         return self._info
 
@@ -227,8 +294,7 @@ class HttpBackend:
         try:
             return self.body(turn)
         except (TypeError, ValueError, RecursionError):
-            raise BackendError(Trouble.REFUSED, "A parameter of this conversation has a value that cannot be sent "
-                                                "as JSON. Correct it, then try again.") from None
+            raise failure(Trouble.REFUSED, Fault.NOT_AS_JSON) from None
 
     async def _attempt(self, turn: ChatTurn, body: bytes, emit: Emit, started: float) -> Ended:
         """One POST. Raises BackendError when there is no answer to read."""
@@ -357,6 +423,19 @@ class HttpBackend:
         except PayloadError:
             raise errors.not_json(self.url) from None
 
+    async def told_at(self, path: str) -> Mapping[str, object]:
+        """The JSON object at `path`; empty where that fails: it can be done without."""
+        try:
+            _, found = await self.get_json(path)
+        except (BackendError, PayloadError):
+            return {}
+        return found if is_object(found) else {}
+
+    async def listed(self) -> Models:
+        """The common list of models. Raises BackendError, PayloadError."""
+        _, listing = await self.get_json(MODELS_PATH)
+        return models_in(listing)
+
     async def get(self, path: str) -> tuple[Head, bytes]:
         """The answer to a GET. Raises BackendError."""
         return await self.ask("GET", path, GET_S)
@@ -377,3 +456,41 @@ async def _ended(task: asyncio.Task[None]) -> None:
     await asyncio.wait({task})
     if not task.cancelled() and task.exception() is not None:
         log.error("the watch over a request failed: %s", type(task.exception()).__name__)
+
+
+# -- reading a prompt ahead by the chat request itself, with an answer of one token -----------------------------------
+
+
+_LENGTHS = frozenset({"max_tokens", "max_completion_tokens", "min_tokens", "n_predict"})
+"""Fields that say how long an answer is; servers differ in which one they obey."""
+
+
+class OneTokenWarmUp(HttpBackend):
+    """A backend that reads messages ahead by asking for one token: vLLM and mlx-lm refuse to be asked for none, and
+    llama-cpp-python then answers at full length."""
+
+    async def read_messages(self, turn: ChatTurn) -> Reported:
+        """Read `turn`'s messages into the server's cache; the figures are the server's. Raises BackendError.
+
+        It streams as a chat does, because a server notices that a stream has lost its reader. Cancelled: the
+        connection is closed before the CancelledError goes on.
+        """
+        if self._endpoint.is_cloud:
+            raise failure(Trouble.REFUSED, Fault.PAID_FOR, url=self.url)
+        reported = Reported()
+
+        def hear(event: StreamEvent) -> None:
+            nonlocal reported
+            if isinstance(event, Reported):
+                reported = event
+
+        ended = await self.chat(one_token(turn), hear)
+        if ended.error is not None:
+            raise ended.error
+        return reported
+
+
+def one_token(turn: ChatTurn) -> ChatTurn:
+    """`turn`, to be answered with one token."""
+    extra = {name: value for name, value in turn.parameters.extra.items() if name not in _LENGTHS}
+    return replace(turn, parameters=replace(turn.parameters, max_tokens=1, extra=extra))

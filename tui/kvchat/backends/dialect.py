@@ -9,14 +9,52 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-from kvchat.backends.kinds import JAN, OLLAMA, Figures
-from kvchat.backends.models import Model
+from kvchat.backends.kinds import Figures, kind_of
+from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.faults import Fault, Value, fault_sentence
+
+# -- what the person set for one server, beyond its address and key ---------------------------------------------------
+
+
+SESSION_HEADERS = ("X-Session-ID", "X-SMG-Routing-Key", "X-LiteLLM-Session-Id", "X-Session-Affinity")
+"""The headers by which routers keep a conversation on the server that holds its cache."""
+
+Locality = Literal["auto", "local", "cloud"]
+
+
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a server is spoken to. The defaults leave everything to what is found out."""
+
+    kind: str = ""
+    """The name of a kind; empty: by its answers."""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with every request to this server, to no other one."""
+    connect_seconds: float | None = None
+    """How long a connection may take; None: 2 s on this machine, else 5 s."""
+    locality: Locality = "auto"
+    """`local`: a server on the internet that is the person's own; `cloud`: never take it for local."""
+    session_headers: tuple[str, ...] | None = None
+    """The headers that carry the session id; None: SESSION_HEADERS, to local servers only."""
+    session_fields: tuple[str, ...] | None = None
+    """The body fields that carry the session id; None: what the dialect knows."""
+    context_size: int | None = None
+    """Tokens of the window to ask for, where the server takes that with a request (Ollama's num_ctx)."""
+    keep_alive: str = ""
+    """How long the model stays loaded, where the server takes that with a request (Ollama, LM Studio)."""
+
+
+PLAIN = ServerOptions()
+
+
+# -- the interface ----------------------------------------------------------------------------------------------------
+
 
 MOST_TOKENS = 1 << 24
 """More than any window has."""
@@ -60,16 +98,35 @@ class Trouble(StrEnum):
 
 
 class BackendError(Exception):
-    """A failure, told in one sentence for the person: what, where, and what to do."""
+    """A failure: a kind of problem and its arguments, which `kvchat.text.faults` puts into words."""
 
-    def __init__(self, trouble: Trouble, sentence: str, *, status: int | None = None,
+    def __init__(self, trouble: Trouble, fault: Fault, arguments: Mapping[str, Value], *, status: int | None = None,
                  prompt_tokens: int | None = None, context_size: int | None = None) -> None:
-        super().__init__(sentence)
+        super().__init__(fault)
         self.trouble = trouble
-        self.sentence = sentence
+        self.fault = fault
         self.status = status
         self.prompt_tokens = prompt_tokens
         self.context_size = context_size
+        self.arguments = arguments
+
+    @property
+    def sentence(self) -> str:
+        """What happened, where, and what to do."""
+        return fault_sentence(self.fault, {"status": self.status, **self.arguments})
+
+    def __str__(self) -> str:
+        return self.sentence
+
+    @property
+    def said(self) -> str:
+        """The server's own words, one clean, short line; empty where there are none."""
+        return str(self.arguments.get("said") or self.arguments.get("words") or "")
+
+    def told_with(self, **arguments: Value) -> BackendError:
+        """The same problem with more arguments: other settings that help, another name for the server."""
+        return BackendError(self.trouble, self.fault, {**self.arguments, **arguments}, status=self.status,
+                            prompt_tokens=self.prompt_tokens, context_size=self.context_size)
 
     @property
     def is_too_long(self) -> bool:
@@ -77,6 +134,13 @@ class BackendError(Exception):
         up beside an answer is no refusal: it comes inside a stream, without figures.)"""
         refused = self.status is not None or self.prompt_tokens is not None
         return (self.trouble is Trouble.CONTEXT_OVERFLOW and refused) or self.status == 413
+
+
+def failure(trouble: Trouble, fault: Fault, *, status: int | None = None, prompt_tokens: int | None = None,
+            context_size: int | None = None, **arguments: Value) -> BackendError:
+    """The error with these arguments by name."""
+    return BackendError(trouble, fault, arguments, status=status, prompt_tokens=prompt_tokens,
+                        context_size=context_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +183,7 @@ class ServerInfo:
 
     def known(self, model: str) -> Model | None:
         """The model of this name in the listing. Ollama lets the tag `latest` be left out."""
-        names = {model, f"{model}:latest"} if self.kind == OLLAMA.name else {model}
+        names = {model, f"{model}{kind_of(self.kind).tag}"}
         return next((known for known in self.listing if known.id in names), None) if model else None
 
     def window(self, model: str) -> int | None:
@@ -132,7 +196,7 @@ class ServerInfo:
         use. A model that Jan does not list may be one of those that it fetches from elsewhere."""
         model = model or self.model
         named = self.known(model)
-        if named is None and self.kind == JAN.name and self.listing and model:
+        if named is None and self.listing and model and kind_of(self.kind).passes_on:
             return ELSEWHERE
         return named.remote if named is not None else ""
 
@@ -277,6 +341,25 @@ class SlotCount:
     task: int | None = None
     """The number of its last task; None when it never had one. It only grows while the server lives."""
     busy: bool = False
+
+
+NOT_SUPPORTED = 501
+"""The status of a server without a folder for slots."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotFile:
+    """What became of saving a slot to a file, or of restoring it. True when it worked."""
+
+    status: int = 0
+    """The HTTP status; 0: no answer, or not in time."""
+    tokens: int = 0
+    """Tokens that were saved or restored."""
+    size: int = 0
+    """Bytes that were written or read."""
+
+    def __bool__(self) -> bool:
+        return self.status == 200
 
 
 @dataclass(frozen=True, slots=True)

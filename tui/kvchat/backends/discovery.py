@@ -7,20 +7,439 @@ and a server is what its answers say, never what its port suggests: a port only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, takewhile
+from typing import Literal
 
-from kvchat.backends import kinds
-from kvchat.backends.dialect import BackendError, HostClass
-from kvchat.backends.discovery_visit import Found, Phase, Visit, questions
-from kvchat.backends.hosts import (
+from kvchat.backends import errors, kinds
+from kvchat.backends.base import MODELS_PATH, HttpBackend
+from kvchat.backends.dialect import BackendError, HostClass, ServerInfo, Trouble, failure
+from kvchat.backends.endpoint import (
     LOOPBACK,
     BadAddressError,
     BaseUrl,
+    Endpoint,
+    Place,
     classify,
     is_loopback_name,
     literal,
     parse_base_url,
 )
+from kvchat.backends.payload import Model, PayloadError, Response, Responses, models_in
+from kvchat.backends.transport import Head
+from kvchat.text.faults import Fault
+
+# -- a small HTTP/1.1 client: one GET after the other, with a limit on everything -------------------------------------
+
+
+# Not the exchange of `transport`, which was measured: while httpx is imported the time of a first look passes, so that
+# nothing is found; and with a connection for each question a later one takes six to ten times as long.
+HEAD_LIMIT, BODY_LIMIT = 32 * 1024, 128 * 1024
+"""Bytes. The longest real answers are lists of many models and properties with a long chat template."""
+LARGE = 16 * 1024
+"""Bytes of JSON that are read in a thread, so that the screen does not wait."""
+
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5]\d\d)(?: [^\r\n]*)?\r\n\Z")
+_FIELD = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\r\n\0]*)\r\n\Z")
+_SIZE = re.compile(rb"([0-9a-fA-F]{1,8})[ \t]*(?:;[^\r\n]*)?\r\n\Z")
+_START = b"HTTP/"
+_FAILURES = (OSError, EOFError)
+
+
+class NotHttpError(Exception):
+    """What came is not HTTP/1.x, or more of it than any model server says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard(Response):
+    """An answer whose JSON was read once: it is looked at by every dialect."""
+
+    json: object = None
+
+    @property
+    def value(self) -> object:
+        return self.json
+
+
+class Line:
+    """A connection to one server, made when it is needed and kept while the server keeps it."""
+
+    def __init__(self, address: str, port: int, authority: str) -> None:
+        self._address = address
+        self._port = port
+        self._authority = authority
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def open(self) -> None:
+        """Connect. Raises OSError."""
+        if self._streams is None:
+            self._streams = await asyncio.open_connection(self._address, self._port, limit=HEAD_LIMIT)
+
+    async def get(self, path: str) -> Heard:
+        """The answer to a GET of `path`. Raises OSError, EOFError (closed without an answer), NotHttpError."""
+        kept = self._streams is not None
+        try:
+            return await self._asked(path)
+        except _FAILURES:
+            self.close()
+            if not kept:
+                raise
+        except NotHttpError:
+            self.close()
+            raise
+        return await self._asked(path)  # the server had given up the connection that was kept
+
+    def close(self) -> None:
+        """Close the connection at once."""
+        if self._streams is not None:
+            self._streams[1].transport.abort()
+            self._streams = None
+
+    async def _asked(self, path: str) -> Heard:
+        await self.open()
+        assert self._streams is not None
+        reader, writer = self._streams
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: {self._authority}\r\nUser-Agent: kvchat\r\nAccept: */*\r\n"
+                     "Accept-Encoding: identity\r\n\r\n".encode("ascii"))
+        try:
+            minor, status, headers = await _head(reader)
+            body, whole = await _body(reader, status, headers)
+        except (asyncio.LimitOverrunError, ValueError):
+            raise NotHttpError from None
+        options = headers.get("connection", "").lower()
+        if not whole or "close" in options or (minor == 0 and "keep-alive" not in options):
+            self.close()
+        return await _heard(status, headers, body)
+
+
+async def _heard(status: int, headers: Mapping[str, str], body: bytes) -> Heard:
+    response = Response(status, headers, body)
+    if status != 200 or body[:64].lstrip()[:1] not in (b"{", b"["):
+        return Heard(status, headers, body)
+    value = await asyncio.to_thread(_value, response) if len(body) > LARGE else response.value
+    return Heard(status, headers, body, value)
+
+
+def _value(response: Response) -> object:
+    return response.value
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, int, dict[str, str]]:
+    """The minor version, the status and the headers of an answer; interim answers are skipped."""
+    left = HEAD_LIMIT
+    while True:
+        first = await reader.readexactly(len(_START))
+        if first != _START:  # seen at once, though no line may ever end
+            raise NotHttpError
+        match = _STATUS.match(first + await reader.readuntil(b"\r\n"))
+        if match is None:
+            raise NotHttpError
+        headers: dict[str, str] = {}
+        while (line := await reader.readuntil(b"\r\n")) != b"\r\n":
+            left -= len(line)
+            field = _FIELD.match(line.decode("latin-1"))
+            if field is None or left < 0:
+                raise NotHttpError
+            name = field[1].lower()
+            value = field[2].strip(" \t")
+            headers[name] = f"{headers[name]}, {value}" if name in headers else value
+        left -= len(first)
+        status = int(match[2])
+        if status >= 200:
+            return int(match[1]), status, headers
+
+
+async def _body(reader: asyncio.StreamReader, status: int, headers: Mapping[str, str]) -> tuple[bytes, bool]:
+    """The body, at most BODY_LIMIT bytes of it, and whether its end was found without the connection's end."""
+    if status in (204, 304):
+        return b"", True
+    if (coding := headers.get("transfer-encoding")) is not None:
+        if coding.lower() != "chunked" or "content-length" in headers:
+            raise NotHttpError
+        return await _chunks(reader)
+    if (length := headers.get("content-length")) is None:
+        return await _up_to(reader, BODY_LIMIT), False
+    if not length.isascii() or not length.isdecimal():
+        raise NotHttpError
+    if len(length) > 12 or int(length) > BODY_LIMIT:
+        return await _up_to(reader, BODY_LIMIT), False
+    return await reader.readexactly(int(length)), True
+
+
+async def _chunks(reader: asyncio.StreamReader) -> tuple[bytes, bool]:
+    body = bytearray()
+    while True:
+        size = _SIZE.match(await reader.readuntil(b"\r\n"))
+        if size is None:
+            raise NotHttpError
+        count = int(size[1], 16)
+        if count == 0:
+            for _ in range(32):  # trailers
+                if await reader.readuntil(b"\r\n") == b"\r\n":
+                    return bytes(body), True
+            raise NotHttpError
+        if len(body) + count > BODY_LIMIT:
+            return bytes(body), False
+        body += await reader.readexactly(count)
+        if await reader.readexactly(2) != b"\r\n":
+            raise NotHttpError
+
+
+async def _up_to(reader: asyncio.StreamReader, limit: int) -> bytes:
+    body = bytearray()
+    while len(body) < limit and (part := await reader.read(limit - len(body))):
+        body += part
+    return bytes(body)
+
+
+# -- a visit to one server: what it is asked, what it says, and what that makes of it ---------------------------------
+
+
+DIALECTS = tuple(kinds.in_order())
+"""Every dialect: a server that is found may be of any kind."""
+OTHER_FAMILY = 0.3
+"""The share of the time after which an IPv4 port that neither accepts nor refuses counts as closed."""
+PATIENCE = 0.1
+"""The share of the time after which a server that is not known yet is asked over a second connection."""
+TRIES = 2
+"""How many questions a server may leave unanswered before it answers one."""
+TELLING_S = 0.02
+"""For putting together what is known of a server at the end, when nothing is asked any more."""
+
+log = logging.getLogger(__name__)
+Phase = Literal["ready", "loading", "needs a key", "answers"]
+UNASKED = Heard(0, {}, b"")
+"""Stands for a path that gave no answer of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A server of this machine. None: it does not say, or not in time."""
+
+    base_url: str
+    kind: str = ""
+    """The name of its kind; empty where its answers are not known."""
+    phase: Phase = "answers"
+    """`ready`; `loading` its model; `needs a key` before it says more; `answers`: HTTP, but not as a model server."""
+    model: str = ""
+    """The model it would answer with, as it names it."""
+    listing: tuple[Model, ...] = ()
+    """Its models, loaded or not, in its order."""
+    context_size: int | None = None
+    """Tokens per conversation."""
+    slots: int | None = None
+    seconds: float = 0.0
+    """From the first question to the last answer that was used."""
+
+    @property
+    def title(self) -> str:
+        """Its kind as the screen names it."""
+        return kinds.title_of(self.kind)
+
+    @property
+    def loaded(self) -> tuple[str, ...] | None:
+        """The names of the models in memory; None where it does not say."""
+        told = [model for model in self.listing if model.loaded is not None]
+        return tuple(model.id for model in told if model.loaded) if told else None
+
+
+def questions(port: int) -> list[str]:
+    """Every path that some dialect looks at, those of the kinds that are usual at `port` first."""
+    usual = [dialect for dialect in DIALECTS if port in dialect.kind.ports]
+    return list(dict.fromkeys(chain.from_iterable(dialect.probes for dialect in (*usual, *DIALECTS))))
+
+
+def recognised(responses: Responses) -> type[HttpBackend] | None:
+    """The dialect of the server that gave these answers; None where nothing is known by them."""
+    return next((dialect for dialect in DIALECTS if dialect.recognises(responses)), None)
+
+
+class Visit:
+    """One server: what it was asked, and what it said."""
+
+    def __init__(self, url: BaseUrl, addresses: tuple[str, ...], within: float) -> None:
+        self._url = url
+        self._addresses = addresses
+        self._within = within
+        self._paths = deque(questions(url.port))
+        self._answers: dict[str, Heard] = {}
+        self._lines: set[Line] = set()
+        self._speaks_http = self._is_slow = False
+        self._closed = False
+        self._info: ServerInfo | None = None
+        self._refused = False
+        """Whether a question beyond the first ones was refused for want of a key."""
+        self._clock = asyncio.get_running_loop().time
+        self._began = self._heard = self._clock()
+
+    async def look(self) -> None:
+        """Ask until it is certain what this is, then what it has."""
+        line = await self._reached()
+        if line is None:
+            return
+        workers = {asyncio.create_task(self._work(line))}
+        try:
+            _, workers = await asyncio.wait(workers, timeout=self._within * PATIENCE)
+            if workers:
+                self._is_slow = True
+                workers.add(asyncio.create_task(self._work(self._line())))
+            while workers and not self._is_certain():
+                _, workers = await asyncio.wait(workers, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for worker in workers:
+                worker.cancel()
+        await self._describe()
+
+    async def _reached(self) -> Line | None:
+        """A connection to the first address where something listens; None where nothing does."""
+        for address in self._addresses:
+            self._address = address
+            line = self._line()
+            try:
+                async with asyncio.timeout(self._within * OTHER_FAMILY):
+                    await line.open()
+            except (OSError, TimeoutError):
+                continue
+            if self._url.host == LOOPBACK[0]:
+                self._url = replace(self._url, host=address)
+            return line
+        return None
+
+    def _line(self) -> Line:
+        line = Line(self._address, self._url.port, self._url.authority)
+        self._lines.add(line)
+        return line
+
+    async def _work(self, line: Line) -> None:
+        """Ask what is left to ask. A second one does the same where that takes long, because a path may never be
+        answered; then no connection is kept, because a server may see to one connection after the other."""
+        try:
+            while self._paths and not self._is_certain():
+                await self._ask(self._paths.popleft(), line)
+                if self._is_slow:
+                    line.close()
+                if not self._speaks_http and len(self._answers) >= TRIES:
+                    return
+        finally:
+            line.close()
+
+    def _is_certain(self) -> bool:
+        """Whether no answer that is still to come could change what this is taken for."""
+        dialect = recognised(self._answers)
+        if dialect is None:
+            return False
+        before = takewhile(lambda earlier: earlier is not dialect, DIALECTS)
+        return all(path in self._answers for path in chain.from_iterable(earlier.probes for earlier in before))
+
+    async def _ask(self, path: str, line: Line) -> None:
+        answer = UNASKED
+        try:
+            answer = await line.get(self._url.path + path)
+            self._speaks_http = True
+            self._heard = self._clock()
+        except (OSError, EOFError, NotHttpError):
+            pass
+        # A redirect is followed nowhere, so it says nothing.
+        self._answers[path] = UNASKED if 300 <= answer.status < 400 else answer
+
+    async def answer(self, path: str) -> Heard:
+        """What the server says at `path`; `UNASKED` where it does not, or there is no time left to ask."""
+        if path not in self._answers and not self._closed:
+            line = self._line()
+            try:
+                await self._ask(path, line)
+            finally:
+                line.close()
+        return self._answers.get(path, UNASKED)
+
+    async def _describe(self) -> None:
+        """Let the dialect say what the server has, as far as that is known."""
+        dialect = recognised(self._answers)
+        if dialect is None or dialect.describing_disturbs:
+            return
+        backend: _Told = type("Told", (_Told, dialect), {})(Endpoint(self._url, Place(HostClass.LOOPBACK, ())))
+        backend.visit = self
+        try:
+            self._info = await backend.described()
+        except BackendError as error:
+            self._refused = error.trouble is Trouble.UNAUTHORIZED
+        except PayloadError:
+            pass
+        except Exception:
+            log.exception("a server that was found could not be described")
+
+    def close(self) -> None:
+        """Ask nothing any more."""
+        self._closed = True
+        for line in self._lines:
+            line.close()
+
+    async def found(self) -> Found | None:
+        """What is known of the server, once it is closed; None where none answered."""
+        if not self._speaks_http:
+            return None
+        if self._info is None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TELLING_S):
+                    await self._describe()
+        dialect = recognised(self._answers)
+        kind = dialect.kind.name if dialect else ""
+        info = self._info or self._listed(kind)
+        return Found(str(self._url), kind, self._phase(kind), info.model, info.listing, info.context_size, info.slots,
+                     self._heard - self._began)
+
+    def _listed(self, kind: str) -> ServerInfo:
+        """What the common list of models says, where the dialect could say nothing."""
+        info = ServerInfo(kind, str(self._url), HostClass.LOOPBACK)
+        try:
+            models = models_in(self._answers.get(MODELS_PATH, UNASKED).value)
+        except PayloadError:
+            return info
+        chosen = models.chosen if kind else None
+        return replace(info, listing=models.all, model=chosen.id if chosen else "",
+                       context_size=chosen.context_size if chosen else None)
+
+    def _phase(self, kind: str) -> Phase:
+        if any(errors.is_loading(answer.status, answer.text) for answer in self._answers.values()):
+            return "loading"
+        models = self._answers.get(MODELS_PATH, UNASKED)
+        locked = _wants_key(models) or (not kind and any(map(_wants_key, self._answers.values())))
+        if locked or self._refused:
+            return "needs a key"
+        return "ready" if kind else "answers"
+
+
+def _wants_key(answer: Response) -> bool:
+    """Whether a key would help. A bare 403 is no such answer: macOS gives it to everyone on port 5000."""
+    return answer.status == 401 or (answer.status == 403 and answer.body[:64].lstrip()[:1] == b"{")
+
+
+class _Told(HttpBackend):
+    """What goes in front of a dialect so that it asks by way of a visit: nothing twice, by GET alone, in time."""
+
+    visit: Visit
+
+    async def get(self, path: str) -> tuple[Head, bytes]:
+        answer = await self.visit.answer(path)
+        if answer is UNASKED:
+            raise failure(Trouble.CUT, Fault.NOT_IN_TIME, url=self.url, path=path)
+        return Head(answer.status, answer.headers), answer.body
+
+    async def get_json(self, path: str) -> tuple[Head, object]:
+        value = (await self.visit.answer(path)).value
+        if value is None:
+            return await super().get_json(path)
+        head, _ = await self.get(path)
+        return head, value
+
+
+# -- all of them ------------------------------------------------------------------------------------------------------
+
 
 __all__ = ["Found", "Phase", "discover", "is_asked", "questions"]
 
@@ -28,14 +447,16 @@ ASKING = 0.85
 """The share of the time in which questions are asked; the rest is for what a busy machine makes late."""
 
 
-async def discover(ports: Iterable[int] = kinds.PORTS, *, also: Sequence[str] = (),
+async def discover(ports: Iterable[int] | None = None, *, also: Sequence[str] = (),
                    within: float = 0.3) -> list[Found]:
-    """Every server that answers on `ports` of this machine, or at the base URLs `also`, after at most `within` seconds.
+    """Every server that answers on `ports` of this machine (None: the usual ones), or at the base URLs `also`, after
+    at most `within` seconds.
 
     All are asked at once; what is known of a server at the end of the time is told. Base URLs that do not lead to
     this machine in so many words (another address, another name, https) are not asked.
     """
-    visits = [Visit(url, addresses, within) for url, addresses in _places(ports, also)]
+    asked = kinds.ports() if ports is None else ports
+    visits = [Visit(url, addresses, within) for url, addresses in _places(asked, also)]
     looks = [asyncio.create_task(visit.look()) for visit in visits]
     try:
         if looks:

@@ -17,15 +17,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kvchat.backends import errors
-from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.endpoint import Endpoint, open_endpoint
-from kvchat.backends.hosts import BaseUrl, Resolver, locate, lookup, parse_base_url
-from kvchat.backends.kinds import LMSTUDIO, OLLAMA
+from kvchat.backends.dialect import BackendError, Trouble, failure
+from kvchat.backends.endpoint import BaseUrl, Endpoint, Resolver, locate, lookup, open_endpoint, parse_base_url
+from kvchat.backends.kinds import kind_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, list_at, parsed
-from kvchat.backends.sse import MIB
-from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import ask
+from kvchat.backends.stream import MIB
+from kvchat.backends.transport import Clock, ask
 from kvchat.prompt.wire import canonical, whole_characters
+from kvchat.text.faults import Fault
 
 PATH = "/v1/embeddings"
 QUERY_S, BATCH_S = 1.5, 120.0
@@ -41,8 +40,6 @@ BODY_LIMIT = 32 * MIB
 HERE = "here"
 """All addresses of this machine."""
 
-_SEPARATE = frozenset({OLLAMA.name, LMSTUDIO.name})
-"""The kinds of servers that load an embedding model beside the chat's."""
 _TOO_LONG = re.compile(r"too (?:large|long)|maximum|exceed|context", re.IGNORECASE)
 _PREFIXES = (
     (re.compile(r"nomic-embed", re.IGNORECASE), "search_query: ", "search_document: "),
@@ -51,12 +48,6 @@ _PREFIXES = (
      "Represent this sentence for searching relevant passages: ", ""),
 )
 """What some models were trained to see before a question, and before a text that is to be found."""
-_WORDS = ((errors.ADDRESS, "(embeddings.base_url in the settings)"),
-          (errors.KEY, "(embeddings.api_key_env in the settings)"),
-          (errors.MODEL, "(embeddings.model in the settings)"),
-          ("(--api-key-env, or api_key_env in the settings)", "(embeddings.api_key_env in the settings)"),
-          ("the conversation's parameters and ", ""))
-"""Where the sentences about a chat's server and about this one name other settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +112,7 @@ class Embeddings:
 
     def _noted(self, error: BackendError) -> BackendError:
         """The error in words for this server; questions are not sent there for a while, and it is looked up anew."""
-        sentence = error.sentence
-        for of_chat, of_this in _WORDS:
-            sentence = sentence.replace(of_chat, of_this)
-        told = BackendError(error.trouble, sentence, status=error.status)
+        told = error.told_with(use="embeddings")
         self._failed = self._clock.now() + REST_S, told
         self._endpoint = None
         self._spots.clear()
@@ -140,13 +128,12 @@ class Embeddings:
             except BackendError as error:
                 too_long = error.trouble is Trouble.CONTEXT_OVERFLOW or (
                     error.status is not None and error.status in (400, 413, 422, 500)
-                    and _TOO_LONG.search(error.sentence))
+                    and _TOO_LONG.search(error.said))
                 if not too_long:
                     raise
                 if longest <= SHORTEST:
-                    raise BackendError(Trouble.REFUSED, f"Even texts of {longest} characters are too long for the "
-                                       f"model at {self._base_url}. Give it a larger batch (llama-server: -ub), or "
-                                       "choose another (embeddings.model in the settings).") from None
+                    raise failure(Trouble.REFUSED, Fault.TEXT_TOO_LONG, url=self._base_url,
+                                       longest=longest) from None
                 longest //= 2
 
     async def _reached(self) -> Endpoint:
@@ -156,26 +143,20 @@ class Embeddings:
                 self._endpoint = await open_endpoint(self._base_url, api_key=self._api_key, resolver=self._resolver)
             except BackendError as error:
                 if error.trouble is Trouble.REFUSED:  # the one refusal there is: a key on an open wire
-                    raise BackendError(error.trouble, f"The API key would go to {self._base_url} unencrypted, readable "
-                                       "on the way. Use https (embeddings.base_url in the settings).") from None
+                    raise failure(error.trouble, Fault.PLAIN_VECTOR_KEY, url=self._base_url) from None
                 raise
         own = _spots(self._endpoint.url, self._endpoint.place.addresses)
         for chat in self._chats():
             if not self._is_apart(chat) and own & await self._spots_of(chat.base_url):
-                raise BackendError(Trouble.REFUSED, self._same_server(chat))
+                own_model = kind_of(chat.kind).embeds_beside
+                raise failure(Trouble.REFUSED, Fault.NO_SEPARATE_MODEL if own_model else Fault.SAME_SERVER,
+                                   url=self._base_url)
         return self._endpoint
 
     def _is_apart(self, chat: ChatServer) -> bool:
         """Whether vectors from that server would leave the chat's model alone."""
         model = self._model.removesuffix(":latest")
-        return chat.kind in _SEPARATE and model not in ("", chat.model.removesuffix(":latest"))
-
-    def _same_server(self, chat: ChatServer) -> str:
-        if chat.kind in _SEPARATE:
-            return (f"The server at {self._base_url} needs an embedding model of its own beside the chat's. Name it "
-                    "(embeddings.model in the settings).")
-        return (f"Vectors are not asked for at {self._base_url}: a conversation uses that server, and they would empty "
-                "its cache. Start another one for them (embeddings.base_url in the settings).")
+        return kind_of(chat.kind).embeds_beside and model not in ("", chat.model.removesuffix(":latest"))
 
     async def _spots_of(self, base_url: str) -> frozenset[tuple[str, int]]:
         """Where requests to a URL arrive, as far as that is known."""
@@ -206,8 +187,8 @@ class Embeddings:
             raise errors.protocol(str(endpoint.url), str(error)) from None
         self._length = self._length or len(found[0])
         if len(found[0]) != self._length:
-            raise BackendError(Trouble.PROTOCOL, f"The server at {endpoint.url} now gives vectors of {len(found[0])} "
-                               f"numbers, before that of {self._length}: it has another model. Start kvchat again.")
+            raise failure(Trouble.PROTOCOL, Fault.OTHER_VECTORS, url=str(endpoint.url), length=len(found[0]),
+                               before=self._length)
         return found
 
 
@@ -234,9 +215,7 @@ def _refusal(endpoint: Endpoint, status: int, body: str, retry_after: str) -> Ba
     if errors.is_loading(status, body):
         return errors.StillLoadingError(url)
     if status in (404, 405, 501) and not re.search(r"\bmodel\b", body, re.IGNORECASE):
-        return BackendError(Trouble.REFUSED, f"The server at {url} gives no vectors ({status}). Start it with an "
-                            "embedding model (llama-server: --embeddings), or choose another (embeddings.base_url in "
-                            "the settings).", status=status)
+        return failure(Trouble.REFUSED, Fault.NO_VECTORS, status=status, url=url)
     return errors.of_status(url, status, body, retry_after=retry_after, has_key=endpoint.api_key is not None)
 
 

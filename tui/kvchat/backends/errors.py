@@ -1,28 +1,54 @@
-"""Failures as sentences: what happened, at which server, and what to do, in the app as on the command line.
+"""Failures as values: what happened at which server, made of what it answers; `kvchat.text.faults` has the words.
 
-The rule: text from a server goes into a sentence only through `quoted`, which makes it one clean, short line.
+The rule: text from a server becomes an argument only through `quoted`, which makes it one clean, short line.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 
-from kvchat.backends.dialect import BackendError, Trouble
-from kvchat.backends.payload import PayloadError, count_at, is_object, parsed
-from kvchat.backends.retry_after import seconds_of
+from kvchat.backends.dialect import BackendError, Trouble, failure
+from kvchat.backends.payload import PayloadError, count_at, is_object, parsed, parsed_or_none
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
-from kvchat.text.format import duration
+from kvchat.text.faults import Fault
+
+# -- when to try again, as `Retry-After` says it ----------------------------------------------------------------------
+
+
+LONGEST_S = 3600
+"""More than that is not waited for: it is "later"."""
+_SECONDS = re.compile(r"\d{1,9}(?:\.\d{1,9})?", re.ASCII)
+_DATE = re.compile(r"[A-Za-z]{3,9}, [0-9A-Za-z: -]{15,40}", re.ASCII)
+
+
+def seconds_of(header: str, now: datetime) -> int | None:
+    """Whole seconds from `now` until a request is welcome again, rounded up; 0 for a time that has passed. None where
+    the header says nothing, something that is no time, or a time beyond LONGEST_S."""
+    text = header.strip()
+    if _SECONDS.fullmatch(text):
+        seconds = float(text)
+    elif _DATE.fullmatch(text):
+        from email.utils import parsedate_to_datetime  # hardly ever needed, and slow to import
+
+        try:
+            then = parsedate_to_datetime(text)
+        except (ValueError, OverflowError):
+            return None
+        seconds = (then.replace(tzinfo=then.tzinfo or UTC) - now).total_seconds()
+    else:
+        return None
+    return max(0, math.ceil(seconds)) if seconds <= LONGEST_S else None
+
+
+# -- failures ---------------------------------------------------------------------------------------------------------
+
 
 QUOTE_LIMIT, SHORT = 120, 80
 CONTEXT_ERROR = "exceed_context_size_error"
-ROOM = ("Start a new conversation, delete a turn, or give the server a larger context (llama-server: -c, built-in "
-        "engine: engine.context_size)")
-ADDRESS = "(Ctrl+L in the app, --base-url on the command line)"
-MODEL = "(Ctrl+L in the app, --model on the command line)"
-KEY = "(--api-key-env, or server.api_key_env in the settings)"
 
 _CONTEXT_TEXT = re.compile(
     r"context (?:length|size|window)|maximum allowed length|context.{0,20}(?:exceed|overflow)|exceed.{0,40}context",
@@ -57,8 +83,8 @@ def quoted(text: str, limit: int = QUOTE_LIMIT) -> str:
 class NotConnectedError(BackendError):
     """No connection was made, so the server has seen nothing of the request."""
 
-    def __init__(self, sentence: str, *, refused: bool = False) -> None:
-        super().__init__(Trouble.UNREACHABLE, sentence)
+    def __init__(self, url: str, reason: str, *, refused: bool = False) -> None:
+        super().__init__(Trouble.UNREACHABLE, Fault.NOT_CONNECTED, {"url": url, "reason": quoted(reason)})
         self.refused = refused
         """Whether a machine answered that nothing listens there: a server that starts may accept soon."""
 
@@ -67,82 +93,44 @@ class NoAnswerError(BackendError):
     """The server accepted the connection and said nothing for as long as one waits for a quick answer."""
 
     def __init__(self, url: str, seconds: float) -> None:
-        super().__init__(Trouble.UNREACHABLE, f"The server at {url} accepted the connection but did not answer "
-                                              f"within {seconds:g} s. It may hang; look at its log or restart it.")
+        super().__init__(Trouble.UNREACHABLE, Fault.NO_ANSWER, {"url": url, "seconds": seconds})
 
 
 class StillLoadingError(BackendError):
     """The server answers 503 while it loads its model: the one answer after which a request repeats by itself."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Trouble.LOADING, f"The server at {url} is still loading its model. Wait until that is done, "
-                                          "then try again.", status=503)
+        super().__init__(Trouble.LOADING, Fault.LOADING, {"url": url}, status=503)
 
 
 class UnknownFieldError(BackendError):
     """The server refused the request for a field by name, before it began: without it, the request may go again."""
 
     def __init__(self, url: str, status: int, field: str) -> None:
-        super().__init__(Trouble.REFUSED, f'The server at {url} refuses the field "{field}" ({status}). Take it out '
-                                          "of the parameters, then try again.", status=status)
+        super().__init__(Trouble.REFUSED, Fault.UNKNOWN_FIELD, {"url": url, "field": field}, status=status)
         self.field = field
 
 
-def not_connected(url: str, reason: str, *, refused: bool = False) -> NotConnectedError:
-    return NotConnectedError(f"No server answers at {url} ({quoted(reason)}). Start it, or choose another {ADDRESS}.",
-                             refused=refused)
-
-
-def bad_certificate(url: str, reason: str) -> BackendError:
-    return BackendError(Trouble.BAD_ADDRESS,
-                        f"The certificate of {url} cannot be trusted ({quoted(reason)}). If the server has its own "
-                        "certificate authority, name its file in the setting server.ca_file.")
-
-
 def cut(url: str, *, before_answer: bool) -> BackendError:
-    if before_answer:
-        sentence = f"The server at {url} closed the connection before it answered. Look at its log, then try again."
-    else:
-        sentence = (f"The connection to {url} broke before the answer was complete. What came is kept; try again for "
-                    "a whole answer.")
-    return BackendError(Trouble.CUT, sentence)
-
-
-def not_sent(url: str) -> BackendError:
-    return BackendError(Trouble.CUT, f"The server at {url} stopped accepting the request while it was sent. Try again.")
+    return failure(Trouble.CUT, Fault.CUT_BEFORE if before_answer else Fault.CUT, url=url)
 
 
 def protocol(url: str, what: str) -> BackendError:
     """`what` ends the sentence "The server at ... sent ..."."""
-    return BackendError(Trouble.PROTOCOL, f"The server at {url} sent {quoted(what)}, so the answer cannot be read. "
-                                          "Try again; if it stays so, update the server.")
+    return failure(Trouble.PROTOCOL, Fault.PROTOCOL, url=url, what=quoted(what))
 
 
 def not_json(url: str) -> BackendError:
-    return BackendError(Trouble.PROTOCOL, f"The server at {url} answered with something that is not a chat answer. "
-                                          f"Check that this is the address of a model server {ADDRESS}.")
+    return failure(Trouble.PROTOCOL, Fault.NOT_JSON, url=url)
 
 
 def dead(url: str) -> BackendError:
-    return BackendError(Trouble.DEAD, f"The server at {url} has stopped answering: three health checks in a row "
-                                      "failed. Restart it, then try again.")
-
-
-def redirect(url: str, target: str) -> BackendError:
-    return BackendError(Trouble.REFUSED, f"The server at {url} points to another address: {quoted(target) or 'none'}. "
-                                         "kvchat follows no redirect; if you trust that address, choose it as the "
-                                         f"server {ADDRESS}.")
-
-
-def encoded(url: str, encoding: str) -> BackendError:
-    return BackendError(Trouble.PROTOCOL, f'The server at {url} sent a compressed answer ("{quoted(encoding)}") that '
-                                          "was not asked for. Turn compression off in the proxy before it.")
+    return failure(Trouble.DEAD, Fault.DEAD, url=url)
 
 
 def unexpected(url: str, error: Exception) -> BackendError:
     """A failure nobody foresaw; its text may hold secrets, so only its type is told."""
-    return BackendError(Trouble.PROTOCOL, f"The request to {url} failed in an unexpected way "
-                                          f"({type(error).__name__}). Try again.")
+    return failure(Trouble.PROTOCOL, Fault.UNEXPECTED, url=url, error=type(error).__name__)
 
 
 def error_in(value: object) -> tuple[str, Mapping[str, object]] | None:
@@ -206,12 +194,8 @@ def error_of(body: str) -> tuple[str, Mapping[str, object]] | None:
 
 def of_stream(url: str, message: str, error: Mapping[str, object]) -> BackendError:
     """An error that came inside an answer."""
-    known = _overflow(url, message, error) or _roles(url, message)
-    if known:
-        return known
-    said = f": {quoted(message)}" if message else ""
-    return BackendError(Trouble.SERVER_ERROR, _stopped(f"The server at {url} stopped the answer with an error{said}")
-                        + " Try again; if it stays so, look at the server's log.")
+    return (_overflow(url, message, error) or _roles(url, message)
+            or failure(Trouble.SERVER_ERROR, Fault.STREAM_ERROR, url=url, said=quoted(message)))
 
 
 def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_key: bool = False) -> BackendError:
@@ -221,52 +205,32 @@ def of_status(url: str, status: int, body: str, *, retry_after: str = "", has_ke
     if known:
         return known
     if status == 401:
-        told = (f"refused the API key (401). Give the right one {KEY}." if has_key
-                else f"wants an API key (401). Give it {KEY}.")
-        return BackendError(Trouble.UNAUTHORIZED, f"The server at {url} {told}", status=status)
-    trouble, what, remedy = _kind(status, message, str(error.get("code")), retry_after)
-    said = f": {quoted(message)}" if message else ""
-    return BackendError(trouble, _stopped(f"The server at {url} {what} ({status}){said}") + f" {remedy}", status=status)
+        wrong = Fault.WRONG_KEY if has_key else Fault.NO_KEY
+        return failure(Trouble.UNAUTHORIZED, wrong, status=status, url=url)
+    trouble, fault = _kind(status, message, str(error.get("code")))
+    seconds = seconds_of(retry_after, datetime.now(UTC)) if fault is Fault.TOO_MANY else None
+    return failure(trouble, fault, status=status, url=url, said=quoted(message), seconds=seconds)
 
 
-def _kind(status: int, message: str, code: str, retry_after: str) -> tuple[Trouble, str, str]:
-    """What kind of failure it is, what the server did, and what to do."""
+def _kind(status: int, message: str, code: str) -> tuple[Trouble, Fault]:
+    """What kind of failure it is."""
     if status == 403:
-        return (Trouble.UNAUTHORIZED, "refuses access",
-                f"Check what the API key may use, or give another {KEY}.")
+        return Trouble.UNAUTHORIZED, Fault.NO_ACCESS
     if status == 402 or (status in (400, 429) and _NO_CREDIT.search(f"{message} {code}")):
-        return (Trouble.RATE_LIMITED if status == 429 else Trouble.REFUSED, "has no credit left for this account",
-                f"Add credit there, or choose another server {ADDRESS}.")
+        return Trouble.RATE_LIMITED if status == 429 else Trouble.REFUSED, Fault.NO_CREDIT
     if status == 429:
-        return Trouble.RATE_LIMITED, "takes no more requests now", f"Try again {_retry_time(retry_after)}."
+        return Trouble.RATE_LIMITED, Fault.TOO_MANY
     if status in (400, 404, 422) and _NO_MODEL.search(message):
-        return (Trouble.REFUSED, "does not have the model",
-                f"Load it there, or choose another {MODEL}.")
+        return Trouble.REFUSED, Fault.NO_MODEL
     if status in (404, 405):
-        return Trouble.REFUSED, "does not know this path of its API", f"Check the address {ADDRESS}."
+        return Trouble.REFUSED, Fault.NO_PATH
     if status == 413:
-        return (Trouble.REFUSED, "finds the request too large",
-                "Start a new conversation, or raise the limit of the proxy before it (nginx: client_max_body_size).")
+        return Trouble.REFUSED, Fault.TOO_LARGE
     if status == 503:
-        return Trouble.SERVER_ERROR, "is not available now", "Try again later."
+        return Trouble.SERVER_ERROR, Fault.UNAVAILABLE
     if status in (502, 504) and not message:
-        return (Trouble.SERVER_ERROR, "is a proxy that got no answer from the model server behind it",
-                "Start or restart that one, then try again.")
-    if status >= 500:
-        return Trouble.SERVER_ERROR, "failed", "Try again; if it stays so, look at the server's log."
-    return (Trouble.REFUSED, "refused the request",
-            "Check the conversation's parameters and the server's log.")
-
-
-def _stopped(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "!", "?", "…")) else sentence + "."
-
-
-def _retry_time(retry_after: str) -> str:
-    seconds = seconds_of(retry_after, datetime.now(UTC))
-    if not seconds:
-        return "later" if seconds is None else "now"
-    return f"in {seconds} s" if seconds < 60 else f"in {duration(seconds)}"
+        return Trouble.SERVER_ERROR, Fault.BEHIND_PROXY
+    return (Trouble.SERVER_ERROR, Fault.FAILED) if status >= 500 else (Trouble.REFUSED, Fault.REFUSED)
 
 
 def is_about_roles(message: str) -> bool:
@@ -278,10 +242,8 @@ def _roles(url: str, message: str, status: int | None = None) -> BackendError | 
     """The template does not take these roles, told in the template's own words where they are inside others."""
     if not is_about_roles(message):
         return None
-    words = message.rpartition("Jinja Exception:")[2]
-    return BackendError(Trouble.SYSTEM_ROLE, _stopped(
-        f"The chat template of the model at {url} does not take these messages: {quoted(words)}")
-        + " Start a new conversation, or give the server another chat template.", status=status)
+    words = quoted(message.rpartition("Jinja Exception:")[2])
+    return failure(Trouble.SYSTEM_ROLE, Fault.ROLES, status=status, url=url, words=words)
 
 
 def _overflow(
@@ -296,15 +258,68 @@ def _overflow(
     if not typed:
         prompt, window = _number(_PROMPT_TOKENS, message), _number(_WINDOW_TOKENS, message)
     if prompt and window and prompt > window:
-        least = "at least " if "at least" in message else ""
-        sentence = (f"This is too long for {url}: the prompt has {least}{prompt:,} tokens, but the server's window "
-                    f"holds {window:,}. {ROOM}.")
-    else:
-        remedy = "Start a new conversation, delete a turn, or lower max_tokens" if prompt and window else ROOM
-        sentence = _stopped(f"The window of the server at {url} is full: {quoted(message, SHORT)}") + f" {remedy}."
-    return BackendError(Trouble.CONTEXT_OVERFLOW, sentence, status=status, prompt_tokens=prompt, context_size=window)
+        return failure(Trouble.CONTEXT_OVERFLOW, Fault.TOO_LONG, status=status, prompt_tokens=prompt,
+                            context_size=window, url=url, prompt=prompt, window=window, least="at least" in message)
+    return failure(Trouble.CONTEXT_OVERFLOW, Fault.WINDOW_FULL, status=status, prompt_tokens=prompt,
+                        context_size=window, url=url, words=quoted(message, SHORT),
+                        with_figures=bool(prompt and window))
 
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:
     found = pattern.search(message)
     return int(found[1]) if found else None
+
+
+# -- which field of a request a server refuses by name: only what it says of the request counts, never what it repeats
+
+
+_REFUSES = re.compile(
+    r"extra[_ ](?:inputs|fields?|forbidden)|not permitted|not supported|unsupported|unknown|unrecogni[sz]ed|unexpected|"
+    r"no such (?:field|parameter)|invalid (?:field|parameter|argument)", re.IGNORECASE)
+_ROLE = re.compile(r"\broles?\b", re.IGNORECASE)
+_ECHO = re.compile(r"\binput(?:_value)?['\"]?\s?[=:]")
+"""From here on, a problem written out as text repeats what was sent."""
+_IN_PASSING = frozenset({"model", "messages", "stream"})
+"""Fields whose names stand in sentences that are about other fields."""
+_NESTED = ("error", "message", "detail", "errors")
+_DEPTH = 4
+
+
+def unknown_field(body: str, sent: Collection[str]) -> str:
+    """Which of the `sent` fields (those at the top of the request) an error body says is not permitted; empty where it
+    says no such thing."""
+    problems = list(_problems(parsed_or_none(body)))
+    if problems:
+        return next((name for problem in problems if (name := _place_of(problem, sent))), "")
+    message, error = error_of(body) or ("", {})
+    message = _ECHO.split(message, maxsplit=1)[0]
+    if not _REFUSES.search(message) or is_about_roles(message):
+        return ""
+    parameter = error.get("param")
+    if isinstance(parameter, str) and parameter in sent:
+        return parameter
+    return "" if _ROLE.search(message) else _first_named(message, sent)
+
+
+def _first_named(message: str, sent: Collection[str]) -> str:
+    found = {name: match.start() for name in sorted(set(sent) - _IN_PASSING)
+             if (match := re.search(rf"(?<!\w){re.escape(name)}(?!\w)", message))}
+    return min(found, key=lambda name: found[name], default="")
+
+
+def _place_of(problem: Mapping[str, object], sent: Collection[str]) -> str:
+    """The field at the top of the request that a problem is about, if the problem is that it is there."""
+    said = " ".join(str(problem.get(key)) for key in ("type", "msg", "message"))
+    place = problem.get("loc")
+    if not isinstance(place, list) or not _REFUSES.search(said):
+        return ""
+    return next((part for part in place if isinstance(part, str) and part in sent), "")
+
+
+def _problems(value: object, depth: int = _DEPTH) -> Iterator[Mapping[str, object]]:
+    """The problems with their places in a list, wherever an error has it."""
+    if isinstance(value, list):
+        yield from (entry for entry in value if is_object(entry) and isinstance(entry.get("loc"), list))
+    elif is_object(value) and depth:
+        for key in _NESTED:
+            yield from _problems(value.get(key), depth - 1)

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kvchat.backends import errors
+from kvchat.backends import errors, kinds
 from kvchat.backends.base import HttpBackend, loading_delays
-from kvchat.backends.dialect import Backend, BackendError, HostClass, Trouble
-from kvchat.backends.dialects.cloud import CloudBackend
-from kvchat.backends.dialects.openai import OpenAIBackend
-from kvchat.backends.dialects.registry import DIALECTS, Dialect, named
-from kvchat.backends.endpoint import Endpoint, open_endpoint
-from kvchat.backends.hosts import Resolver, lookup
-from kvchat.backends.options import PLAIN, ServerOptions
-from kvchat.backends.recognise import Response
-from kvchat.backends.tasks import Clock
+from kvchat.backends.dialect import PLAIN, Backend, BackendError, HostClass, ServerOptions, Trouble
+from kvchat.backends.endpoint import Endpoint, Resolver, lookup, open_endpoint
+from kvchat.backends.payload import Response
+from kvchat.backends.transport import Clock
 
 
 async def connect(
@@ -33,7 +28,7 @@ async def connect(
     started = clock.now()
     for delay in loading_delays():
         try:
-            dialect = named(options.kind) or await _recognised(endpoint)
+            dialect = kinds.dialect(options.kind) if options.kind in kinds.DIALECTS else await _recognised(endpoint)
             backend = dialect(endpoint, embedded=embedded, clock=clock, options=options)
             await backend.identify()
             return backend
@@ -45,13 +40,13 @@ async def connect(
     raise AssertionError("unreachable")
 
 
-async def _recognised(endpoint: Endpoint) -> Dialect:
+async def _recognised(endpoint: Endpoint) -> type[HttpBackend]:
     """The dialect of the server: each is asked for in turn, so that a common one costs few questions. Raises
     BackendError when nothing answers or it is still loading."""
     probe = HttpBackend(endpoint)
     found: dict[str, Response] = {}
     is_cloud = endpoint.place.host_class is HostClass.CLOUD
-    for dialect in DIALECTS:
+    for dialect in kinds.in_order():
         if is_cloud and not dialect.found_in_cloud:
             continue
         for path in dialect.probes:
@@ -59,7 +54,7 @@ async def _recognised(endpoint: Endpoint) -> Dialect:
                 found[path] = await _asked(probe, path)
         if dialect.recognises(found):
             return dialect
-    return CloudBackend if is_cloud else OpenAIBackend
+    return kinds.dialect(kinds.CLOUD if is_cloud else kinds.OPENAI)
 
 
 async def _asked(probe: HttpBackend, path: str) -> Response:

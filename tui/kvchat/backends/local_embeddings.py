@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from kvchat.backends import embeddings
-from kvchat.backends.dialect import BackendError, Trouble
+from kvchat.backends.dialect import BackendError, Trouble, failure
 from kvchat.backends.embeddings import Embeddings
 from kvchat.backends.engine.gguf import GgufError, read_header
 from kvchat.backends.engine.options import EngineOptions, default_threads
 from kvchat.backends.engine.process import Engine, EngineError, EngineExit
-from kvchat.backends.tasks import Clock
+from kvchat.backends.transport import Clock
+from kvchat.text.faults import Fault
 
 IDLE_S = 300.0
 """After so long without a text the engine is ended, and its memory given back."""
@@ -32,7 +33,6 @@ MOST_TOKENS = 1024
 """The longest text, as far as the model was made for that: 2,000 characters of most languages. It is computed in one
 go, and with twice as many tokens that takes twice the memory; longer texts are cut shorter."""
 _MOMENT = 0.5
-_SETTING = "(embeddings.model in the settings)"
 _RANKS = 4
 """The pooling of models that compare a question with a text, and make no vectors."""
 
@@ -110,7 +110,7 @@ class LocalEmbeddings:
                 async with asyncio.timeout(patience):
                     source = await self._running()
             except TimeoutError:
-                raise BackendError(Trouble.LOADING, f"The engine for vectors is still loading {self._file}.") from None
+                raise failure(Trouble.LOADING, Fault.VECTORS_LOADING, file=str(self._file)) from None
             try:
                 found = await work(source)
             except BackendError as error:
@@ -126,7 +126,7 @@ class LocalEmbeddings:
         """The source at the engine, which is started if it does not run. To start takes its time whoever waits for it,
         or no longer does."""
         if self._closed:
-            raise BackendError(Trouble.REFUSED, "kvchat is ending: no vectors are made any more.")
+            raise failure(Trouble.REFUSED, Fault.ENDING)
         if self._ending is not None:
             await asyncio.shield(self._ending)
         if self._source is not None and self._engine.endpoint is not None:
@@ -143,7 +143,8 @@ class LocalEmbeddings:
             endpoint = await self._engine.start(EngineOptions(
                 self._file, MOST_TOKENS, threads=self._threads, batch_size=MOST_TOKENS, cache_ram=0, embeds=True))
         except (EngineError, GgufError) as error:
-            raise self._noted(BackendError(Trouble.REFUSED, f"{error.sentence} {_SETTING}")) from None
+            problem = failure(Trouble.REFUSED, Fault.VECTORS_NOT_STARTED, sentence=error.sentence)
+            raise self._noted(problem) from None
         finally:
             self._starting = None
         self._base_url = endpoint.base_url
@@ -165,9 +166,8 @@ class LocalEmbeddings:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._engine.wait(), _MOMENT)
         if self._exit is not None:
-            return BackendError(Trouble.CUT, f"{self._exit.sentence} It made vectors with {self._file} {_SETTING}.")
-        sentence = error.sentence.replace(f"The server at {self._base_url}", "The engine for vectors")
-        return BackendError(error.trouble, sentence, status=error.status)
+            return failure(Trouble.CUT, Fault.VECTORS_ENDED, sentence=self._exit.sentence, file=str(self._file))
+        return error.told_with(server="engine for vectors")
 
     def _noted(self, error: BackendError) -> BackendError:
         """The error; questions are not asked for a while."""

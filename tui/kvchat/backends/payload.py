@@ -1,8 +1,8 @@
-"""JSON from a server, read without trust.
+"""What servers say, read without trust: JSON, the answers to a few harmless GETs, and the list of models.
 
 The rule: whatever a server sends, reading it gives a value of the expected type or a `PayloadError`, never another
 exception. Lone surrogates stay as they are: a pair may be split over two deltas, and whoever joins the deltas
-passes the whole through `kvchat.prompt.wire.whole_characters`.
+passes the whole through `kvchat.prompt.wire.whole_characters`. A path that was not asked, or not answered, is missing.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeGuard
+
+from kvchat.prompt.wire import whole_characters
 
 DEEPEST = 100
 """Levels of arrays and objects: no protocol spoken here has a tenth of that."""
@@ -34,6 +37,14 @@ def parsed(text: str) -> object:
         return _loaded(text)
     except RecursionError:
         return _loaded(_shallow(text))
+
+
+def parsed_or_none(text: str) -> object:
+    """As `parsed`; None for what is not JSON."""
+    try:
+        return parsed(text)
+    except PayloadError:
+        return None
 
 
 def _loaded(text: str) -> object:
@@ -143,3 +154,106 @@ def figures_at(value: Mapping[str, object], key: str) -> Mapping[str, object]:
     """The object of figures under `key`; empty when it is anything else."""
     found = value.get(key)
     return found if is_object(found) else {}
+
+
+# -- the answers from which a dialect knows its own -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The answer to a GET."""
+
+    status: int
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode("utf-8", "replace")
+
+    @property
+    def value(self) -> object:
+        """The JSON value of the body; None where it is not JSON or the status is not 200."""
+        return parsed_or_none(self.text) if self.status == 200 else None
+
+    @property
+    def fields(self) -> Mapping[str, object]:
+        """The JSON object of the body; empty where it is none or the status is not 200."""
+        value = self.value
+        return value if is_object(value) else {}
+
+
+Responses = Mapping[str, Response]
+"""By path, as asked: `/props`."""
+NO_RESPONSE = Response(0, {}, b"")
+
+
+def said(responses: Responses, path: str) -> Response:
+    """The answer to `path`; `NO_RESPONSE` where there is none."""
+    return responses.get(path, NO_RESPONSE)
+
+
+def owners(responses: Responses) -> frozenset[str]:
+    """Who owns the models in `/v1/models`, as the server names them; lower case."""
+    listing = said(responses, "/v1/models").fields.get("data")
+    entries = listing if isinstance(listing, list) else ()
+    return frozenset(str(entry.get("owned_by")).lower() for entry in entries
+                     if is_object(entry) and entry.get("owned_by"))
+
+
+# -- the list of models at `/v1/models`, in the shapes that servers give it -------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model of a server."""
+
+    id: str
+    owner: str = ""
+    context_size: int | None = None
+    loaded: bool | None = None
+    """Whether the model is in memory; None where the server does not say."""
+    size: int | None = None
+    """Bytes on the server's disk or in its memory."""
+    about: str = ""
+    """Quantisation and the like, in the server's words."""
+    remote: str = ""
+    """Where the server passes the text on to, when it does not answer itself: another machine's name."""
+    chats: bool = True
+    """False for a model that only makes embeddings and the like."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """All models of a server, in its order."""
+
+    all: tuple[Model, ...]
+
+    @property
+    def ids(self) -> tuple[str, ...]:
+        return tuple(model.id for model in self.all)
+
+    @property
+    def chosen(self) -> Model | None:
+        """The model to talk to when the person names none: one that is loaded, else the first that can chat."""
+        chatty_ones = [model for model in self.all if model.chats and "embed" not in model.id.lower()]
+        loaded = next((model for model in chatty_ones if model.loaded), None)
+        chatty = chatty_ones[0] if chatty_ones else None
+        return loaded or chatty or (self.all[0] if self.all else None)
+
+
+def models_in(listing: object) -> Models:
+    """The models in the answer of `/v1/models`. Raises PayloadError."""
+    entries = listing if isinstance(listing, list) else list_at(as_object(listing, "a list of models"), "data")
+    return Models(tuple(_model(entry) for entry in entries if is_object(entry) and text_at(entry, "id")))
+
+
+def _model(entry: Mapping[str, object]) -> Model:
+    context = count_at(figures_at(entry, "meta"), "n_ctx") or count_at(entry, "max_model_len") \
+        or count_at(entry, "context_length") or None
+    status = entry.get("status")
+    loaded = status.get("value") == "loaded" if is_object(status) else None
+    owner = entry.get("owned_by")
+    return Model(whole_characters(text_at(entry, "id") or ""),
+                 whole_characters(owner) if isinstance(owner, str) else "", context, loaded)

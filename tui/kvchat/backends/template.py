@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from typing import Protocol, runtime_checkable
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, ChatTurn, TemplateFacts, Trouble
-from kvchat.backends.kinds import KOBOLDCPP, LLAMACPP, LLAMAFILE
+from kvchat.backends.kinds import kind_of
 from kvchat.backends.payload import PayloadError, as_object, text_at
 from kvchat.prompt.wire import canonical
 
@@ -81,7 +81,7 @@ async def template_text(backend: Backend) -> str:
     try:
         if isinstance(backend, TemplateText):
             return await backend.template_text()
-        if backend.info.kind in (LLAMACPP.name, LLAMAFILE.name, KOBOLDCPP.name) and isinstance(backend, _Asked):
+        if kind_of(backend.info.kind).shows_template and isinstance(backend, _Asked):
             _, found = await backend.get_json("/props")
             return text_at(as_object(found, "properties"), "chat_template") or ""
     except (BackendError, PayloadError):

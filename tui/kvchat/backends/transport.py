@@ -12,19 +12,53 @@ import importlib
 import socket
 import ssl
 import sys
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from kvchat.backends import errors
-from kvchat.backends.dialect import BackendError, HostClass, Trouble
+from kvchat.backends.dialect import BackendError, HostClass, Trouble, failure
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.tasks import unskippable
+from kvchat.text.faults import Fault
 
 if TYPE_CHECKING:
     import httpx
+
+
+# -- clean-up that cannot be skipped, and the clock that waiting is measured by ---------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The time and how to wait; tests put their own in."""
+
+    now: Callable[[], float] = time.monotonic
+    """Seconds, monotonic."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+async def unskippable(work: Coroutine[object, object, None]) -> None:
+    """Run `work` to its end however often this task is cancelled meanwhile, then let the cancellation go on.
+
+    `work` must be bounded in time: until it ends, nothing can stop this task.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled = False
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        raise asyncio.CancelledError
+    task.result()
+
+
+# -- the client -------------------------------------------------------------------------------------------------------
+
 
 CONNECT_S, CONNECT_LOOPBACK_S, WRITE_S = 5.0, 2.0, 30.0
 CLOSE_S = 1.0
@@ -130,7 +164,7 @@ class Exchange:
     async def _talk(self) -> None:
         addresses = (None,) if self._endpoint.proxy else self._endpoint.place.addresses
         if not addresses:
-            raise errors.not_connected(self._url, "it has no address")
+            raise errors.NotConnectedError(self._url, "it has no address")
         httpx = await _httpx()
         failures: list[Exception] = []
         for address in addresses:
@@ -173,10 +207,12 @@ class Exchange:
         head = Head(response.status_code, {name.lower(): value for name, value in response.headers.items()})
         self._answered = True
         if 300 <= head.status < 400:
-            raise errors.redirect(self._url, head.headers.get("location", ""))
+            raise failure(
+                Trouble.REFUSED, Fault.REDIRECT, url=self._url,
+                target=errors.quoted(head.headers.get("location", "")) or "none")
         encoding = head.headers.get("content-encoding", "").strip().lower()
         if encoding not in ("", "identity"):
-            raise errors.encoded(self._url, encoding)
+            raise failure(Trouble.PROTOCOL, Fault.ENCODED, url=self._url, encoding=errors.quoted(encoding))
         await self._queue.put(head)
         async for chunk in response.aiter_raw():
             await self._queue.put(chunk)
@@ -262,9 +298,8 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca_file)
     except (OSError, ssl.SSLError) as error:
-        raise BackendError(Trouble.BAD_ADDRESS, f'The certificate file "{errors.quoted(ca_file)}" cannot be read '
-                                                f"({errors.quoted(str(error))}). Correct the setting "
-                                                "server.ca_file.") from None
+        raise failure(Trouble.BAD_ADDRESS, Fault.CERTIFICATE_FILE, file=errors.quoted(ca_file),
+                           reason=errors.quoted(str(error))) from None
 
 
 @lru_cache(maxsize=1)
@@ -289,16 +324,17 @@ def _translated(error: Exception, url: str, answered: bool) -> BackendError:
     causes = list(_causes(error))
     untrusted = next((cause for cause in causes if isinstance(cause, ssl.SSLCertVerificationError)), None)
     if untrusted is not None:
-        return errors.bad_certificate(url, untrusted.verify_message)
+        return failure(Trouble.BAD_ADDRESS, Fault.BAD_CERTIFICATE, url=url,
+                            reason=errors.quoted(untrusted.verify_message))
     if isinstance(error, httpx.ConnectTimeout):
-        return errors.not_connected(url, "no answer to the connection")
+        return errors.NotConnectedError(url, "no answer to the connection")
     if isinstance(error, httpx.ProxyError):
-        return errors.not_connected(url, "the proxy refused the connection")
+        return errors.NotConnectedError(url, "the proxy refused the connection")
     if isinstance(error, httpx.ConnectError):
         refused = _is_refused(error)
-        return errors.not_connected(url, "connection refused" if refused else _reason(causes), refused=refused)
+        return errors.NotConnectedError(url, "connection refused" if refused else _reason(causes), refused=refused)
     if isinstance(error, httpx.WriteError | httpx.WriteTimeout):
-        return errors.not_sent(url)
+        return failure(Trouble.CUT, Fault.NOT_SENT, url=url)
     if isinstance(error, httpx.RemoteProtocolError) and not _is_cut(str(error)):
         return errors.protocol(url, "something that is not HTTP")
     if isinstance(error, httpx.NetworkError | httpx.RemoteProtocolError | OSError):

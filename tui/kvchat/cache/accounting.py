@@ -47,7 +47,7 @@ class TurnFigures:
     context_size: int | None = None
     """Tokens that fit in the server's window for one conversation."""
     predicted_cached: int | None = None
-    """What the twin of the server's cache said before the answer: compare with `cached_tokens`."""
+    """What the simulator of the server's cache said before the answer: compare with `cached_tokens`."""
     cause: str | None = None
     """Why there were avoidable tokens: a value of `Cause`. None where there is nothing to explain."""
     evidence: Statement | str | None = None

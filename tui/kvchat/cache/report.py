@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
-from kvchat.cache.llamacpp.plan import Plan
+from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Warmth
 
@@ -28,7 +28,7 @@ class MessageCells:
 
 @dataclass(frozen=True, slots=True)
 class HeldState:
-    """Something the server's cache holds, as the twin knows it."""
+    """Something the server's cache holds, as the simulator knows it."""
 
     where: str
     """`slot 0`, `parked`."""
@@ -41,7 +41,7 @@ class HeldState:
 
 @dataclass(frozen=True, slots=True)
 class TurnReport:
-    """A turn of the branch. `figures` has the server's figures and the twin's prediction."""
+    """A turn of the branch. `figures` has the server's figures and the simulator's prediction."""
 
     question: str
     figures: TurnFigures | None
@@ -70,7 +70,7 @@ class CacheReport:
     turns: tuple[TurnReport, ...] = ()
     states: tuple[HeldState, ...] = ()
     exact: bool = False
-    """Whether the twin works on the server's own token ids; otherwise lengths are estimates."""
+    """Whether the simulator works on the server's own token ids; otherwise lengths are estimates."""
     predictions: int = 0
     """Requests whose cached tokens were predicted on this server."""
     exact_predictions: int = 0

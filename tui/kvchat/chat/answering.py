@@ -21,10 +21,12 @@ from kvchat.backends.dialect import (
     TextDelta,
     Trouble,
     Waiting,
+    failure,
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
 from kvchat.chat.live import LiveAnswer
 from kvchat.prompt.message import Node, Role, State, settled
+from kvchat.text.faults import Fault
 
 CHECKPOINT_SECONDS = 0.2
 SCREEN_SECONDS = 0.03
@@ -100,8 +102,8 @@ class Answering:
         if isinstance(error, BackendError):
             return Ended(State.ERROR, error.sentence, error)
         if error is not None:
-            sentence = f"kvchat failed while it read the answer ({type(error).__name__}: {error}). The text is kept."
-            return Ended(State.ERROR, sentence, BackendError(Trouble.PROTOCOL, sentence))
+            failed = failure(Trouble.PROTOCOL, Fault.UNFORESEEN, error=f"{type(error).__name__}: {error}")
+            return Ended(State.ERROR, failed.sentence, failed)
         return self._request.result()
 
     def _on_event(self, event: StreamEvent) -> None:

@@ -15,7 +15,8 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
-from kvchat.transfer import Source, TransferError, export, pieces
+from kvchat.transfer.formats import Source, TransferError, pieces
+from kvchat.transfer.write import export
 
 Speed = Callable[[Sequence[Node]], SpeedFit | None]
 

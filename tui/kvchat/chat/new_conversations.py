@@ -87,4 +87,4 @@ class NewConversations:
         if not prefix:
             return False
         tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
-        return worth_a_salt(following.twin.best, prefix, tagged, detour=self._ground.settings.cache.detour)
+        return worth_a_salt(following.simulator.best, prefix, tagged, detour=self._ground.settings.cache.detour)

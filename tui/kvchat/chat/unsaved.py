@@ -19,7 +19,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
-    from kvchat.transfer import Source
+    from kvchat.transfer.formats import Source
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Unsaved:
         found, reason = self._missing(self._held()), ""
         if not found:
             return None
-        from kvchat.transfer import TransferError
+        from kvchat.transfer.formats import TransferError
 
         own = self._store.database.path
         # Where its file is gone, a folder that has come into its place is not the person's.
@@ -83,7 +83,7 @@ class Unsaved:
         """Copies of the open conversations that somebody would miss, for a thread, newest first."""
         if self._incognito or not self._keeper.unsaved:
             return []
-        from kvchat.transfer import Source
+        from kvchat.transfer.formats import Source
 
         found = [Source(one.record, Tree(one.tree), one.draft) for one in self._conversations.values()
                  if one.record.trashed is None and (one.record.turns or one.draft)]
@@ -110,6 +110,7 @@ def file_name(now: datetime) -> str:
 
 
 def _written(path: Path, conversations: Sequence[Source]) -> Path:
-    from kvchat.transfer import render, write_text
+    from kvchat.transfer.formats import render
+    from kvchat.transfer.write import write_text
 
     return write_text(path, render("json", conversations))

@@ -18,7 +18,7 @@ from pathlib import Path
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.discovery import Found, discover, is_asked
-from kvchat.backends.hosts import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
+from kvchat.backends.endpoint import LOOPBACK, BaseUrl, is_loopback_name, locate, parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import Session
@@ -196,7 +196,7 @@ def _engine_row(server: UsedServer) -> Row:
     if server.name and "/" not in server.name and not server.name.endswith(".gguf"):
         return Row(Found(""), "not in the settings", server.name, server)
     there = not server.name or Path(server.name).is_file()
-    return Row(Found("", kinds.LLAMACPP.name, model=server.name), STARTS if there else NO_FILE, used=server)
+    return Row(Found("", kinds.LLAMACPP, model=server.name), STARTS if there else NO_FILE, used=server)
 
 
 def _same(text: str) -> str:
@@ -233,7 +233,7 @@ def _told(row: Row) -> dict[str, object]:
 
 def _kinds_by_port() -> dict[int, list[str]]:
     """The names of the kinds that are usual at each port that is asked."""
-    return {port: [kind.title for kind in kinds.KINDS if port in kind.ports] for port in kinds.PORTS}
+    return {port: [kind.title for kind in kinds.kinds() if port in kind.ports] for port in kinds.ports()}
 
 
 def _asked() -> list[dict[str, object]]:

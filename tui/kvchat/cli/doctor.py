@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Protocol
 
 from kvchat import logs
-from kvchat.backends.dialect import Backend, BackendError, Trouble
-from kvchat.backends.hosts import parse_base_url
+from kvchat.backends.dialect import Backend, BackendError, Trouble, failure
+from kvchat.backends.endpoint import parse_base_url
 from kvchat.backends.identify import connect
 from kvchat.chat.server.connection import server_options
 from kvchat.cli.plain_output import Printer
@@ -27,6 +27,7 @@ from kvchat.doctor.report import Examination, Report, unexamined
 from kvchat.doctor.verdicts import report
 from kvchat.doctor.words import GLYPHS, as_json, facts, gain, headline
 from kvchat.sanitize import one_line
+from kvchat.text.faults import Fault
 
 LABEL = 15
 
@@ -120,7 +121,7 @@ async def _connected(server: ServerSettings) -> Backend:
     try:
         key = await asyncio.to_thread(api_key, server)
     except ConfigError as error:
-        raise BackendError(Trouble.UNAUTHORIZED, str(error)) from None
+        raise failure(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
     for secret in (key, *server.headers.values()):
         logs.hide(secret)
     return await connect(server.base_url, api_key=key, ca_file=server.ca_file or None, proxy=server.proxy or None,

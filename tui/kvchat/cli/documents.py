@@ -26,9 +26,8 @@ from kvchat.cli.plain_output import Column, Printer, cells, fitted, print_table,
 from kvchat.cli.session import CommandError, Session, UsageError, instant, print_notices
 from kvchat.documents.collection import Collection, Passage, Progress, Report, Skipped, Status
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.library import FORGOTTEN, Library
-from kvchat.documents.opening import open_library
-from kvchat.index.words import content_words
+from kvchat.documents.library import FORGOTTEN, Library, open_library
+from kvchat.index.tokenizer import content_words
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.store import Store, StoreError
@@ -368,7 +367,7 @@ class _GoneThrough:
 
 def _gone_through(desk: Desk, collection: Collection, *, anew: bool) -> _GoneThrough:
     """Index what is new in a collection, or all of it `anew`. Raises DocumentError."""
-    from kvchat.documents.indexing import index_collection
+    from kvchat.documents.index_run import index_collection
 
     library = desk.library
     if library.index.path is None:
@@ -475,7 +474,7 @@ def _scope(library: Library, name: str) -> str:
         raise UsageError("--in needs the name of a collection, or of a folder or file in one: --in handbook/guide.")
     found = library.scope_of(name)
     if found is not None:
-        return found.scope
+        return found
     collection, _, path = name.partition("/")
     raise DocumentError(f"Nothing is indexed at {one_line(path, 200)} in the collection "
                         f"{library.get(collection).name}.")

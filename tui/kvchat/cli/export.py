@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from kvchat.transfer.formats import FORMATS
+    from kvchat.transfer import FORMATS
 
     parser.add_argument("id", metavar="ID", nargs="?")
     parser.add_argument("--all", action="store_true", help="all conversations")
     parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="md",
-                        help="md (default), json, jsonl or html")
+                        help=f"{', '.join(FORMATS)} (default: md)")
     parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; without it: standard output")
     parser.add_argument("--all-branches", action="store_true", help="every branch (JSON always has every branch)")
     parser.add_argument("--force", action="store_true", help="overwrite an existing file")

@@ -71,7 +71,7 @@ class Session:
     async def _with_service(self, work: Callable[[ChatService], Awaitable[int]]) -> int:
         from kvchat.chat.errors import ChatError
         from kvchat.store import StoreError
-        from kvchat.transfer import TransferError
+        from kvchat.transfer.formats import TransferError
 
         service: ChatService | None = None
         try:
@@ -99,7 +99,7 @@ class Session:
             return open_memories(places, settings, store, service.memory.session)
 
         def library() -> Library | None:
-            from kvchat.documents.opening import open_library
+            from kvchat.documents.library import open_library
 
             return open_library(places, settings, store)
 
@@ -219,7 +219,7 @@ def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings
 def _origin(address: str) -> tuple[str, str, int]:
     """Scheme, host and port: what a key belongs to."""
     from kvchat.backends.dialect import BackendError
-    from kvchat.backends.hosts import parse_base_url
+    from kvchat.backends.endpoint import parse_base_url
 
     try:
         url = parse_base_url(address)

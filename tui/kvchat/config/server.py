@@ -17,11 +17,6 @@ from kvchat.config.option import choice, flag, one_of, table, text, texts, whole
 from kvchat.prompt.request import Parameters, reserved
 from kvchat.sanitize import one_line
 
-SERVER_KINDS = (
-    "llama.cpp", "llama-swap", "llamafile", "ollama", "lmstudio", "vllm", "llama-cpp-python", "sglang", "mlx-lm",
-    "koboldcpp", "tabbyapi", "text-generation-webui", "localai", "jan", "litellm", "openai", "cloud")
-"""The kinds of servers that can be named, as the backends know them."""
-
 PROFILE_NAME = re.compile(r"(?!.*\.gguf\Z)[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}")
 """What a profile may be called; never as a model file is, whose path can stand in the same places."""
 
@@ -37,6 +32,12 @@ _FIELD = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _SESSION_FIELDS = frozenset({"session_id", "prompt_cache_key", "litellm_session_id", "cache_salt", "extra_key"})
 """Fields closed to parameters that may carry a session's id: it stays the same as long as the conversation lives."""
 _DURATION = re.compile(r"-?(?:\d{1,9}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h))+)")
+
+
+def _is_kind(value: str) -> str | None:
+    from kvchat.backends.kinds import DIALECTS  # hardly ever set
+
+    return one_of(("", *DIALECTS))(value)
 
 
 def _address(value: str) -> str | None:
@@ -128,8 +129,8 @@ class ServerSettings:
     model: str = text("", "The model to ask for, as the server names it. Empty: the one it has loaded.",
                       example="qwen3-8b")
     kind: str = text(
-        "", f"What the server is: {', '.join(SERVER_KINDS)}. Empty: found out by its answers.",
-        one_of(("", *SERVER_KINDS)), example="ollama")
+        "", "What the server is: ollama, vllm … (another word shows all). Empty: found out by its answers.",
+        _is_kind, example="ollama")
     api_key_env: str = text(
         "", "The name of the environment variable that holds the server's API key. The key itself is never kept.",
         _variable, example="KVCHAT_API_KEY", shown=False)

@@ -1,156 +1,139 @@
-"""What to change, with the exact flag or setting of the server in use.
+"""What to change, in words with the exact flag or setting of the server in use.
 
-The rule: no flag of another server; where nothing is known to help, no advice.
+The rule: no flag of another server; where nothing is known to help, no advice. What a kind of server can be told
+stands in its module (`backends/dialects`), as values; here are the words around them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.kinds import (
-    KOBOLDCPP,
-    LITELLM,
-    LLAMA_SWAP,
-    LLAMACPP,
-    LLAMACPP_PYTHON,
-    LLAMAFILE,
-    LMSTUDIO,
-    LOCALAI,
-    MLX_LM,
-    OLLAMA,
-    SGLANG,
-    TABBYAPI,
-    TEXTGEN,
-    VLLM,
-)
+from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.causes.remedies import ENGINE_FLAGS, Change, Flags, Way
+from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.text.findings import remedy_sentence
 
 ROOMY = 16384
 """Tokens of a window that a long conversation fits in."""
 SESSION_HEADER = "X-Session-ID"
+SNAPSHOTS = "Keep kvchat's data on a faster disk (--data-dir DIR), or set engine.snapshots to false."
+"""Only the built-in engine saves slots."""
 
 
-def _of(info: ServerInfo, table: Mapping[str, str], engine: str = "") -> str:
-    return engine if info.embedded else table.get(info.kind, "")
+def flags_of(info: ServerInfo) -> Flags:
+    return ENGINE_FLAGS if info.embedded else kind_of(info.kind).flags
+
+
+def _program(info: ServerInfo) -> str:
+    return flags_of(info).program or title_of(info.kind)
+
+
+def _change(info: ServerInfo, change: Change, size: int = 0, more: str = "") -> str:
+    """A change as a sentence; `more`: a remark behind the flag."""
+    flag, where = change.flag.format(size=size, whole=size * (info.slots or 1)), change.where or _program(info)
+    match change.way:
+        case Way.SET:
+            return f"Set {flag} in {where}."
+        case Way.RAISE:
+            return f"Raise {flag} in {where}."
+        case Way.UPDATE:
+            return f"Update {where}: {flag}."
+    return f"Start {where} with {flag}{more}."
+
+
+def _inside(sentence: str) -> str:
+    """A sentence as it goes inside another."""
+    return f"{sentence[0].lower()}{sentence[1:]}"
 
 
 def keep_beside(info: ServerInfo) -> str:
     """So that a conversation outlives a request of another kind."""
-    flag = _of(info, {
-        LLAMACPP.name: f"{remedies.more_slots(LLAMACPP.name, Shape(ram_bytes=0))} Or give it a slot more: "
-                       f"--parallel {(info.slots or 1) + 1}.",
-        LLAMAFILE.name: "Start llamafile with --parallel 2.",
-        LLAMA_SWAP.name: "Start the model's llama-server in llama-swap's configuration with --cache-ram 8192, and keep "
-                         "models that are used in turn loaded together (groups, swap: false).",
-        OLLAMA.name: "Start Ollama with OLLAMA_NUM_PARALLEL=2.",
-        LMSTUDIO.name: "Raise Max Concurrent Predictions in the model's load settings in LM Studio to 2.",
-        KOBOLDCPP.name: "Start KoboldCpp with --smartcache.",
-        LLAMACPP_PYTHON.name: "Start the server of llama-cpp-python with --cache true.",
-        TEXTGEN.name: "Start text-generation-webui with --parallel 2.",
-        LOCALAI.name: "Give the model in LocalAI's YAML file the option parallel:2.",
-        MLX_LM.name: "Start mlx_lm.server with a larger --prompt-cache-size.",
-        VLLM.name: "Give vLLM more cache: a larger --gpu-memory-utilization.",
-        SGLANG.name: "Give SGLang more cache: a larger --mem-fraction-static.",
-        TABBYAPI.name: "Raise cache_size in TabbyAPI's config.yml.",
-        LITELLM.name: "Run the doctor on the server behind LiteLLM: its own settings decide.",
-    }, "Set engine.slots to 2.")
-    return flag or "Give the server room for more than one conversation."
+    flags = flags_of(info)
+    if info.embedded:
+        return "Set engine.slots to 2."
+    if flags.host_cache:
+        parked = remedy_sentence(remedies.more_slots(flags, Shape(ram_bytes=0)))
+        return f"{parked} Or give it a slot more: {flags.slots.format(slots=(info.slots or 1) + 1)}."
+    if flags.beside is not None:
+        return _change(info, flags.beside)
+    if flags.cache_room:
+        return f"Give {title_of(info.kind)} more cache: a larger {flags.cache_room}."
+    if flags.is_proxy:
+        return f"Run the doctor on the server behind {title_of(info.kind)}: its own settings decide."
+    return "Give the server room for more than one conversation."
 
 
 def larger_window(info: ServerInfo, trained: int | None) -> str:
     """A window that long conversations fit in, as large as the model was trained for."""
-    size = min(trained or ROOMY, ROOMY)
-    whole = size * (info.slots or 1)
-    shared = f" (for {info.slots} slots together)" if info.slots and info.slots > 1 else ""
-    flag = _of(info, {
-        LLAMACPP.name: f"Start llama-server with --ctx-size {whole}{shared}.",
-        LLAMAFILE.name: f"Start llamafile with --ctx-size {whole}.",
-        LLAMA_SWAP.name: f"Give the model's command in llama-swap's configuration --ctx-size {whole}.",
-        OLLAMA.name: f"Set server.context_size to {size}, which kvchat asks Ollama for (num_ctx), or start Ollama with "
-                     f"OLLAMA_CONTEXT_LENGTH={size}.",
-        LMSTUDIO.name: f"Set Context Length to {size} in the model's load settings in LM Studio "
-                       f"(lms load MODEL --context-length {size}).",
-        VLLM.name: f"Start vLLM with --max-model-len {size}.",
-        SGLANG.name: f"Start SGLang with --context-length {size}.",
-        KOBOLDCPP.name: f"Start KoboldCpp with --contextsize {size}.",
-        LLAMACPP_PYTHON.name: f"Start the server of llama-cpp-python with --n_ctx {size}.",
-        TEXTGEN.name: f"Start text-generation-webui with --ctx-size {size}.",
-        TABBYAPI.name: f"Set max_seq_len: {size} in TabbyAPI's config.yml.",
-        LOCALAI.name: f"Set context_size: {size} in the model's YAML file.",
-    }, f"Set engine.context_size to {size}.")
-    return flag or f"Give the server a window of {size:,} tokens."
+    size, flags = min(trained or ROOMY, ROOMY), flags_of(info)
+    if info.embedded:
+        return f"Set engine.context_size to {size}."
+    if flags.window is None:
+        return f"Give the server a window of {size:,} tokens."
+    shared = f" (for {info.slots} slots together)" if "{whole}" in flags.window.flag and (info.slots or 1) > 1 else ""
+    sentence = _change(info, flags.window, size, shared)
+    if flags.asked_window:
+        return (f"Set server.context_size to {size}, which kvchat asks {title_of(info.kind)} for "
+                f"({flags.asked_window}), or {_inside(sentence)}")
+    return sentence
 
 
 def caching_on(info: ServerInfo) -> str:
-    return _of(info, {
-        LLAMACPP_PYTHON.name: "Start the server of llama-cpp-python with --cache true.",
-        LLAMAFILE.name: "Update llamafile: older versions cache only when asked with cache_prompt.",
-        LOCALAI.name: "Set prompt_cache_all: true in the model's YAML file.",
-    }) or remedy_sentence(remedies.caching_off(info.kind))
+    flags = flags_of(info)
+    if flags.caching is not None:
+        return _change(info, flags.caching)
+    return remedy_sentence(remedies.caching_off(info.kind, flags))
 
 
 def affinity(info: ServerInfo) -> str:
     """So that a conversation stays on the server that holds it."""
-    if info.kind == LITELLM.name:
-        return ("Switch LiteLLM's session affinity on (router_settings: optional_pre_call_checks: "
-                "[\"session_affinity\"]); kvchat sends X-LiteLLM-Session-Id.")
+    flags = flags_of(info)
+    if flags.affinity:
+        return (f"Switch {title_of(info.kind)}'s session affinity on ({flags.affinity}); kvchat sends "
+                f"{flags.affinity_header}.")
     return (f"Let the router go by the header {SESSION_HEADER} that kvchat sends: nginx: hash $http_x_session_id "
             f"consistent; HAProxy: balance hdr({SESSION_HEADER}); vllm-router: --policy consistent_hash; "
             "sglang-router: --policy manual (it goes by X-SMG-Routing-Key).")
 
 
+def _template(info: ServerInfo, which: str) -> str:
+    """That another template can be given; empty where it cannot."""
+    flag = flags_of(info).template
+    return f"Start {_program(info)} with {flag}, a copy of the template {which}" if flag else ""
+
+
 def without_date(info: ServerInfo, date_option: bool | None) -> str:
+    flags = flags_of(info)
     if date_option:
-        flag = " (llama-server: --chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}')" \
-            if info.kind == LLAMACPP.name and not info.embedded else ""
+        flag = f" ({_program(info)}: {flags.fix_date})" if flags.fix_date else ""
         return f"Fix the date with date_string in the conversation's template options{flag}."
-    return _of(info, {
-        LLAMACPP.name: "Start llama-server with --chat-template-file FILE, a copy of the template without the date.",
-        OLLAMA.name: "Make the model anew from a Modelfile with a TEMPLATE that has no currentDate (ollama create).",
-        VLLM.name: "Start vLLM with --chat-template FILE, a copy of the template without the date; for gpt-oss set "
-                   "VLLM_SYSTEM_START_DATE=2026-01-01.",
-        SGLANG.name: "Start SGLang with --chat-template FILE, a copy of the template without the date.",
-        MLX_LM.name: "Start mlx_lm.server with --chat-template, a copy of the template without the date.",
-    })
+    if template := _template(info, "without the date"):
+        return f"{template}{f'; {flags.without_date}' if flags.without_date else ''}."
+    return flags.without_date
 
 
 def keep_reasoning(info: ServerInfo, when_asked: bool) -> str:
+    flags = flags_of(info)
     if when_asked:
-        flag = "; for other programs start llama-server with --reasoning-preserve" \
-            if info.kind == LLAMACPP.name and not info.embedded else ""
+        own = flags.keep_reasoning
+        flag = f"; for other programs start {_program(info)} with {own}" if own else ""
         return f"kvchat asks for it in new conversations (preserve_reasoning){flag}."
+    template = _template(info, "that keeps it")
     plain = remedy_sentence(remedies.keep_reasoning(False))
-    flag = _of(info, {
-        LLAMACPP.name: "Start llama-server with --chat-template-file FILE, a copy of the template that keeps it. ",
-        VLLM.name: "Start vLLM with --chat-template FILE, a copy of the template that keeps it. ",
-        SGLANG.name: "Start SGLang with --chat-template FILE, a copy of the template that keeps it. ",
-    })
-    return flag + plain
+    return f"{template}. {plain}" if template else plain
 
 
 def system_in_place(info: ServerInfo) -> str:
-    flag = _of(info, {
-        LLAMACPP.name: " Or start llama-server with --chat-template-file FILE, a copy of the template that writes the "
-                       "system message first.",
-        VLLM.name: " Or start vLLM with --chat-template FILE, a copy that writes the system message first.",
-        SGLANG.name: " Or start SGLang with --chat-template FILE, a copy that writes the system message first.",
-    })
-    return f"Let the system message go in the first question.{flag}"
+    template = _template(info, "that writes the system message first")
+    return f"Let the system message go in the first question.{f' Or {_inside(template)}.' if template else ''}"
 
 
 def pinning(info: ServerInfo) -> str:
-    return _of(info, {LLAMACPP.name: "If a program pins (id_slot), start llama-server with --no-kv-unified, or with "
-                                     "--no-cache-idle-slots."})
-
-
-SNAPSHOTS = "Keep kvchat's data on a faster disk (--data-dir DIR), or set engine.snapshots to false."
-"""Only the built-in engine saves slots."""
+    flag = flags_of(info).pinning
+    return f"If a program pins (id_slot), start {_program(info)} with {flag}." if flag else ""
 
 
 def stays_loaded(info: ServerInfo) -> str:
-    own = " Or set server.keep_alive to \"-1\"." if info.kind == OLLAMA.name else \
-        " Or set server.keep_alive to \"24h\"." if info.kind == LMSTUDIO.name else ""
-    return remedy_sentence(remedies.unloaded(info.kind, info.embedded)) + own
+    flags = flags_of(info)
+    own = f' Or set server.keep_alive to "{flags.keep_alive}".' if flags.keep_alive else ""
+    return remedy_sentence(remedies.unloaded(info.kind, flags)) + own

@@ -13,12 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
-from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount
-from kvchat.backends.slot_files import SlotFile
+from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFile
 from kvchat.cache.tokens import Tokens
-from kvchat.doctor.looking import empty_slots, looked_at, slots_of, to_agree
+from kvchat.doctor.probes import Meter, Talk, size_for
 from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step, failure_of
-from kvchat.doctor.talk import Meter, Talk, size_for
+from kvchat.doctor.server_facts import empty_slots, looked_at, slots_of, to_agree
 from kvchat.prompt.message import new_id
 from kvchat.text.format import speed
 

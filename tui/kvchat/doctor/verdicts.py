@@ -1,7 +1,6 @@
-"""What an examination means: findings with what each costs, and the flag or setting that changes it.
+"""What the chat template of the model costs: a date, dropped reasoning, a system message that moves.
 
-The rule: pure. A finding rests on what was measured or read; what is not known gives no finding, and when all is well
-that is said too.
+The rule: pure; only a habit that costs the cache, or that kvchat has to work around, is told.
 """
 
 from __future__ import annotations
@@ -9,17 +8,82 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kvchat.backends.dialect import HostClass, Trouble
-from kvchat.backends.kinds import LMSTUDIO, OLLAMA, title_of
+from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
-from kvchat.doctor import advice, template_verdicts
+from kvchat.doctor import advice
+from kvchat.doctor import verdicts as template_verdicts
 from kvchat.doctor.report import Examination, Failure, Report, Severity, Step, Topic, Verdict
 from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_reused
 from kvchat.text.findings import remedy_sentence
 from kvchat.text.format import count, counted, duration
 
+_NOTE, _BAD = Severity.NOTE, Severity.PROBLEM
+
+
+def moves(found: Examination) -> bool:
+    """Whether the template writes earlier messages differently in each turn."""
+    template = found.template
+    return template is not None and (template.moves_system is True or template.keeps_prefix is False)
+
+
+def drops(found: Examination) -> bool:
+    return found.template is not None and found.template.drops_reasoning is True
+
+
+def _system(found: Examination) -> Iterable[Verdict]:
+    info, template = found.server, found.template
+    if info is None or template is None:
+        return
+    if moves(found):
+        worst = max((lost_tokens(found, step) or 0 for step in (Step.TWO, Step.THREE, Step.AFTER_SIDE)), default=0)
+        seconds = found.seconds_for(worst) if worst else None
+        what = "the system message in front of the newest question" if template.moves_system \
+            else "earlier messages differently in each turn"
+        read = f": {counted(worst, 'token')} were read again{_took(seconds)}" if worst else ""
+        yield Verdict(Topic.SYSTEM, _BAD, f"The chat template writes {what}, so that the prompt changes from there on"
+                      f"{read}.", advice.system_in_place(info) if template.moves_system else "", worst or None, seconds,
+                      "turn")
+    elif template.system_role is False:
+        yield Verdict(Topic.SYSTEM, Severity.FINE, "The chat template has no place for a system message: it goes in "
+                      "the first question, and costs nothing there.")
+
+
+def _date(found: Examination) -> Iterable[Verdict]:
+    info = found.server
+    if info is None or found.template is None or not found.template.date:
+        return
+    size = (info.context_size or 0) // 2
+    seconds = found.seconds_for(size) if size else None
+    cost = f" ({duration(seconds)} for {count(size)} tokens)" if seconds and seconds >= 1 else ""
+    yield Verdict(Topic.DATE, _NOTE, "The chat template puts today's date into the prompt: after midnight each "
+                  f"conversation is read again as a whole, once{cost}.",
+                  advice.without_date(info, found.date_option), seconds=seconds, per="day")
+
+
+def _reasoning(found: Examination) -> Iterable[Verdict]:
+    info = found.server
+    if info is None or not drops(found):
+        return
+    asked = found.keeps_reasoning_when_asked
+    can = info.preserves_reasoning if asked is None else asked
+    if can:
+        yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out unless it is asked to "
+                      "keep it; left out, each turn reads the answer before it again.",
+                      advice.keep_reasoning(info, True))
+        return
+    tokens = lost_tokens(found, Step.THREE)
+    seconds = found.seconds_for(tokens) if tokens else None
+    read = f" Here that was {counted(tokens, 'token')}{_took(seconds)} of a short one." if tokens else ""
+    yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out of the prompt: each turn "
+                  f"reads the answer before it again.{read}", advice.keep_reasoning(info, False), tokens, seconds,
+                  "turn")
+
+
+def _took(seconds: float | None) -> str:
+    return f" ({duration(seconds)})" if seconds is not None else ""
+
+
 SMALL_WINDOW = 4096
-SMALL_BY_DEFAULT = (OLLAMA.name, LMSTUDIO.name)
-"""Kinds that give a model a window of 4,096 tokens unless they are told otherwise."""
 CLOUD_CACHES_FROM = 1024
 """Tokens of a prompt from which cloud services cache it."""
 SLOW_RESTORE_S = 0.2
@@ -146,7 +210,7 @@ def _unreported(found: Examination) -> Iterable[Verdict]:
     info, turns = found.server, found.turns
     if info is None or not turns:
         return
-    remedy = remedy_sentence(remedies.not_reported(info.kind))
+    remedy = remedy_sentence(remedies.not_reported(info.kind, advice.flags_of(info)))
     guess = seems_reused(found)
     seen = {True: " By the time to the first token the cache works.",
             False: " By the time to the first token nothing is reused."}.get(guess, "") if guess is not None else ""
@@ -213,7 +277,7 @@ def _window(found: Examination) -> Iterable[Verdict]:
                       "another model.")
         return
     more = f" of the {count(trained)} that the model was trained for" if trained else ""
-    may_be_all = size == SMALL_WINDOW and trained is None and info.kind not in SMALL_BY_DEFAULT
+    may_be_all = size == SMALL_WINDOW and trained is None and not kind_of(info.kind).small_window
     yield Verdict(Topic.WINDOW, _NOTE if may_be_all else _BAD, f"{said}{more}: a conversation is full after a few "
                   "long answers, and what is compacted or dropped then has to be read again.",
                   advice.larger_window(info, trained))
@@ -266,4 +330,4 @@ def _sleep(found: Examination) -> Iterable[Verdict]:
 
 
 LOOKS: tuple[Callable[[Examination], Iterable[Verdict]], ...] = (
-    _not_probed, _reuse, _side_request, _warnings, _window, *template_verdicts.LOOKS, _pinning, _snapshots, _sleep)
+    _not_probed, _reuse, _side_request, _warnings, _window, _system, _date, _reasoning, _pinning, _snapshots, _sleep)

@@ -89,9 +89,8 @@ def change(block: ContextBlock, newer: ContextBlock, whole: ContextBlock | None 
 
 def has_base(block: ContextBlock, there: Iterable[ContextBlock]) -> bool:
     """Whether `there` has the whole text that a change is told from. A whole text needs none."""
-    found = _STATE.fullmatch(block.ref.rpartition("#")[2])
-    return not (found and found[1]) or any(
-        not _is_change(known) and _state(known) == found[1] for known in there if _is_of_one_file(known, block))
+    base = _states(block)[0]
+    return not base or any(_states(known) == ("", base) for known in there if _is_of_one_file(known, block))
 
 
 def is_same_state(block: ContextBlock, other: ContextBlock) -> bool:
@@ -132,14 +131,18 @@ def plain_name(block: ContextBlock) -> str:
 
 
 def _is_change(block: ContextBlock) -> bool:
-    found = _STATE.fullmatch(block.ref.rpartition("#")[2])
-    return bool(found and found[1])
+    return bool(_states(block)[0])
 
 
 def _state(block: ContextBlock) -> str:
     """Which state of its file a block is about."""
+    return _states(block)[1]
+
+
+def _states(block: ContextBlock) -> tuple[str, str]:
+    """The state that a change is told from, and the one that it tells of; empty where there is none."""
     found = _STATE.fullmatch(block.ref.rpartition("#")[2])
-    return found[2] if found else ""
+    return (found[1] or "", found[2]) if found else ("", "")
 
 
 def _ref(path: Path, digest: str) -> str:
@@ -186,11 +189,11 @@ def _data_of(path: Path, shown: str, largest: int, most_bytes: int) -> bytes:
 def _check_kind(name: str, head: bytes, shown: str) -> None:
     """Raises DocumentError where the beginning of a file that is too large tells that it could not be attached if it
     were smaller: then that is what the person needs to know."""
-    from kvchat.documents.reading import formats, signatures
+    from kvchat.documents.reading import formats, magic_bytes
     from kvchat.documents.reading.decoding import decoded
 
     try:
-        if signatures.is_zip(head):
+        if magic_bytes.is_zip(head):
             if Path(name).suffix.lower() not in _CONDENSED:
                 raise UnreadableError("is an archive")
         elif formats.kind(name, head) == "text":
@@ -214,8 +217,8 @@ def _too_large(shown: str, size: int, most_bytes: int) -> TooLargeError:
 def _text_of(name: str, data: bytes) -> str:
     """All that a file says: its own lines, or its parts with a blank line between them. Raises UnreadableError."""
     from kvchat.documents.reading import formats
-    from kvchat.documents.reading.apart import Readers
     from kvchat.documents.reading.decoding import decoded
+    from kvchat.documents.reading.sandbox import Readers
 
     if formats.kind(name, data) == "text" and Path(name).suffix.lower() not in _CONDENSED:
         return decoded(data)

@@ -7,9 +7,16 @@ are. So the index alone knows what is left to do, and nothing can be out of step
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Container
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.prompt.context import PASSAGE, ContextBlock
+
+if TYPE_CHECKING:
+    from kvchat.config.settings import DocumentSettings
 
 PREFIX = "docs/"
 """How the names of all documents in the index begin."""
@@ -22,7 +29,8 @@ _LETTERS = re.compile(r"[^\x00-\x7f]")
 _WIDE = re.compile("[\u0e00-\u109f\u1780-\u17ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef"
                    "\U00010000-\U0010ffff]")
 """Of the scripts in which a character is about a token: of China, Japan, Korea, Thailand, Burma and Cambodia."""
-_NAME = re.compile(r"[\w.-]{1,40}")
+_LONGEST_NAME = 40
+_NAME = re.compile(rf"[\w.-]{{1,{_LONGEST_NAME}}}")
 _REF = re.compile(r"(?P<doc>.*)#(?P<where>[^#]*)", re.DOTALL)
 
 
@@ -82,6 +90,22 @@ def tokens_of(text: str) -> int:
 def is_name(text: str) -> bool:
     """Whether a collection may be called that."""
     return bool(_NAME.fullmatch(text)) and text.strip(".") != ""
+
+
+def named(root: Path) -> str:
+    """A name for the collection of a folder or file, made of its own: `My Notes (old)` is `my-notes-old`."""
+    plain = unicodedata.normalize("NFKC", root.stem if root.is_file() else root.name)
+    name = re.sub(r"[^\w.]+", "-", plain).strip("-._").lower()[:_LONGEST_NAME]
+    return name or "documents"
+
+
+def unused(name: str, taken: Container[str]) -> str:
+    """The name, with a number where it is taken; `taken` holds folded names."""
+    number, chosen = 1, name
+    while chosen.casefold() in taken:
+        number += 1
+        chosen = f"{name[:_LONGEST_NAME - 5]}-{number}"
+    return chosen
 
 
 def doc_of(collection: str, path: str) -> str:
@@ -211,3 +235,17 @@ class Passage:
         """About how many tokens it has in a question."""
         block = self.block
         return tokens_of(block.text) + tokens_of(block.source) + _AROUND
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Part of the settings, as the indexing process gets them."""
+
+    largest: int = 20_000_000
+    """Larger files are skipped. Bytes."""
+    hidden: bool = False
+    """Whether names that begin with a dot are gone through too."""
+
+    @classmethod
+    def of(cls, settings: DocumentSettings) -> Options:
+        return cls(settings.largest_file_mb * 1_000_000, settings.hidden)

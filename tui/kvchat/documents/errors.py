@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
 
 class DocumentError(Exception):
     """Something that was asked of the documents cannot be done; the text is the sentence for the person."""
@@ -13,3 +18,14 @@ class UnreadableError(Exception):
 
 class TooLargeError(DocumentError):
     """A file is too large to be sent as a whole."""
+
+
+def attempted(work: Callable[[], T]) -> T | None:
+    """What `work` gives; None where it fails: libraries let errors of many kinds through where a file is broken. Raises
+    MemoryError, and UnreadableError where that is the reason."""
+    try:
+        return work()
+    except (MemoryError, UnreadableError):
+        raise
+    except Exception:
+        return None

@@ -9,39 +9,37 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.documents.collection import PREFIX, Collection, Passage, Status, doc_of, is_name, place_of, ref_of
-from kvchat.documents.completing import collections, on_disk, within
+from kvchat.documents.collection import (
+    PREFIX,
+    Collection,
+    Options,
+    Passage,
+    Status,
+    doc_of,
+    is_name,
+    named,
+    place_of,
+    ref_of,
+    unused,
+)
 from kvchat.documents.errors import DocumentError
-from kvchat.documents.exclusion import is_held, revoke
-from kvchat.documents.mentions import Kind, Mention, is_of_disk
-from kvchat.documents.naming import named, unused
-from kvchat.documents.options import Options
+from kvchat.documents.index_lock import is_held, revoke
+from kvchat.documents.mentions import Mention, collections, is_of_disk, on_disk, within
 from kvchat.index.index import Index
 from kvchat.index.scoping import exactly
 from kvchat.sanitize import one_line
 from kvchat.store.errors import StoreError
 
 if TYPE_CHECKING:
+    from kvchat.config import Settings
+    from kvchat.paths import Paths
     from kvchat.store import Store
-
 
 FORGOTTEN = 100
 """Documents that are taken out of the index at a time, so that nobody waits for it long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Target:
-    """What a name like `handbook/guide/setup.md` means."""
-
-    scope: str
-    """Where to search for it."""
-    kind: Kind
-    doc: str = ""
-    """The document that a file is; empty for all else."""
 
 
 class Library:
@@ -129,7 +127,7 @@ class Library:
 
     def status(self, name: str) -> Status:
         """What is in the index of a collection. Raises DocumentError."""
-        from kvchat.documents.indexing import status_of
+        from kvchat.documents.index_run import status_of
 
         return status_of(self.index, self.get(name))
 
@@ -139,7 +137,7 @@ class Library:
 
     def is_stale(self, name: str) -> bool:
         """Whether files of a collection have changed since they were indexed."""
-        from kvchat.documents.indexing import is_stale
+        from kvchat.documents.index_run import is_stale
 
         return is_stale(self.index, self.get(name), self.options)
 
@@ -165,21 +163,20 @@ class Library:
 
     # -- names
 
-    def scope_of(self, name: str) -> Target | None:
-        """What `handbook`, `handbook/guide/` or `handbook/guide/setup.md` means; None: nothing."""
+    def scope_of(self, name: str) -> str | None:
+        """Where to search for `handbook`, `handbook/guide/` or `handbook/guide/setup.md`; None: it means nothing."""
         first, _, rest = name.partition("/")
         collection = next((one for one in self.collections() if one.name.casefold() == first.casefold()), None)
         if collection is None:
             return None
-        rest = rest.strip("/")
-        if not rest:
-            return Target(collection.scope, Kind.COLLECTION)
-        doc = doc_of(collection.name, rest)
+        return self.scope_within(collection, rest.strip("/")) if rest.strip("/") else collection.scope
+
+    def scope_within(self, collection: Collection, path: str) -> str | None:
+        """Where to search for a file or folder of a collection; None: nothing of it is indexed."""
+        doc = doc_of(collection.name, path)
         if self.index.get(doc):
-            return Target(exactly(doc), Kind.FILE, doc)
-        if self.index.names(f"{doc}/", "", 1):
-            return Target(f"{doc}/", Kind.FOLDER)
-        return None
+            return exactly(doc)
+        return f"{doc}/" if self.index.names(f"{doc}/", "", 1) else None
 
     def file_of(self, ref: str) -> Path | None:
         """The file that a reference or a document's name is about; None where it is gone, or leads out of its
@@ -238,3 +235,18 @@ def _absolute(path: str) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         raise DocumentError(f"{one_line(path, 200)} cannot be read: {error}.") from None
     return root
+
+
+INDEX = "index.db"
+
+
+def index_path(places: Paths) -> Path:
+    """The file of the search index, the memory's too. It is made anew from the files at any time."""
+    return places.data / INDEX
+
+
+def open_library(places: Paths, settings: Settings, store: Store) -> Library | None:
+    """The library of this run; None where the run is incognito: that has none."""
+    if store.database.path is None:
+        return None
+    return Library.open(store, index_path(places), Options.of(settings.documents))

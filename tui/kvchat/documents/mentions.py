@@ -8,10 +8,15 @@ these are is told by their numbers in it, from 0.
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+
+from kvchat.documents.collection import Collection
 
 _NAMED = re.compile(r'@(?:"([^"\n]{1,1000})"|([^\s@"<>|]{1,1000}))')
 _MENTION = re.compile(rf'(?<![\w@./"\\]){_NAMED.pattern}')
@@ -83,7 +88,7 @@ def sign_of(text: str, mention: Written) -> int:
     return text.count("@", 0, mention.start)
 
 
-def counting(text: str, mentions: Iterable[Written], typed: Collection[int]) -> list[Written]:
+def counting(text: str, mentions: Iterable[Written], typed: AbstractSet[int]) -> list[Written]:
     """Of the mentions in a text those whose `@` is one of `typed`."""
     places = [at for at, character in enumerate(text) if character == "@"] if typed else []
     starts = {places[sign] for sign in typed if sign < len(places)}
@@ -95,7 +100,7 @@ def at_place(text: str, place: int) -> Written | None:
     return next((one for one in written(text) if one.start <= place <= one.end), None)
 
 
-def still_typed(before: str, typed: Collection[int], after: str) -> frozenset[int]:
+def still_typed(before: str, typed: AbstractSet[int], after: str) -> frozenset[int]:
     """Which `@` of a text count after it was changed in an editor, where those of `typed` counted before: those whose
     name counted, and those that are new. What stood there as text still is."""
     signs = [*_signs(before)]
@@ -187,3 +192,52 @@ def _inline(text: str, start: int, end: int) -> list[tuple[int, int]]:
             number = same[-1]
         number += 1
     return spans
+
+
+def collections(known: Sequence[Collection], beginning: str, most: int) -> list[Mention]:
+    """The collections in whose names this stands, those that begin with it first."""
+    folded = beginning.casefold()
+    found = [one.name for one in known if folded in one.name.casefold()]
+    found.sort(key=lambda name: not name.casefold().startswith(folded))
+    return [Mention(name, name, Kind.COLLECTION) for name in found[:most]]
+
+
+def within(collection: Collection, docs: Sequence[str], beginning: str, most: int) -> list[Mention]:
+    """Of the documents of a collection that match: the folders and files one level below what is written, then files
+    that match anywhere."""
+    folder = beginning.rpartition("/")[0]
+    above = f"{folder}/" if folder else ""
+    begun: dict[str, Mention] = {}
+    others: dict[str, Mention] = {}
+    for doc in docs:
+        path = doc.removeprefix(collection.scope)
+        if path.casefold().startswith(beginning.casefold()):
+            first, slash, _ = path[len(above):].partition("/")
+            text = f"{collection.name}/{path[:len(above)]}{first}{slash}"
+            begun.setdefault(text, Mention(text, first + slash, Kind.FOLDER if slash else Kind.FILE))
+        else:
+            text = f"{collection.name}/{path}"
+            others.setdefault(text, Mention(text, path, Kind.FILE))
+    ordered = sorted(begun.values(), key=lambda one: (one.kind is not Kind.FOLDER, one.label.casefold()))
+    return [*ordered, *sorted(others.values(), key=lambda one: one.label.casefold())][:most]
+
+
+def on_disk(beginning: str, most: int) -> list[Mention]:
+    """The folders and files of the disk that a path begins like. Hidden ones only where a dot was written."""
+    if beginning in ("~", ".", ".."):
+        beginning += "/"
+    folder, _, last = beginning.rpartition("/")
+    try:
+        with os.scandir(Path(f"{folder}/").expanduser()) as entries:
+            found = [(entry.name, entry.is_dir()) for entry in entries if _fits(entry.name, last)]
+    except (OSError, RuntimeError, ValueError):
+        return []
+    found.sort(key=lambda one: (not one[1], one[0].casefold()))
+    named = ((name + "/" if is_folder else name, is_folder) for name, is_folder in found)
+    return [Mention(f"{folder}/{name}", name, Kind.FOLDER if is_folder else Kind.FILE)
+            for name, is_folder in named][:most]
+
+
+def _fits(name: str, beginning: str) -> bool:
+    hidden = name.startswith(".") and not beginning.startswith(".")
+    return name.isprintable() and not hidden and name.casefold().startswith(beginning.casefold())

@@ -16,8 +16,7 @@ from pathlib import Path
 
 from kvchat import paths
 from kvchat.backends.engine.log import exit_in_words
-from kvchat.documents.collection import Collection, Progress, Report
-from kvchat.documents.options import Options
+from kvchat.documents.collection import Collection, Options, Progress, Report
 from kvchat.documents.worker import job, understood
 from kvchat.sanitize import one_line
 
@@ -30,7 +29,7 @@ _LONG = 1_000_000
 
 async def indexed(index_path: Path, collection: Collection, options: Options, told: Callable[[Progress], None],
                   anew: bool = False) -> Report:
-    """Bring the index of a collection up to date in a process of its own; see `indexing.index_collection`. `told` is
+    """Bring the index of a collection up to date in a process of its own; see `index_run.index_collection`. `told` is
     called in the loop. Cancelled, it ends the process within `PATIENCE` seconds."""
     try:
         process = await asyncio.create_subprocess_exec(*COMMAND, stdin=PIPE, stdout=PIPE, stderr=PIPE,

@@ -3,6 +3,13 @@
 The rule: looking opens no file but ignore files, follows no link, and says a reason for whatever a person could miss.
 Files that are left out on purpose (ignored, hidden, made by tools) are not mentioned, and pictures, archives and the
 like in one line.
+
+Ignore files are followed as git does it. The last line that fits decides, a deeper folder's file before those above it,
+and what is in a folder that is left out cannot be taken in again. `.ignore` comes after `.gitignore`, and
+`.kvchatignore` after both.
+
+A root that is missing, cannot be read or is suddenly empty is a drive that is not connected, until the person says
+otherwise: nothing is concluded about its files.
 """
 
 from __future__ import annotations
@@ -11,20 +18,198 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from kvchat.documents.collection import Skipped
+from kvchat.documents.collection import Options, Skipped
 from kvchat.documents.errors import DocumentError, UnreadableError
-from kvchat.documents.ignoring import FILES, Ignoring, above
 from kvchat.documents.loading import failure, kind_in_words, loaded, too_large
-from kvchat.documents.options import Options
-from kvchat.documents.roots import real_root
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 
-__all__ = ["Found", "Options", "is_left_out", "scan"]
+Pattern = tuple[bool, re.Pattern[str]]
+"""Whether what fits is left out, and the expression that fits."""
+
+FILES = (b".gitignore", b".ignore", b".kvchatignore")
+_GIT = b".git"
+_LARGEST = 1_000_000
+_FOLDER_MARK = "ps_d"
+"""The group of pathspec's expressions that holds the `/` after what a line names."""
+_STARS = 3
+"""A line with more of them could take minutes to compare with a name made for that; it is passed over."""
+_FOLDERS_BELOW = re.compile(r"(?:^|(?<=[/!]))\*\*/$")
+"""`a/**/` is every folder below `a`."""
+_FOLDERS_BETWEEN = re.compile(r"(?:^|(?<=/))\*\*(?=/|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """The lines of one folder."""
+
+    patterns: Sequence[Pattern]
+    """The last line first."""
+    above: str
+    """How the root of the tree is reached from that folder, with `/` at the end; empty: it is the root or below."""
+    below: int
+    """How much of a path is that folder."""
+
+    def leaves_out(self, path: str) -> bool | None:
+        """None: no line fits."""
+        name = self.above + path[self.below:]
+        return next((leaves_out for leaves_out, pattern in self.patterns if _fits(pattern, name)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Ignoring:
+    """What applies in a folder."""
+
+    layers: tuple[_Layer, ...] = ()
+    """The deepest first."""
+
+    def within(self, folder: bytes, relative: str, names: Collection[bytes]) -> Ignoring:
+        """What applies in the folder `relative` (empty, or with `/` at the end), in which there are these names."""
+        patterns = _patterns(folder, names)
+        return Ignoring((_Layer(patterns, "", len(relative)), *self.layers)) if patterns else self
+
+    def leaves_out(self, path: str) -> bool:
+        """Whether a file, or with `/` at the end a folder, is left out; the folder that it is in is not."""
+        said = (layer.leaves_out(path) for layer in self.layers)
+        return next((left_out for left_out in said if left_out is not None), False)
+
+
+def above(root: Path) -> Ignoring:
+    """What the folders above `root` say, up to the top of the repository that it is in. Nothing where they leave out
+    `root` itself: whoever names a folder wants it."""
+    layers: list[_Layer] = []
+    folder, way = root, ""
+    while not os.path.lexists(folder / ".git"):
+        if folder.parent == folder:
+            return Ignoring()
+        folder, way = folder.parent, f"{folder.name}/{way}"
+        if patterns := _patterns(os.fsencode(folder), [name for name in (*FILES, _GIT)
+                                                       if os.path.lexists(folder / os.fsdecode(name))]):
+            layers.append(_Layer(patterns, way, 0))
+    return Ignoring() if any(map(_leaves_out_the_way, layers)) else Ignoring(tuple(layers))
+
+
+def _leaves_out_the_way(layer: _Layer) -> bool:
+    steps = layer.above.split("/")[:-1]
+    ways = ("/".join(steps[:count]) + "/" for count in range(1, len(steps) + 1))
+    return any(_Layer(layer.patterns, "", 0).leaves_out(way) for way in ways)
+
+
+def _fits(pattern: re.Pattern[str], path: str) -> bool:
+    """Whether a line means the file or folder itself, not one that it is in: of that it was decided before."""
+    for found in pattern.finditer(path):
+        if _FOLDER_MARK not in pattern.groupindex:
+            return found.end() < len(path) or not path.endswith("/")  # `a/**` means what is in `a`, not `a`
+        if found[_FOLDER_MARK] is None or found.end(_FOLDER_MARK) == len(path):
+            return True
+    return False
+
+
+def _patterns(folder: bytes, names: Collection[bytes]) -> Sequence[Pattern]:
+    """What the ignore files of one folder say together, the last line first."""
+    files = [name for name in FILES if name in names]
+    if _GIT in names:
+        files.insert(0, b".git/info/exclude")
+    lines = [line for file in files for line in _read(folder + b"/" + file)]
+    return [pattern for line in reversed(lines) for pattern in _compiled(line)]
+
+
+def _read(path: bytes) -> Iterator[str]:
+    """The lines of an ignore file; none where it cannot be read."""
+    try:
+        text = loaded(path, _LARGEST).data.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "surrogateescape")
+    except UnreadableError:
+        return
+    for line in text.split("\n"):
+        if line.strip() and not line.startswith("#") and _FOLDERS_BETWEEN.sub("", line).count("*") <= _STARS:
+            yield line.removesuffix("\r")
+
+
+def _compiled(line: str) -> list[Pattern]:
+    """The pattern of a line; none where it is no valid one: git passes over it."""
+    from pathspec import GitIgnoreSpec
+
+    try:
+        patterns = GitIgnoreSpec.from_lines([_FOLDERS_BELOW.sub("**/*/", line)]).patterns
+        return [(one.include, one.regex) for one in patterns if one.include is not None and one.regex is not None]
+    except (ValueError, re.error):
+        return []
+
+
+KEPT = "What is in the index of it is kept."
+
+
+def real_root(root: Path) -> tuple[Path, os.stat_result]:
+    """The folder or file that `root` leads to. Raises DocumentError with what is wrong with it."""
+    try:
+        real = root.resolve(strict=True)
+        info = real.stat()
+        if stat.S_ISDIR(info.st_mode):
+            with os.scandir(real):
+                pass
+    except (FileNotFoundError, NotADirectoryError):
+        raise DocumentError(f"{shown(root)} is not there.") from None
+    except (OSError, RuntimeError, ValueError) as error:
+        why = failure(error) if isinstance(error, OSError) else "cannot be read"
+        raise DocumentError(f"{shown(root)} {why}.") from None
+    if not stat.S_ISDIR(info.st_mode) and not stat.S_ISREG(info.st_mode):
+        raise DocumentError(f"{shown(root)} {kind_in_words(info.st_mode)}.")
+    return real, info
+
+
+def shown(root: Path) -> str:
+    """A root as a sentence may hold it."""
+    return one_line(str(root), 200)
+
+
+def trouble_of(root: Path, has_documents: bool) -> str:
+    """What is wrong with a root, in sentences; empty: nothing. An empty folder of which something is in the index is
+    where a drive is not connected."""
+    try:
+        Root(root, has_documents)
+    except DocumentError as error:
+        return str(error)
+    return ""
+
+
+class Root:
+    """A root that is gone through."""
+
+    def __init__(self, root: Path, has_documents: bool) -> None:
+        """`has_documents`: whether there is anything of it in the index. Raises DocumentError."""
+        self._root, self._kept = root, f" {KEPT}" if has_documents else ""
+        real, info = self._real()
+        is_folder = stat.S_ISDIR(info.st_mode)
+        if is_folder and has_documents and not _has_entries(real):
+            raise DocumentError(f"{shown(root)} is empty. {KEPT} Connect its drive, or remove the collection.")
+        self._identity = info.st_dev, info.st_ino
+        self.folder = os.fsencode(real if is_folder else real.parent)
+        """The folder that paths are below."""
+
+    def check(self) -> None:
+        """Raises DocumentError where it is no longer what it was: then a file that is missing may not be gone."""
+        _, info = self._real()
+        if (info.st_dev, info.st_ino) != self._identity:
+            raise DocumentError(f"{shown(self._root)} was replaced while it was read.{self._kept}")
+
+    def _real(self) -> tuple[Path, os.stat_result]:
+        try:
+            return real_root(self._root)
+        except DocumentError as error:
+            raise DocumentError(f"{error}{self._kept}") from None
+
+
+def _has_entries(folder: Path) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(True for _ in entries)
+    except OSError:
+        return False
+
 
 TOOL_FOLDERS = frozenset({
     ".git", ".hg", ".svn", ".bzr", ".jj", "CVS", "node_modules", "bower_components", "__pycache__", "__pypackages__",

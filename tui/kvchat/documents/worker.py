@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from kvchat.backends.engine.child import private_stdout
-from kvchat.documents.collection import Collection, Progress, Report, Skipped
-from kvchat.documents.indexing import UNWRITABLE, index_collection
-from kvchat.documents.options import Options
+from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped
+from kvchat.documents.index_run import UNWRITABLE, index_collection
 from kvchat.index.index import Index
 
 PATIENCE = 1.5

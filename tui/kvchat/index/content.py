@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kvchat.index import vector_rows
+from kvchat.index import vectors
 from kvchat.index.scoping import ALL, Within, places
-from kvchat.index.words import prepared
+from kvchat.index.tokenizer import prepared
 from kvchat.prompt.wire import whole_characters
 
 Name = tuple[str, str]
@@ -135,7 +135,7 @@ def _take_out(connection: sqlite3.Connection, fts: bool, doc: str, chunks: Seque
     ids = [(chunk,) for chunk, _, _ in chunks]
     connection.executemany("DELETE FROM chunk WHERE id = ?", ids)
     connection.executemany("DELETE FROM body WHERE id = ?", ids)
-    vector_rows.remove(connection, ids)
+    vectors.remove(connection, ids)
 
 
 # Read: documents.
@@ -147,29 +147,15 @@ def docs(connection: sqlite3.Connection, within: Within) -> dict[str, str]:
     return dict(connection.execute(f"SELECT name, stamp FROM doc WHERE {where} ORDER BY name", values))
 
 
-def counts(connection: sqlite3.Connection, within: Within) -> tuple[int, int]:
-    """How many documents there are, and how many chunks they have."""
+def count(connection: sqlite3.Connection, within: Within) -> int:
+    """How many chunks there are."""
     where, values = within.condition
-    docs = connection.execute(f"SELECT count(*) FROM doc WHERE {where}", values).fetchone()[0]
-    chunks = connection.execute(f"SELECT count(*) FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}", values)
-    return docs, chunks.fetchone()[0]
+    found: int = connection.execute(
+        f"SELECT count(*) FROM doc JOIN chunk ON chunk.doc = doc.id WHERE {where}", values).fetchone()[0]
+    return found
 
 
 _HAS_TEXT = "EXISTS (SELECT 1 FROM chunk WHERE chunk.doc = doc.id)"
-
-
-def counted(connection: sqlite3.Connection, within: Within, most: int) -> int:
-    """How many chunks there are, counted up to `most`."""
-    where, values = within.condition
-    count: int = connection.execute(f"SELECT count(*) FROM (SELECT 1 FROM doc JOIN chunk ON chunk.doc = doc.id "
-                                    f"WHERE {where} LIMIT ?)", (*values, most)).fetchone()[0]
-    return count
-
-
-def counted_all(connection: sqlite3.Connection) -> int:
-    """How many chunks there are in all documents: told at once."""
-    count: int = connection.execute("SELECT count(*) FROM chunk").fetchone()[0]
-    return count
 
 
 def completions(connection: sqlite3.Connection, scope: str, beginning: str, most: int) -> list[str]:

@@ -26,20 +26,18 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Literal, TypeVar
 
-from kvchat.index import content, nearness, ranking, tables, vector_rows
+from kvchat.index import content, index_file, ranking, vector_search, vectors
 from kvchat.index.content import Chunk, Name
-from kvchat.index.fusion import fused
-from kvchat.index.lock import BUSY, IndexBusyError
-from kvchat.index.ranking import Ranked, in_order
+from kvchat.index.index_file import BUSY, IndexBusyError, Tables
 from kvchat.index.scoping import Scope, Within, exactly
-from kvchat.index.tables import Tables
-from kvchat.index.words import content_words
+from kvchat.index.tokenizer import content_words
 from kvchat.store.errors import StoreError, StoreUnavailable
 
 __all__ = ["BUSY", "Chunk", "Document", "Hit", "Index", "IndexBusyError", "Scope", "exactly"]
@@ -82,7 +80,7 @@ class Index:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._tables = tables.opened(path)
+        self._tables = index_file.opened(path)
         self._renewing = threading.Lock()
         self._asked: dict[Name, int] = {}
         self._putting = threading.RLock()
@@ -119,18 +117,17 @@ class Index:
         words = content_words(query)
         within = Within.of(scope, since, until)
 
-        def work(at: Tables) -> list[Hit]:
-            with at.reading() as connection:
-                found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k, at.mirrors)
-                near = nearness.near(at.held, connection, vector, model, within, found, POOL) if vector else {}
-                best = _fused(connection, found, near)[:k]
-                chunks = content.chunks(connection, [one.id for one in best])
+        def work(at: Tables, connection: Connection) -> list[Hit]:
+            found = ranking.by_words(connection, at.fts, words, within, max(POOL, k), k)
+            near = vector_search.near(at.held, connection, vector, model, within, found, POOL) if vector else {}
+            best = ranking.fused(connection, found, near)[:k]
+            chunks = content.chunks(connection, [one.id for one in best])
             counts = ranking.matched(at.fts, words, chunks)
             by_words = {one.id for one in found}
             return [Hit(one.name[0], chunks[one.id], one.score, counts[one.id], _why(one.id, by_words, near),
                         near.get(one.id)) for one in best]
 
-        return self._done(work, [])
+        return self._read(work, [])
 
     def frequencies(self, words: Sequence[str], most: int, *, scope: Scope = "") -> list[int]:
         """In how many chunks each of these texts is found by its words, counted up to `most`."""
@@ -154,7 +151,7 @@ class Index:
             if at_once:
                 for doc in new:
                     self._waiting.pop(doc, None)
-                self._tried(lambda: self._put(new, None))
+                self._put(new, None)
             else:
                 self._waiting |= new
                 self._put_what_waits(PATIENCE_S)
@@ -164,36 +161,27 @@ class Index:
         is in; nor has it one where somebody else wrote in it meanwhile. Raises IndexBusyError."""
         doc, chunks, stamp, date = document
 
-        def applied(part: content.Changes, stamp: str) -> None:
-            def work(at: Tables) -> None:
-                with at.writing() as connection:
-                    content.apply(connection, at.fts, doc, part, stamp, date)
+        def slices() -> Iterator[content.Changes]:
+            return self._looked_up(lambda at, connection: content.changes(connection, doc, chunks)).slices(most)
 
-            self._tried(lambda: self._worked(work))
+        def apply(part: content.Changes, stamp: str) -> None:
+            self._written(lambda at, connection: content.apply(connection, at.fts, doc, part, stamp, date))
 
-        def todo() -> content.Changes:
-            def work(at: Tables) -> content.Changes:
-                with at.reading() as connection:
-                    return content.changes(connection, doc, chunks)
-
-            return self._tried(lambda: self._worked(work))
-
-        for part in todo().slices(most):
-            applied(part, "")
+        for part in slices():
+            apply(part, "")
             time.sleep(rest)
-        if not any(todo().slices(most)):
-            applied(content.Changes([], [], []), stamp)
+        if not any(slices()):
+            apply(content.Changes([], [], []), stamp)
 
     def _put(self, documents: Mapping[str, Document | None], patience: float | None) -> None:
-        def work(at: Tables) -> None:
-            with at.writing(patience) as connection:
-                for doc, document in documents.items():
-                    if document is None:
-                        content.remove(connection, at.fts, doc)
-                    else:
-                        content.replace(connection, at.fts, *document)
+        def work(at: Tables, connection: Connection) -> None:
+            for doc, document in documents.items():
+                if document is None:
+                    content.remove(connection, at.fts, doc)
+                else:
+                    content.replace(connection, at.fts, *document)
 
-        self._worked(work)
+        self._written(work, patience)
 
     def _put_what_waits(self, patience: float) -> None:
         """What cannot be put in now goes on waiting."""
@@ -201,7 +189,7 @@ class Index:
             return
         waiting, self._waiting = self._waiting, {}
         try:
-            self._tried(lambda: self._put(waiting, patience))
+            self._put(waiting, patience)
         except IndexBusyError:
             self._waiting = waiting
         finally:
@@ -215,19 +203,17 @@ class Index:
         """The documents by name, each with the stamp it was put in with. `surely`: raises IndexBusyError where that
         cannot be told because the file is in use; else there are none then."""
         self._put_what_waits(0.0)
-        within = Within.of(scope)
 
-        def work(at: Tables) -> dict[str, str]:
+        def work(at: Tables, connection: Connection) -> dict[str, str]:
             if surely and at.is_stand_in:
                 raise IndexBusyError
-            with at.reading() as connection:
-                return content.docs(connection, within)
+            return content.docs(connection, Within.of(scope))
 
-        return self._tried(lambda: self._worked(work)) if surely else self._done(work, {})
+        return self._looked_up(work) if surely else self._read(work, {})
 
-    def counts(self, scope: Scope = "") -> tuple[int, int]:
-        """How many documents there are, also those without chunks, and how many chunks."""
-        return self._read(lambda at, connection: content.counts(connection, Within.of(scope)), (0, 0))
+    def count(self, scope: Scope = "") -> int:
+        """How many chunks there are."""
+        return self._read(lambda at, connection: content.count(connection, Within.of(scope)), 0)
 
     def names(self, scope: str, beginning: str, most: int) -> list[str]:
         """At most `most` names of documents that complete what is written behind `scope`: one for each folder and file
@@ -240,30 +226,23 @@ class Index:
 
     def without_vector(self, model: str, limit: int, scope: Scope = "") -> list[tuple[str, Chunk]]:
         """At most `limit` chunks that have no vector of this model, each with its document."""
-        def work(at: Tables) -> list[tuple[int, str, str, str, str]]:
-            with at.reading() as connection:
-                return vector_rows.lacking(connection, model, limit, Within.of(scope))
-
         nothing: list[tuple[int, str, str, str, str]] = []
-        found = self._done(work, nothing)
+        found = self._read(lambda at, connection: vectors.lacking(connection, model, limit, Within.of(scope)), nothing)
         self._asked |= {(doc, key): id for id, doc, key, _, _ in found}
         return [(doc, Chunk(*rest)) for _, doc, *rest in found]
 
-    def put_vectors(self, model: str, vectors: Mapping[Name, Sequence[float]]) -> None:
+    def put_vectors(self, model: str, given: Mapping[Name, Sequence[float]]) -> None:
         """Keep the vectors of chunks, by document and key. Those of a model used before are thrown away. One whose
         chunk is gone, or has changed since `without_vector` named it, is left out. Raises ValueError for vectors of
         several lengths or with numbers that are not finite; nothing is kept then."""
-        if not vectors:
+        if not given:
             return
-        if len({len(vector) for vector in vectors.values()}) > 1:
+        if len({len(vector) for vector in given.values()}) > 1:
             raise ValueError("vectors of one model have one length")
-        asked = {name: self._asked.pop(name) for name in vectors if name in self._asked}
+        asked = {name: self._asked.pop(name) for name in given if name in self._asked}
 
-        def work(at: Tables) -> None:
-            with at.writing(PATIENCE_S) as connection:
-                vector_rows.put(connection, model, vectors, asked)
-
-        self._done(work, None)
+        with suppress(IndexBusyError):
+            self._written(lambda at, connection: vectors.put(connection, model, given, asked), PATIENCE_S)
 
     def digest(self, scope: Scope = "") -> str:
         """A hash of all that a search by words can find: equal before and after the index is made anew, in whatever
@@ -277,42 +256,49 @@ class Index:
             self._tables.close()
 
     def _read(self, work: Callable[[Tables, Connection], T], nothing: T) -> T:
+        """What `work` gives; `nothing` where the file is in use."""
+        try:
+            return self._looked_up(work)
+        except IndexBusyError:
+            return nothing
+
+    def _looked_up(self, work: Callable[[Tables, Connection], T]) -> T:
+        """What `work` gives that reads. Raises IndexBusyError."""
         def reading(at: Tables) -> T:
             with at.reading() as connection:
                 return work(at, connection)
 
-        return self._done(reading, nothing)
+        return self._tried(reading)
 
-    def _done(self, work: Callable[[Tables], T], nothing: T) -> T:
-        """What `work` gives; `nothing` where the file is in use."""
-        try:
-            return self._tried(lambda: self._worked(work))
-        except IndexBusyError:
-            return nothing
+    def _written(self, work: Callable[[Tables, Connection], T], patience: float | None = None) -> T:
+        """What `work` gives that writes. Raises IndexBusyError."""
+        def writing(at: Tables) -> T:
+            with at.writing(patience) as connection:
+                return work(at, connection)
 
-    def _tried(self, work: Callable[[], T]) -> T:
-        """What `work` gives, noting whether the file is in use."""
+        return self._tried(writing)
+
+    def _tried(self, work: Callable[[Tables], T]) -> T:
+        """What `work` gives, noting whether the file is in use; where the file fails it, on one that was opened again
+        or made anew, at last in memory. Raises IndexBusyError."""
+        self._back_to_the_file()
         try:
-            found = work()
+            for last in (False, True):
+                at = self._tables
+                try:
+                    found = work(at)
+                    break
+                except IndexBusyError:
+                    raise
+                except StoreError as error:
+                    self._renew(at, error, in_memory=last)
+            else:
+                found = work(self._tables)
         except IndexBusyError:
             self._is_busy = True
             raise
         self._is_busy = False
         return found
-
-    def _worked(self, work: Callable[[Tables], T]) -> T:
-        """What `work` gives; where the file fails it, on one that was opened again or made anew, at last in memory.
-        Raises IndexBusyError."""
-        self._back_to_the_file()
-        for last in (False, True):
-            at = self._tables
-            try:
-                return work(at)
-            except IndexBusyError:
-                raise
-            except StoreError as error:
-                self._renew(at, error, in_memory=last)
-        return work(self._tables)
 
     def _back_to_the_file(self) -> None:
         """Try the file again, some time after it could not be used: it may only have been locked. What was put in
@@ -321,7 +307,7 @@ class Index:
             return
         with self._renewing:
             if self._path is not None and self._tables.path is None:
-                found, before = tables.opened(self._path), self._tables
+                found, before = index_file.opened(self._path), self._tables
                 before.is_stand_in = found.is_stand_in
                 if found.path is not None:
                     self._tables = found
@@ -338,17 +324,8 @@ class Index:
             log.warning("the search index failed: %s", error.__cause__ or error)
             failed.close()
             path = None if in_memory else self._path
-            self._tables = tables.opened(path, anew=not isinstance(error, StoreUnavailable))
+            self._tables = index_file.opened(path, anew=not isinstance(error, StoreUnavailable))
             self._again = self._next_try()
-
-
-def _fused(connection: Connection, found: Sequence[Ranked], near: Mapping[int, float]) -> list[Ranked]:
-    """One order of what was found by words and what is near."""
-    if not near:
-        return list(found)
-    by_vector = in_order(connection, near.items())
-    scores = fused([[one.id for one in found], [one.id for one in by_vector]])
-    return in_order(connection, scores.items())
 
 
 def _why(id: int, by_words: set[int], near: Mapping[int, float]) -> Literal["words", "vector", "both"]:

@@ -52,11 +52,6 @@ class Within:
         return cls(("",) if "" in scopes else scopes, since, until)
 
     @property
-    def is_all(self) -> bool:
-        """Whether every document is looked at, whatever there is."""
-        return self.scopes == ("",) and not self.is_dated
-
-    @property
     def is_dated(self) -> bool:
         return self.since is not None or self.until is not None
 

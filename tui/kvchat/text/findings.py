@@ -248,18 +248,17 @@ def _sleep_later(s: Statement) -> str:
             return f"Keep the model loaded: start Ollama with {s['flag']}."
         case "lmstudio":
             return f"Raise the model's idle {s['flag']} in LM Studio, or switch its auto-unload off."
-        case "llamaswap":
+        case "llama-swap" | "llamaswap":
             return f"Raise the model's {s['flag']} in llama-swap's configuration."
-    return "Raise the server's time to keep an idle model loaded."
+    flag = f": {s['flag']}" if s["flag"] else ""
+    return f"Raise the server's time to keep an idle model loaded{flag}."
 
 
 def _caching_on(s: Statement) -> str:
-    match s["server"]:
-        case "vllm":
-            return f"Start vLLM with {s['flag']}."
-        case "sglang":
-            return f"Start SGLang without {s['flag']}."
-    return "Look for the server's setting for prompt or prefix caching."
+    flag = str(s["flag"] or "")
+    if not flag:
+        return "Look for the server's setting for prompt or prefix caching."
+    return f"Start {_SERVERS.get(s['server'], s['server'])} with{'out' if 'disable' in flag else ''} {flag}."
 
 
 def _larger_window(s: Statement) -> str:
@@ -269,7 +268,7 @@ def _larger_window(s: Statement) -> str:
 
 def _more_cache(s: Statement) -> str:
     flag = str(s["flag"] or "")
-    larger = "a larger " if flag in ("--gpu-memory-utilization", "--mem-fraction-static") else ""
+    larger = "" if " " in flag else "a larger "
     return f"Give the server more cache memory{f': {larger}{flag}' if flag else ''}."
 
 

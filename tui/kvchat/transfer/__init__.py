@@ -1,11 +1,4 @@
-"""Conversations leaving kvchat as files: one module per format behind `render`."""
+"""Conversations leaving kvchat as files, and coming back: one module per format."""
 
-from kvchat.transfer.formats import FORMATS, Format, pieces, render
-from kvchat.transfer.lossless_read import read_lossless
-from kvchat.transfer.source import FileExists, Source, Sources, TransferError
-from kvchat.transfer.write import export, suggested_name, write_text
-
-__all__ = [
-    "FORMATS", "FileExists", "Format", "Source", "Sources", "TransferError", "export", "pieces", "read_lossless",
-    "render", "suggested_name", "write_text",
-]
+FORMATS = {"md": "markdown", "html": "html", "json": "lossless", "jsonl": "jsonl"}
+"""The formats by what the command line and a file's suffix call them, each with its module."""

@@ -1,18 +1,55 @@
-"""The export formats by name, and the functions that render any of them.
+"""What an export reads, its formats by name, and how it fails.
 
-The rule: every format is a pure function of `Source` values to pieces of text, and no piece is longer than one of them;
-what is heavy to import waits for its first use.
+The rule: every format is a pure function of `Source` values to pieces of text, in a module of its own with one line
+in `kvchat.transfer`; it never sees the store, the settings or a server, so nothing that is not in those values can
+leave by it. No piece is longer than one source, and no format is imported before its first use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Protocol
 
-from kvchat.transfer import html, jsonl, lossless, markdown
-from kvchat.transfer.source import Sources, TransferError
+from kvchat.transfer import FORMATS
 
-Render = Callable[[Sources, bool], Iterator[str]]
+if TYPE_CHECKING:
+    from kvchat.cache.speed import SpeedFit
+    from kvchat.prompt.conversation import Conversation
+    from kvchat.prompt.tree import Tree
+
+
+class TransferError(Exception):
+    """An export or import that did not happen, told in one sentence: what, where, and what to do."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence
+
+
+class FileExists(TransferError):  # noqa: N818 - it is named after the fact
+    """There is a file of that name already, and replacing it was not asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One conversation with all its branches."""
+
+    conversation: Conversation
+    tree: Tree
+    draft: str = ""
+    """What is written and not sent, as the store has it; only a file of unsaved conversations holds it."""
+    speed: SpeedFit | None = None
+    """The prefill speed of the server that answered last; None: not measured."""
+
+
+class Sources(Protocol):
+    """Conversations to export, gone through once, one at a time: a list, or what loads each when its turn has come."""
+
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[Source]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,32 +57,22 @@ class Format:
     """One export format."""
 
     name: str
-    """What the command line and a file's suffix call it."""
+    """What it is called in a list of names."""
     title: str
-    """What it is, in a few words for a list to choose from."""
-    every_branch: bool
-    """Whether it always holds every branch."""
-    write: Render
+    """What it is, in a few words."""
+    write: Callable[[Sources, bool], Iterator[str]]
     """The text of the sources in pieces; the second argument is whether branches not in use are in it."""
-
-    @property
-    def suffix(self) -> str:
-        return f".{self.name}"
+    every_branch: bool = False
+    """Whether it always holds every branch."""
 
 
-FORMATS: dict[str, Format] = {
-    found.name: found
-    for found in (
-        Format("md", "Markdown, to read and to edit", False,
-               lambda sources, every: markdown.pieces(sources, all_branches=every)),
-        Format("html", "A web page, to read, share and print", False,
-               lambda sources, every: html.pieces(sources, all_branches=every)),
-        Format("json", "Lossless JSON: every branch, byte for byte", True,
-               lambda sources, every: lossless.pieces(sources)),
-        Format("jsonl", "OpenAI JSONL, for other programs", False,
-               lambda sources, every: jsonl.pieces(sources, all_branches=every)),
-    )
-}
+@cache
+def format_of(name: str) -> Format:
+    """The format of this name. Raises TransferError for another name."""
+    if name not in FORMATS:
+        raise TransferError(f"There is no export format {name!r}. Choose one of: {', '.join(FORMATS)}.")
+    found: Format = import_module(f"kvchat.transfer.{FORMATS[name]}").FORMAT
+    return found
 
 
 def render(format: str, sources: Sources, *, all_branches: bool = False) -> str:
@@ -54,8 +81,6 @@ def render(format: str, sources: Sources, *, all_branches: bool = False) -> str:
 
 
 def pieces(format: str, sources: Sources, *, all_branches: bool = False) -> Iterator[str]:
-    """`sources` as the text of `format`, a key of `FORMATS`, bit by bit. Raises TransferError for another name, and
-    later for a source that cannot be written."""
-    if format not in FORMATS:
-        raise TransferError(f"There is no export format {format!r}. Choose one of: {', '.join(FORMATS)}.")
-    return FORMATS[format].write(sources, all_branches)
+    """`sources` as the text of `format`, bit by bit. Raises TransferError for a name that is none, and later for a
+    source that cannot be written."""
+    return format_of(format).write(sources, all_branches)

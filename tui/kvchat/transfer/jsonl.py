@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from kvchat.prompt.message import Node, Role
 from kvchat.transfer.exact_json import dumps
-from kvchat.transfer.source import Source, Sources
+from kvchat.transfer.formats import Format, Source, Sources
 
 _FIELDS = ("role", "content")
 
@@ -33,7 +33,7 @@ def _branches(source: Source, all_branches: bool) -> Iterator[list[Node]]:
         yield from (tree.path(leaf.id) for leaf in tree.leaves() if leaf.id != head)
 
 
-def pieces(sources: Sources, *, all_branches: bool = False) -> Iterator[str]:
+def pieces(sources: Sources, all_branches: bool) -> Iterator[str]:
     """One line for the branch in use of each conversation, and with `all_branches` one for each other branch.
 
     A branch without a question gives no line.
@@ -42,3 +42,6 @@ def pieces(sources: Sources, *, all_branches: bool = False) -> Iterator[str]:
         for path in _branches(source, all_branches):
             if any(node.role is Role.USER for node in path):
                 yield dumps({"messages": messages(path)}) + "\n"
+
+
+FORMAT = Format("JSONL (OpenAI)", "OpenAI JSONL, for other programs", pieces)

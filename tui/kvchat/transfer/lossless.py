@@ -6,18 +6,25 @@ in. A wire that was changed after the export is reported, never loaded.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, fields
 
 from kvchat import __version__
-from kvchat.cache.causes.cause import plain
-from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Node
+from kvchat.aliases import CAUSES
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Statement, plain, statement
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
+from kvchat.prompt.message import Message, Node, Role, State, chained
+from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
-from kvchat.transfer.exact_json import dumps
-from kvchat.transfer.source import Source, Sources, TransferError
+from kvchat.prompt.wire import whole_characters
+from kvchat.transfer.exact_json import dumps, loads
+from kvchat.transfer.formats import Format, Source, Sources, TransferError
 
-FORMAT = "kvchat-conversations"
+DOCUMENT = "kvchat-conversations"
 VERSION = 1
 
 
@@ -30,7 +37,7 @@ def parents_first(tree: Tree) -> Iterator[Node]:
         waiting.extend(tree.children(node.id)[::-1])
 
 
-def _node(node: Node) -> dict[str, object]:
+def _node_fields(node: Node) -> dict[str, object]:
     message = node.message
     return {
         "id": node.id,
@@ -51,7 +58,7 @@ def _node(node: Node) -> dict[str, object]:
     }
 
 
-def _conversation(conversation: Conversation) -> dict[str, object]:
+def _conversation_fields(conversation: Conversation) -> dict[str, object]:
     values = {item.name: getattr(conversation, item.name) for item in fields(conversation)}
     parameters = conversation.parameters
     values["parameters"] = {item.name: getattr(parameters, item.name) for item in fields(parameters)}
@@ -60,24 +67,24 @@ def _conversation(conversation: Conversation) -> dict[str, object]:
     return values
 
 
-def _source(source: Source) -> dict[str, object]:
-    nodes = [_node(node) for node in parents_first(source.tree)]
+def _source_fields(source: Source) -> dict[str, object]:
+    nodes = [_node_fields(node) for node in parents_first(source.tree)]
     if len(nodes) != len(source.tree):
         raise TransferError(
             f"{len(source.tree) - len(nodes)} messages of conversation {source.conversation.id} hang on a message that "
             "is missing, so they cannot be exported as JSON. Export it as Markdown."
         )
-    found: dict[str, object] = {"conversation": _conversation(source.conversation), "nodes": nodes}
+    found: dict[str, object] = {"conversation": _conversation_fields(source.conversation), "nodes": nodes}
     return {**found, "draft": source.draft} if source.draft else found
 
 
-def pieces(sources: Sources) -> Iterator[str]:
+def pieces(sources: Sources, all_branches: bool = True) -> Iterator[str]:
     """The conversations as JSON text, every branch of them.
 
     Raises TransferError if a value cannot be written as JSON.
     """
     document = {
-        "format": FORMAT,
+        "format": DOCUMENT,
         "version": VERSION,
         "written_by": f"kvchat {__version__}",
         "conversations": [],
@@ -94,6 +101,305 @@ def pieces(sources: Sources) -> Iterator[str]:
 
 def _written(source: Source) -> str:
     try:
-        return dumps(_source(source), indent=1)
+        return dumps(_source_fields(source), indent=1)
     except (TypeError, ValueError, RecursionError) as error:
         raise TransferError(f"A conversation holds a value that JSON cannot carry ({error}).") from error
+
+
+# -- fields of a foreign object ---------------------------------------------------------------------------------------
+
+
+_LARGEST = 2**63 - 1
+
+class Fields:
+    """The fields of one JSON object, and where it stands, in words."""
+
+    def __init__(self, value: object, where: str) -> None:
+        self.where = where
+        if not isinstance(value, dict):
+            raise TransferError(f"{where} is not a JSON object. Nothing was read.")
+        self._values = value
+
+    def wrong(self, name: str, wanted: str) -> TransferError:
+        return TransferError(f"{self.where}: the field {name} is not {wanted}. Nothing was read.")
+
+    def text(self, name: str) -> str:
+        value = self._values.get(name)
+        if not isinstance(value, str):
+            raise self.wrong(name, "text")
+        return value
+
+    def is_text(self, name: str) -> bool:
+        return isinstance(self._values.get(name), str)
+
+    def optional_text(self, name: str) -> str | None:
+        return None if self._values.get(name) is None else self.text(name)
+
+    def whole(self, name: str) -> int:
+        value = self._values.get(name)
+        if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _LARGEST:
+            raise self.wrong(name, "a whole number of 64 bits")
+        return value
+
+    def optional_whole(self, name: str) -> int | None:
+        return None if self._values.get(name) is None else self.whole(name)
+
+    def number(self, name: str) -> float:
+        value = self._values.get(name)
+        if isinstance(value, int):
+            return self.whole(name)
+        if not isinstance(value, float) or not math.isfinite(value):
+            raise self.wrong(name, "a number")
+        return value
+
+    def optional_number(self, name: str) -> float | None:
+        return None if self._values.get(name) is None else self.number(name)
+
+    def flag(self, name: str) -> bool:
+        value = self._values.get(name)
+        if not isinstance(value, bool):
+            raise self.wrong(name, "true or false")
+        return value
+
+    def optional_flag(self, name: str) -> bool | None:
+        return None if self._values.get(name) is None else self.flag(name)
+
+    def items(self, name: str) -> list[object]:
+        value = self._values.get(name)
+        if not isinstance(value, list):
+            raise self.wrong(name, "a list")
+        return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        found = tuple(value for value in self.items(name) if isinstance(value, str))
+        if len(found) != len(self.items(name)):
+            raise self.wrong(name, "a list of texts")
+        return found
+
+    def optional_texts(self, name: str) -> tuple[str, ...] | None:
+        return None if self._values.get(name) is None else self.texts(name)
+
+    def mapping(self, name: str) -> dict[str, object]:
+        value = self._values.get(name)
+        if not isinstance(value, dict):
+            raise self.wrong(name, "a JSON object")
+        return value
+
+    def inner(self, name: str) -> Fields:
+        return Fields(self._values.get(name), f"{self.where}, {name}")
+
+    def optional_mapping(self, name: str) -> dict[str, object] | None:
+        return None if self._values.get(name) is None else self.mapping(name)
+
+    def optional_inner(self, name: str) -> Fields | None:
+        return None if self._values.get(name) is None else self.inner(name)
+
+
+# -- reading it back --------------------------------------------------------------------------------------------------
+
+
+_ID = re.compile(r"[0-9A-Za-z_-]{1,64}")
+
+
+def read_lossless(text: str) -> list[Source]:
+    """The conversations of a lossless export, equal to those that were written.
+
+    Raises TransferError for text that is not such an export, is damaged, or was changed.
+    """
+    try:
+        value = loads(text)
+    except ValueError as error:
+        raise TransferError(f"This is not a kvchat export: it is not JSON ({error}).") from error
+    if not isinstance(value, dict) or value.get("format") != DOCUMENT:
+        raise TransferError(f'This is not a kvchat export: its "format" is not {DOCUMENT}.')
+    document = Fields(value, "The export")
+    version = document.whole("version")
+    if version > VERSION:
+        raise TransferError(
+            f"This export has version {version} and this kvchat reads up to {VERSION}. Update kvchat to read it."
+        )
+    if version < 1:
+        raise document.wrong("version", "a version of this format")
+    known: dict[str, tuple[str | None, bytes]] = {}
+    return [
+        _source(Fields(item, f"Conversation {number}"), known)
+        for number, item in enumerate(document.items("conversations"), 1)
+    ]
+
+
+def _source(item: Fields, known: dict[str, tuple[str | None, bytes]]) -> Source:
+    tree = Tree()
+    for number, value in enumerate(item.items("nodes"), 1):
+        node = _node(Fields(value, f"{item.where}, message {number}"), tree)
+        if known.setdefault(node.id, (node.parent, node.digest)) != (node.parent, node.digest):
+            raise TransferError(f"{item.where}, message {number}: another conversation in the file has a different "
+                                "message of the same id. Nothing was read.")
+        tree.put(node)
+    conversation = _conversation(item.inner("conversation"))
+    if conversation.head is not None and conversation.head not in tree:
+        raise TransferError(f"{item.where}: its branch ends at a message that is not in the file. Nothing was read.")
+    return Source(conversation, tree, item.optional_text("draft") or "")
+
+
+def _id(item: Fields, name: str) -> str:
+    value = item.text(name)
+    if not _ID.fullmatch(value):
+        raise item.wrong(name, "an id")
+    return value
+
+
+def _optional_id(item: Fields, name: str) -> str | None:
+    return None if item.optional_text(name) is None else _id(item, name)
+
+
+def _conversation(item: Fields) -> Conversation:
+    return Conversation(
+        id=_id(item, "id"),
+        head=_optional_id(item, "head"),
+        created=item.number("created"),
+        updated=item.number("updated"),
+        title=item.text("title"),
+        turns=item.whole("turns"),
+        model=item.text("model"),
+        parameters=_parameters(item.inner("parameters")),
+        template_options=item.mapping("template_options"),
+        forked_from=_optional_id(item, "forked_from"),
+        unread=item.flag("unread"),
+        trashed=item.optional_number("trashed"),
+        context_used=item.optional_whole("context_used"),
+        server=item.optional_text("server") or "",
+        system_in_user=item.optional_flag("system_in_user") or False,
+        memory=item.optional_flag("memory") is not False,
+        collections=_collections(item),
+        searching=_searching(item),
+    )
+
+
+def _collections(item: Fields) -> tuple[str, ...]:
+    names = item.optional_texts("collections") or ()
+    if not all(names) or any("/" in name for name in names):
+        raise item.wrong("collections", "a list of names")
+    return names
+
+
+def _searching(item: Fields) -> str:
+    mode = item.optional_text("searching")
+    if mode is not None and mode not in SEARCHING:
+        raise item.wrong("searching", "off, ask or always")
+    return mode or OFF
+
+
+def _parameters(item: Fields) -> Parameters:
+    return Parameters(
+        temperature=item.optional_number("temperature"),
+        top_p=item.optional_number("top_p"),
+        top_k=item.optional_whole("top_k"),
+        min_p=item.optional_number("min_p"),
+        presence_penalty=item.optional_number("presence_penalty"),
+        frequency_penalty=item.optional_number("frequency_penalty"),
+        repeat_penalty=item.optional_number("repeat_penalty"),
+        seed=item.optional_whole("seed"),
+        max_tokens=item.optional_whole("max_tokens"),
+        stop=item.texts("stop"),
+        response_format=item.optional_mapping("response_format"),
+        extra=item.mapping("extra"),
+    )
+
+
+def _figures(item: Fields | None) -> TurnFigures | None:
+    if item is None:
+        return None
+    return TurnFigures(
+        prompt_tokens=item.optional_whole("prompt_tokens"),
+        cached_tokens=item.optional_whole("cached_tokens"),
+        predicted_tokens=item.optional_whole("predicted_tokens"),
+        new_tokens=item.optional_whole("new_tokens"),
+        ttft_ms=item.optional_number("ttft_ms"),
+        prompt_ms=item.optional_number("prompt_ms"),
+        predicted_ms=item.optional_number("predicted_ms"),
+        context_size=item.optional_whole("context_size"),
+        predicted_cached=item.optional_whole("predicted_cached"),
+        cause=_cause(item),
+        evidence=_statement(item, "evidence"),
+        remedy=_statement(item, "remedy"),
+        estimated=item.optional_flag("estimated"),
+        block=item.optional_whole("block"),
+        stopped=item.optional_flag("stopped"),
+    )
+
+
+def _cause(item: Fields) -> str | None:
+    cause = item.optional_text("cause")
+    return CAUSES.get(cause, cause) if cause is not None else None
+
+
+def _statement(item: Fields, name: str) -> Statement | str | None:
+    """A kind and its arguments; a sentence where an earlier version wrote the file."""
+    if item.is_text(name):
+        return item.text(name)
+    if (found := item.optional_inner(name)) is None:
+        return None
+    return statement(found.text("kind"), found.mapping("arguments"))
+
+
+def _message(item: Fields) -> Message:
+    try:
+        role = Role(item.text("role"))
+    except ValueError:
+        raise item.wrong("role", "system, user or assistant") from None
+    blocks = [Fields(value, f"{item.where}, context {n}") for n, value in enumerate(item.items("blocks"), 1)]
+    return Message(
+        role,
+        item.text("text"),
+        tuple(ContextBlock(block.text("kind"), block.text("source"), block.text("text"),
+                           block.optional_text("ref") or "") for block in blocks),
+        item.text("reasoning"),
+        item.text("reasoning_field"),
+    )
+
+
+def _node(item: Fields, tree: Tree) -> Node:
+    """The node of `item`, whose parent is in `tree` already; its wire and digest are checked."""
+    id, parent = _id(item, "id"), _optional_id(item, "parent")
+    if id in tree:
+        raise TransferError(f"{item.where}: its id stands twice in the conversation. Nothing was read.")
+    if parent is not None and parent not in tree:
+        raise TransferError(f"{item.where}: the message it follows does not stand before it. Nothing was read.")
+    try:
+        wire = item.text("wire").encode("utf-8", "surrogateescape")
+        digest = bytes.fromhex(item.text("digest"))
+    except ValueError:
+        raise item.wrong("wire or digest", "what an export writes") from None
+    if chained(tree[parent].digest if parent else b"", wire) != digest:
+        raise TransferError(f"{item.where}: the digest does not fit the wire text, so the file was changed or damaged "
+                            "after the export. Nothing was read.")
+    try:
+        state = State(item.text("state"))
+    except ValueError:
+        raise item.wrong("state", "a state of a message") from None
+    message = _message(item)
+    if state is not State.STREAMING and not _shown_is_sent(message, wire):
+        raise TransferError(f"{item.where}: its text is not the text the model would see. Nothing was read.")
+    return Node(id, parent, message, wire, digest, item.number("created"), state, item.text("model"),
+                _figures(item.optional_inner("figures")), item.text("note"))
+
+
+def _shown_is_sent(message: Message, wire: bytes) -> bool:
+    """Whether the wire says what the screen would show: same role, text and reasoning, and nothing else.
+
+    Only the frame around context blocks may differ: it is frozen, and another version may have made it.
+    """
+    try:
+        sent = loads(wire.decode("utf-8"))
+    except ValueError:
+        return False
+    if not isinstance(sent, dict) or sent.pop("role", None) != message.role.value:
+        return False
+    content, text = sent.pop("content", None), whole_characters(message.text)
+    reasoning = sent.pop(message.reasoning_field, "")
+    if not isinstance(content, str) or sent or reasoning != whole_characters(message.reasoning):
+        return False
+    return content.endswith(text) if message.blocks else content == text
+
+
+FORMAT = Format("JSON (lossless)", "Lossless JSON: every branch, byte for byte", pieces, every_branch=True)

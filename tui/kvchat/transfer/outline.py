@@ -19,7 +19,7 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
 from kvchat.text.format import clock, count, counted, date_and_time, duration, percent, speed
-from kvchat.transfer.source import Source
+from kvchat.transfer.formats import Source
 
 _STATES = {
     State.STREAMING: "This answer was still being written.",

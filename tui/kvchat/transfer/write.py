@@ -18,8 +18,7 @@ from pathlib import Path
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import local
-from kvchat.transfer.formats import FORMATS, pieces
-from kvchat.transfer.source import FileExists, Sources, TransferError
+from kvchat.transfer.formats import FileExists, Sources, TransferError, pieces
 
 NAME_LENGTH = 80
 """Characters in a suggested name, suffix included."""
@@ -45,7 +44,7 @@ def suggested_name(conversation: Conversation, format: str) -> str:
     Only letters and digits of any script and hyphens: at most 80 characters, safe on every file system.
     """
     created = local(conversation.created)
-    end = (f"-{created.date().isoformat()}" if created else "") + FORMATS[format].suffix
+    end = (f"-{created.date().isoformat()}" if created else "") + f".{format}"
     letters = [char if unicodedata.category(char)[0] in "LNM" else "-"
                for char in unicodedata.normalize("NFKC", conversation.title[:1000]).lower()]
     slug = re.sub("-+", "-", "".join(letters))[: NAME_LENGTH - len(end)]

@@ -1,15 +1,13 @@
-"""The one table of what a person can do: key bindings, footer, palette, help and slash commands all read it.
+"""The one table of what a person can do: key bindings, footer, palette, help, slash commands and the hints of the
+dialogs all read it.
 
 The rule: an action that is not in this table does not exist, and one that is can be found in every one of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
-
-Context = Literal["app", "composer", "transcript", "sidebar"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +38,9 @@ class Action:
     """The Textual action of its keys in its context, where it is not the last part of the id."""
 
     @property
-    def context(self) -> Context:
-        """Where its keys work: everywhere, or where the focus is."""
-        match self.id.partition(".")[0]:
-            case "composer" | "transcript" | "sidebar" as place if "." in self.id:
-                return place
-            case _:
-                return "app"
+    def context(self) -> str:
+        """Where its keys work: `app` everywhere on the main screen, else where the focus is, or in a dialog."""
+        return self.id.partition(".")[0] if "." in self.id else "app"
 
     @property
     def key_list(self) -> tuple[str, ...]:
@@ -187,4 +181,110 @@ ACTIONS: tuple[Action, ...] = (
            method="app.action_quit"),
 )
 
-BY_ID: Mapping[str, Action] = {action.id: action for action in ACTIONS}
+
+def _dialog(context: str, group: str, *rows: tuple[str, str, str, str] | tuple[str, str, str, str, str]
+            ) -> Iterator[Action]:
+    """The actions of a kind of dialogs: of each its name, keys, label and help, and the Textual action."""
+    for name, keys, label, help, *run in rows:
+        yield Action(f"{context}.{name}", keys, label, help, group, palette=False, reason="it is done in its dialog",
+                     run=run[0] if run else f"act('{name}')" if context in ("memory", "documents") else "")
+
+
+DIALOG_ACTIONS: tuple[Action, ...] = (
+    *_dialog("dialog", "Dialogs",
+             ("close", "escape", "Close", "Leave a dialog without an answer, or what was begun last in it.")),
+    *_dialog("rows", "Dialogs",
+             ("up", "up,ctrl+up", "Up", "Go to the row above.", "move(-1)"),
+             ("down", "down,ctrl+down", "Down", "Go to the row below.", "move(1)"),
+             ("page_up", "pageup", "Page up", "Go up by a screenful of rows.", "page(-1)"),
+             ("page_down", "pagedown", "Page down", "Go down by a screenful of rows.", "page(1)"),
+             ("first", "home,ctrl+home", "First", "Go to the first row.", "move(-1000000000)"),
+             ("last", "end,ctrl+end", "Last", "Go to the last row.", "move(1000000000)"),
+             ("choose", "enter", "Choose", "Take the row under the cursor.")),
+    *_dialog("fields", "Dialogs",
+             ("previous", "up", "Field above", "Go to the field above.", "app.focus_previous"),
+             ("next", "down", "Field below", "Go to the field below.", "app.focus_next"),
+             ("apply", "enter,ctrl+s", "Apply", "Take what is written in the fields.")),
+    *_dialog("choice", "Dialogs",
+             ("previous", "left", "Word before", "Choose the word to the left.", "step(-1)"),
+             ("next", "right,space", "Word after", "Choose the word to the right.", "step(1)")),
+    *_dialog("manager", "In the memory and the documents",
+             ("up", "k", "Up", "Go to the row above.", "move(-1)"),
+             ("down", "j", "Down", "Go to the row below.", "move(1)"),
+             ("search", "slash,ctrl+f", "Search", "Search in what is listed, or in the index of the documents."),
+             ("add", "a", "Add", "Add a memory, or a folder or file to the documents."),
+             ("next_page", "tab,right", "Next page", "Go on to the next page: memories, queue, history.", "page_by(1)"),
+             ("previous_page", "shift+tab,left", "Page before", "Go back to the page before.", "page_by(-1)")),
+    *_dialog("memory", "In the memory",
+             ("kind", "f", "Kind", "Show only memories of the next kind."),
+             ("kind_back", "F", "Kind before", "Show only memories of the kind before."),
+             ("here", "n", "Noted here", "Show only what was noted in the open conversation, or all again."),
+             ("edit", "e", "Edit", "Change the text of a memory; a proposal is taken by it."),
+             ("delete", "d,delete", "Delete", "Delete a memory, or discard a proposal. It can be undone."),
+             ("accept", "y", "Take it", "Say yes to a proposal."),
+             ("profile", "p", "To the profile", "Have every new conversation begin with the memory."),
+             ("source", "s", "Source", "Go to the message or conversation that the row came from."),
+             ("editor", "E,ctrl+g", "Editor", "Open the memory's page in your own editor."),
+             ("undo", "u", "Undo", "Undo the last change, or the one under the cursor of the history."),
+             ("take_back", "U", "Take back", "Take back what kvchat noted by itself. It asks first."),
+             ("retry", "r", "Do it now", "Go through what waits in the queue, or try again what was given up."),
+             ("switch", "o", "On or off here", "Switch memory on or off in the open conversation.")),
+    *_dialog("entry", "In the memory",
+             ("save", "enter", "Save", "Store the text that is written."),
+             ("new_line", "ctrl+j,shift+enter,alt+enter", "New line", "Begin a new line in the text.")),
+    *_dialog("documents", "In the documents",
+             ("remove", "x,delete", "Remove", "Throw away the index of a collection. It asks first; the files stay."),
+             ("update", "r", "Look for changes", "Index what has changed in the files of a collection."),
+             ("read_anew", "R", "Read anew", "Read every file of a collection again."),
+             ("stop", "c", "Stop indexing", "End the indexing of a collection; what is done is kept."),
+             ("report", "s", "Report", "Show what was skipped and why, and what the last indexing did."),
+             ("cycle", "space", "This conversation", "Search a collection for this conversation: off, ask, always."),
+             ("folder", "o", "Folder", "Open the folder of a collection, or copy its path.")),
+    *_dialog("add", "In the documents",
+             ("complete", "tab", "Complete", "Take the folder under the cursor into the path."),
+             ("other_field", "shift+tab", "Path or name", "Go to the name, or back to the path.")),
+    *_dialog("passages", "In the documents",
+             ("scope", "tab", "Where to search", "Search in one collection, or everywhere.")),
+    *_dialog("source", "In a source",
+             ("up", "k", "Up", "Go up a line.", "move(-1)"),
+             ("down", "j", "Down", "Go down a line.", "move(1)"),
+             ("page_down", "space", "Page down", "Go down a screenful.", "page(1)"),
+             ("editor", "e,E,ctrl+g", "Editor", "Open the file at its line in your own editor."),
+             ("pager", "p", "Pager", "Show the file, or the text of it, in the pager."),
+             ("copy_place", "y", "Copy place", "Copy the path and the lines."),
+             ("copy_text", "Y", "Copy text", "Copy the text as it was sent.")),
+    *_dialog("attach", "In other dialogs",
+             ("complete", "tab", "Complete", "Take the file under the cursor into the path.")),
+    *_dialog("context", "In other dialogs",
+             ("leave_out", "space,delete,backspace", "Leave out", "Leave what is shown out of the message, or take it "
+              "along again."),
+             ("previous", "left", "One before", "Show what goes with the message before this.", "step(-1)"),
+             ("next", "right", "Next one", "Show what goes with the message after this.", "step(1)"),
+             ("agree", "y", "Send it", "Let a file from outside go with the message."),
+             ("done", "enter", "Close", "Close it; what was left out stays out.", "close")),
+    *_dialog("branches", "In other dialogs",
+             ("fork", "f", "Fork", "Go on from the message under the cursor in a conversation of its own.")),
+    *_dialog("inspector", "In other dialogs",
+             ("next_view", "tab,right,m", "Next view", "Go on from turns to messages to sums and server.", "view(1)"),
+             ("previous_view", "shift+tab,left", "View before", "Go back to the view before.", "view(-1)")),
+    *_dialog("list_dialog", "In other dialogs",
+             ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
+             ("delete", "delete", "Delete", "Put the conversation under the cursor into the trash.")),
+    *_dialog("search_dialog", "In other dialogs",
+             ("rank", "ctrl+r", "Order", "Order what was found by how well it fits, or newest first.")),
+    *_dialog("prompt", "In other dialogs",
+             ("apply", "ctrl+s", "Apply", "Take the text as the system prompt."),
+             ("delete", "delete", "Delete", "Delete the saved prompt under the cursor.")),
+    *_dialog("report", "In other dialogs",
+             ("agree", "enter,y", "Go on", "Let the doctor try what costs something."),
+             ("again", "r", "Again", "Have the doctor examine the server again."),
+             ("up", "up", "Up", "Scroll up.", "scroll(-1)"),
+             ("down", "down", "Down", "Scroll down.", "scroll(1)"),
+             ("page_up", "pageup", "Page up", "Scroll up by ten lines.", "scroll(-10)"),
+             ("page_down", "pagedown,space", "Page down", "Scroll down by ten lines.", "scroll(10)"),
+             ("first", "home", "First", "Scroll to the top.", "scroll(-1000000)"),
+             ("last", "end", "Last", "Scroll to the end.", "scroll(1000000)")),
+)
+"""What can be done in dialogs. The answers to a question have the letters that stand before them."""
+
+BY_ID: Mapping[str, Action] = {action.id: action for action in (*ACTIONS, *DIALOG_ACTIONS)}

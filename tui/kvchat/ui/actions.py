@@ -15,25 +15,37 @@ from kvchat.config.problem import Problem
 from kvchat.config.toml import problem_at
 from kvchat.sanitize import one_line
 from kvchat.ui import keys as key_names
-from kvchat.ui.action_table import ACTIONS, BY_ID, Action, Context
+from kvchat.ui.action_table import ACTIONS, BY_ID, DIALOG_ACTIONS, Action
 
 if TYPE_CHECKING:
     from textual.binding import Binding
 
 __all__ = [
-    "ACTIONS", "BY_ID", "Action", "Context", "HelpRow", "binding", "bindings", "by_slash", "help_rows", "keymap",
-    "palette", "slash_commands",
+    "ACTIONS", "BY_ID", "DIALOG_ACTIONS", "Action", "HelpRow", "binding", "bindings", "by_slash", "first_key",
+    "help_rows", "keymap", "palette", "slash_commands", "work_together",
 ]
 
 _FIXED = {"transcript.code": "its keys are the numbers of the code blocks"}
+_EVERY_DIALOG = ("dialog", "rows")
+_TOGETHER: Mapping[str, tuple[str, ...]] = {
+    "composer": ("app",), "transcript": ("app",), "sidebar": ("app",), "rows": ("dialog",), "choice": ("fields",),
+    "fields": ("dialog",), "manager": _EVERY_DIALOG, "memory": ("manager", *_EVERY_DIALOG), "entry": ("dialog",),
+    "documents": ("manager", *_EVERY_DIALOG), "context": ("dialog",), "report": ("dialog",), "prompt": _EVERY_DIALOG,
+}
+"""The contexts whose keys work beside those of a context, in the same place; of a dialog that is not named: those of
+every dialog with a list."""
+_TYPED = frozenset({"dialog", "rows", "fields", "entry", "add", "passages", "attach", "list_dialog", "search_dialog",
+                    "prompt"})
+"""Contexts of dialogs in which something is typed."""
 
 
-def bindings(context: Context) -> list[Binding]:
-    """The bindings of a context, to stand in a BINDINGS; their ids make them rebindable by `App.set_keymap`."""
+def bindings(context: str, *, priority: bool = False) -> list[Binding]:
+    """The bindings of a context, to stand in a BINDINGS; their ids make them rebindable by `App.set_keymap`.
+    `priority`: the widget that has the focus does not get the keys."""
     from textual.binding import Binding
 
     found = []
-    for action in ACTIONS:
+    for action in BY_ID.values():
         if action.context != context or not action.keys:
             continue
         if action.id in _FIXED:
@@ -41,7 +53,7 @@ def bindings(context: Context) -> list[Binding]:
                       for key in action.key_list]
         else:
             found.append(Binding(action.keys, action.action, action.footer or action.label, show=bool(action.footer),
-                                 tooltip=action.help, id=action.id))
+                                 tooltip=action.help, id=action.id, priority=priority))
     return found
 
 
@@ -50,6 +62,11 @@ def binding(id: str, action: str) -> Binding:
     from textual.binding import Binding
 
     return Binding(BY_ID[id].keys, action, BY_ID[id].label, show=False, id=id)
+
+
+def first_key(id: str, overrides: Mapping[str, str]) -> str:
+    """The first key of an action as Textual names it; empty without one."""
+    return overrides.get(id, BY_ID[id].keys).partition(",")[0]
 
 
 def palette() -> list[Action]:
@@ -83,7 +100,7 @@ def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool =
     """The lines of the help by group, with the keys of a keymap in place of the defaults."""
     groups: dict[str, list[HelpRow]] = {}
     swapped = {} if enter_sends else {"composer.enter": "composer.newline", "composer.newline": "composer.enter"}
-    for action in ACTIONS:
+    for action in BY_ID.values():
         words = BY_ID[swapped.get(action.id, action.id)]
         keys = (overrides or {}).get(action.id, action.keys)
         shown = "1–9" if action.id in _FIXED else ", ".join(key_names.shown(key) for key in keys.split(",") if key)
@@ -137,6 +154,8 @@ def _bound(action: Action, written: str) -> str:
         raise key_names.KeyNameError(f"{one_line(written, 40)} {error}") from None
     if action.context == "app" and key_names.is_typing(key):
         raise key_names.KeyNameError(f"{one_line(written, 40)} cannot be used: writing a message needs it")
+    if action.context in _TYPED and key_names.is_character(key):
+        raise key_names.KeyNameError(f"{one_line(written, 40)} cannot be used: it is typed there")
     return key
 
 
@@ -149,8 +168,8 @@ def _clash(found: dict[str, str]) -> tuple[str, str, str] | None:
     """An override that takes a key of another action where both work: (its id, the key, the other's id)."""
     for loser in reversed(found):
         mine = BY_ID[loser]
-        for other in ACTIONS:
-            if other.id == loser or not _meet(mine, other):
+        for other in BY_ID.values():
+            if other.id == loser or not work_together(mine, other):
                 continue
             taken = found.get(other.id, other.keys).split(",")
             for key in found[loser].split(","):
@@ -159,5 +178,10 @@ def _clash(found: dict[str, str]) -> tuple[str, str, str] | None:
     return None
 
 
-def _meet(one: Action, other: Action) -> bool:
-    return one.context == other.context or "app" in (one.context, other.context)
+def work_together(one: Action, other: Action) -> bool:
+    """Whether the keys of both work in the same place, so that they may not be the same."""
+    if one.context == other.context:
+        return True
+    default = _EVERY_DIALOG
+    return (other.context in _TOGETHER.get(one.context, default if one.context != "app" else ())
+            or one.context in _TOGETHER.get(other.context, default if other.context != "app" else ()))

@@ -173,7 +173,7 @@ class KvchatApp(App[int]):
         if not unsaved:
             self.ending.leave()
             return
-        from kvchat.ui.screens.unsaved import leave_unsaved
+        from kvchat.ui.screens.export import leave_unsaved
 
         self.run_worker(leave_unsaved(self.chat.workspace, self.ending, unsaved), group="dialog")
 

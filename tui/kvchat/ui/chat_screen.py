@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent
     from kvchat.chat.service import ChatService
     from kvchat.ui.app import KvchatApp
-    from kvchat.ui.screens.welcome import WelcomePanel
+    from kvchat.ui.screens.servers import WelcomePanel
 
 LOOK = 2.0
 """Seconds between looks whether another kvchat changed the store."""
@@ -197,11 +197,12 @@ class ChatScreen(Screen[None]):
 
     def inspect(self) -> None:
         """What the server had cached of the open conversation."""
-        from kvchat.ui.controllers.desks import CacheDesk
         from kvchat.ui.screens.inspector import InspectorScreen
 
         self.status.acknowledge()
-        self.app.push_screen(InspectorScreen(self.workspace.conversation, CacheDesk(self.service)))
+        service = self.service
+        self.app.push_screen(InspectorScreen(self.workspace.conversation, service.cache_reports, service.servers,
+                                             service.events, service.clock))
 
     def show_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen

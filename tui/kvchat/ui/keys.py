@@ -66,7 +66,12 @@ def normal(name: str) -> str:
 
 def is_typing(key: str) -> bool:
     """Whether writing a message needs this key."""
-    return key in TYPING or ("+" not in key and key not in _NAMED)
+    return key in TYPING or is_character(key)
+
+
+def is_character(key: str) -> bool:
+    """Whether the key writes a character into a field."""
+    return key == "space" or ("+" not in key and key not in _NAMED)
 
 
 def shown(key: str) -> str:
@@ -85,6 +90,12 @@ def shown(key: str) -> str:
 def short(key: str) -> str:
     """A key as the footer shows it: `^N`, `F4`."""
     return re.sub(r"^Ctrl\+(?=.$)", "^", shown(key))
+
+
+def hinted(key: str) -> str:
+    """A key as the edge of a dialog shows it: `esc`, `^N`, `E`, `F5`, `shift+tab`."""
+    words = short(key)
+    return words if len(words) == 1 or re.match(r"\^|F\d", words) else words.lower()
 
 
 def _parts(name: str) -> list[str]:

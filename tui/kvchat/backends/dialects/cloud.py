@@ -12,13 +12,11 @@ from dataclasses import replace
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo
-from kvchat.backends.kinds import CLOUD
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import count_at, figures_at, is_object
-from kvchat.backends.recognise import Responses
-from kvchat.backends.refusals import unknown_field
+from kvchat.backends.errors import unknown_field
+from kvchat.backends.kinds import ServerKind
+from kvchat.backends.payload import Model, Models, Responses, count_at, figures_at, is_object, models_in
+from kvchat.backends.stream import Payload
 
 CACHE_KEY = "prompt_cache_key"
 CACHE_KEY_HOSTS = ("api.openai.com", "openrouter.ai", "api.llmgateway.io")
@@ -38,7 +36,7 @@ _NOT_CHAT = re.compile(r"embed|whisper|\btts\b|dall-e|moderation|transcribe|real
 class CloudBackend(HttpBackend):
     """Taken for every host on the internet, whatever it answers."""
 
-    kind = CLOUD.name
+    kind = ServerKind("cloud", "cloud service", keeps_many=True)
     probes = (MODELS_PATH,)
     found_in_cloud = True
     takes_template_options = False

@@ -8,14 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
-from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import ELSEWHERE, ChatTurn, ServerInfo, Trouble
 from kvchat.backends.dialects.llamacpp import PING_S
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import JAN, Figures
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import is_object
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Model, Models, Responses, is_object, models_in, said
 
 API_PATH, DISK_PATH = "/openapi.json", "/v1/models/available"
 REMOTE = "remote"
@@ -25,7 +22,7 @@ START = "Start one in Jan (Settings > Model Providers), then try again."
 
 
 class JanBackend(ProgramBackend):
-    kind = JAN.name
+    kind = ServerKind("jan", "Jan", (1337,), passes_on=True)
     probes = (API_PATH,)
     health_path = "/"
     room = "raise Context Size in the model's settings in Jan"
@@ -48,8 +45,8 @@ class JanBackend(ProgramBackend):
         return isinstance(title, str) and title.startswith("Jan ")
 
     async def described(self) -> ServerInfo:
-        _, found = await self.get_json(MODELS_PATH)
-        running = tuple(_model(model) for model in models_in(found).all)
+        found = await self.listed()
+        running = tuple(_model(model) for model in found.all)
         local = Models(tuple(model for model in running if model.loaded))
         chosen = local.chosen
         runs_llamacpp = chosen is not None and chosen.owner in LLAMACPP_OWNERS

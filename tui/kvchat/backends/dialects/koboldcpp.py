@@ -12,14 +12,20 @@ from dataclasses import replace
 from typing import ClassVar
 
 from kvchat.backends.base import MODELS_PATH
-from kvchat.backends.dialect import BackendError, ChatTurn, Reported, ServerInfo, Trouble
-from kvchat.backends.dialects.counts import Expected
-from kvchat.backends.dialects.program import ProgramBackend, Remedy, Seen
+from kvchat.backends.dialect import ChatTurn, Reported, ServerInfo, Trouble
+from kvchat.backends.dialects.program import Expected, ProgramBackend, Remedy, Seen
 from kvchat.backends.dialects.tabbyapi import SERVICE_PATH, service_name
-from kvchat.backends.kinds import KOBOLDCPP, Figures
-from kvchat.backends.models import Models, models_in
-from kvchat.backends.payload import PayloadError, count_at, figure_at, is_object, text_at
-from kvchat.backends.recognise import Responses, owners
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import (
+    Models,
+    Responses,
+    count_at,
+    figure_at,
+    models_in,
+    owners,
+    text_at,
+)
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
 VERSION_PATH, CONTEXT_PATH, PERF_PATH = (
@@ -33,7 +39,10 @@ TELLING = 10
 
 
 class KoboldCppBackend(ProgramBackend):
-    kind = KOBOLDCPP.name
+    kind = ServerKind(
+        "koboldcpp", "KoboldCpp", (5001,), Flags(
+            window=Change("--contextsize {size}"), beside=Change("--smartcache")),
+        shows_template=True)
     probes = (SERVICE_PATH,)
     health_path = VERSION_PATH
     ignores_model = True
@@ -59,7 +68,7 @@ class KoboldCppBackend(ProgramBackend):
         models = Models(tuple(replace(model, loaded=place == 0 and model.id != NO_MODEL, chats=model.id != NO_MODEL)
                               for place, model in enumerate(entries)))
         chosen = models.chosen
-        version, window = await self._extra(VERSION_PATH), await self._extra(CONTEXT_PATH)
+        version, window = await self.told_at(VERSION_PATH), await self.told_at(CONTEXT_PATH)
         context = count_at(window, "value") or None
         return replace(
             self._info,
@@ -71,14 +80,6 @@ class KoboldCppBackend(ProgramBackend):
             unknown=("slots",),
         )
 
-    async def _extra(self, path: str) -> Mapping[str, object]:
-        """What is told at `path`; nothing where that fails: it can be done without."""
-        try:
-            _, found = await self.get_json(path)
-        except (BackendError, PayloadError):
-            return {}
-        return found if is_object(found) else {}
-
     def head(self, turn: ChatTurn) -> dict[str, object]:
         fields = super().head(turn)
         if effort := turn.template_options.get("reasoning_effort"):
@@ -88,7 +89,7 @@ class KoboldCppBackend(ProgramBackend):
     async def judge(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> None:
         try:
             async with asyncio.timeout(PERF_S):
-                found = estimated(seen.reported, seen.waited, await self._extra(PERF_PATH))
+                found = estimated(seen.reported, seen.waited, await self.told_at(PERF_PATH))
         except TimeoutError:
             return
         if found is not None:

@@ -9,11 +9,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from kvchat.backends.base import MODELS_PATH, HttpBackend
-from kvchat.backends.dialect import BackendError, ServerInfo
-from kvchat.backends.kinds import LITELLM
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import PayloadError, as_object, count_at, is_object, list_at, text_at
-from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.dialect import ServerInfo
+from kvchat.backends.kinds import ServerKind
+from kvchat.backends.payload import (
+    Model,
+    Models,
+    PayloadError,
+    Responses,
+    count_at,
+    is_object,
+    list_at,
+    models_in,
+    owners,
+    said,
+    text_at,
+)
+from kvchat.cache.causes.remedies import Flags
 from kvchat.prompt.wire import whole_characters
 
 ALIVE_PATH, READY_PATH = "/health/liveliness", "/health/readiness"
@@ -23,7 +34,11 @@ HEADER = "x-litellm-"
 
 
 class LiteLLMBackend(HttpBackend):
-    kind = LITELLM.name
+    kind = ServerKind(
+        "litellm", "LiteLLM", (4000,), Flags(
+            affinity='router_settings: optional_pre_call_checks: ["session_affinity"]',
+            affinity_header="X-LiteLLM-Session-Id", is_proxy=True),
+        keeps_many=True)
     health_path = ALIVE_PATH
     probes = (ALIVE_PATH, READY_PATH, MODELS_PATH)
     session_fields = ("litellm_session_id",)
@@ -50,10 +65,9 @@ class LiteLLMBackend(HttpBackend):
     async def _groups(self) -> dict[str, Mapping[str, object]]:
         """What is known of each model; empty where the key may not ask, or it is not told."""
         try:
-            _, found = await self.get_json(GROUPS_PATH)
-            entries = list_at(as_object(found, "model groups"), "data")
+            entries = list_at(await self.told_at(GROUPS_PATH), "data")
             return {text_at(entry, "model_group") or "": entry for entry in entries if is_object(entry)}
-        except (BackendError, PayloadError):
+        except PayloadError:
             return {}
 
 

@@ -13,21 +13,25 @@ import asyncio
 from dataclasses import replace
 
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH
-from kvchat.backends.decoder import Payload
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
-from kvchat.backends.kinds import LLAMACPP_PYTHON, Figures
-from kvchat.backends.models import models_in
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.base import OneTokenWarmUp, one_token
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble, failure
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Responses, said
+from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Exchange
-from kvchat.backends.warmup import OneTokenWarmUp, one_token
+from kvchat.cache.causes.remedies import Change, Flags
+from kvchat.text.faults import Fault
 
 COUNT_PATH = "/extras/tokenize/count"
 REASON_S = 10.0
 
 
 class LlamaCppPythonBackend(OneTokenWarmUp):
-    kind = LLAMACPP_PYTHON.name
+    kind = ServerKind(
+        "llama-cpp-python", "llama-cpp-python", (8000,), Flags(
+            "the server of llama-cpp-python", Change("--n_ctx {size}"), Change("--cache true"),
+            Change("--cache true")),
+        keeps_one=True)
     probes = (COUNT_PATH,)
     describing_disturbs = True
     health_path = COUNT_PATH
@@ -39,8 +43,7 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
         return said(responses, COUNT_PATH).status == 405
 
     async def described(self) -> ServerInfo:
-        _, listing = await self.get_json(MODELS_PATH)
-        models = models_in(listing)
+        models = await self.listed()
         chosen = models.chosen
         return replace(
             self._info,
@@ -79,10 +82,7 @@ class NothingSaidError(BackendError):
     """The stream ended before its first part."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(Trouble.SERVER_ERROR,
-                         f"The server at {url} ended the answer before its first word and gave no reason. Most likely "
-                         "the conversation is longer than its window (--n_ctx, 2,048 tokens unless set); its log "
-                         "says more.")
+        super().__init__(Trouble.SERVER_ERROR, Fault.NOTHING_SAID, {"url": url})
 
 
 class LlamaCppPythonAnswer(ChatAnswer):
@@ -101,6 +101,4 @@ class LlamaCppPythonAnswer(ChatAnswer):
 
 
 def interrupted(url: str) -> BackendError:
-    return BackendError(Trouble.CUT, f"The server at {url} broke the answer off, as it does when another request "
-                                     "comes. What came is kept; try again. Started with --interrupt_requests false, "
-                                     "it lets the other one wait.")
+    return failure(Trouble.CUT, Fault.INTERRUPTED, url=url)

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo
-from kvchat.backends.kinds import LLAMAFILE, Figures
-from kvchat.backends.models import models_in
-from kvchat.backends.payload import count_at, figures_at
-from kvchat.backends.recognise import Responses, owners, said
-from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Responses, count_at, figures_at, models_in, owners, said
+from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 
 PROPS_PATH = "/props"
@@ -27,7 +25,11 @@ OLD_KEYS = frozenset({"user_name", "assistant_name"})
 
 
 class LlamafileBackend(OneTokenWarmUp):
-    kind = LLAMAFILE.name
+    kind = ServerKind(
+        "llamafile", "llamafile", (8080,), Flags(
+            window=Change("--ctx-size {whole}"), beside=Change("--parallel 2"),
+            caching=Change("older versions cache only when asked with cache_prompt", way=Way.UPDATE)),
+        shows_template=True)
     probes = (PROPS_PATH, MODELS_PATH)
     takes_template_options = False
 

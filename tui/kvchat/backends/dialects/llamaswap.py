@@ -13,7 +13,6 @@ from urllib.parse import quote
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer, HttpBackend
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import (
     BackendError,
     ChatTurn,
@@ -27,15 +26,30 @@ from kvchat.backends.dialect import (
     StreamEvent,
     Trouble,
     Waiting,
+    failure,
 )
 from kvchat.backends.dialects.llamacpp import PROPS_PATH, LlamaCppBackend, described_by, live_fields, look_again
-from kvchat.backends.kinds import LLAMA_SWAP, Figures
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import PayloadError, as_object, count_at, is_object, list_at, text_at
-from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import (
+    Model,
+    Models,
+    PayloadError,
+    Responses,
+    as_object,
+    count_at,
+    is_object,
+    list_at,
+    models_in,
+    owners,
+    said,
+    text_at,
+)
+from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 RUNNING_PATH = "/running"
 OWNER = "llama-swap"
@@ -54,7 +68,12 @@ class Running:
 
 
 class LlamaSwapBackend(HttpBackend):
-    kind = LLAMA_SWAP.name
+    kind = ServerKind(
+        "llama-swap", "llama-swap", (8080,), Flags(
+            "the model's llama-server in llama-swap's configuration", Change("--ctx-size {whole}"),
+            Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
+            idle="ttl"),
+        keeps_many=True, is_followed=True)
     health_path = "/health"
     probes = (RUNNING_PATH, MODELS_PATH)
 
@@ -144,11 +163,10 @@ class LlamaSwapBackend(HttpBackend):
         except PayloadError as error:
             raise errors.protocol(self.url, str(error)) from None
         if not is_ready:
-            raise BackendError(Trouble.REFUSED, f'The model "{errors.quoted(model)}" is not loaded at {self.url}. '
-                                                "Send a question to load it.")
+            raise failure(Trouble.REFUSED, Fault.NOT_LOADED, url=self.url, model=errors.quoted(model))
         if self._known is False:
-            raise BackendError(Trouble.REFUSED, f'The cache of "{errors.quoted(model)}" at {self.url} cannot be '
-                                                "followed: only that of a llama-server can.", status=501)
+            raise failure(Trouble.REFUSED, Fault.NOT_FOLLOWED, status=501, url=self.url,
+                               model=errors.quoted(model))
         if self._upstream is None:
             url = self._endpoint.url
             own = replace(self._endpoint, url=replace(url, path=url.path + _at(model)))

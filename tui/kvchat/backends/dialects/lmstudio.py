@@ -11,13 +11,21 @@ from dataclasses import replace
 from typing import ClassVar
 
 from kvchat.backends import errors
-from kvchat.backends.base import MODELS_PATH
 from kvchat.backends.dialect import BackendError, ChatTurn, Ended, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import LMSTUDIO, Figures
-from kvchat.backends.models import Model, Models, models_in
-from kvchat.backends.payload import count_at, figures_at, is_object, list_at, text_at
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import (
+    Model,
+    Models,
+    Responses,
+    count_at,
+    figures_at,
+    is_object,
+    list_at,
+    said,
+    text_at,
+)
+from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
 
@@ -29,7 +37,13 @@ _SPAN = re.compile(r"(?:(\d{1,5})h)?(?:(\d{1,6})m(?:in)?)?(?:(\d{1,8})s?)?", re.
 
 
 class LMStudioBackend(ProgramBackend):
-    kind = LMSTUDIO.name
+    kind = ServerKind(
+        "lmstudio", "LM Studio", (1234,), Flags(
+            window=Change("Context Length to {size}", "the model's load settings in LM Studio (lms load MODEL "
+                          "--context-length {size})", Way.SET),
+            beside=Change("Max Concurrent Predictions to 2", "the model's load settings in LM Studio", Way.RAISE),
+            idle="TTL", keep_alive="24h"),
+        small_window=True, embeds_beside=True)
     probes = (LISTING_PATH, OLD_LISTING_PATH)
     takes_template_options = False
     ignores_model = True
@@ -88,8 +102,8 @@ class LMStudioBackend(ProgramBackend):
             if is_object(found) and isinstance(found.get("data"), list):
                 return tuple(_old_model(entry) for entry in list_at(found, "data")
                              if is_object(entry) and text_at(entry, "id")), slots
-        _, found = await self.get_json(MODELS_PATH)
-        return models_in(found).all, slots
+        found = await self.listed()
+        return found.all, slots
 
     def _unloads(self) -> str:
         seconds = seconds_of(self._options.keep_alive)

@@ -13,27 +13,37 @@ from urllib.parse import quote
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.decoder import Payload
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo
-from kvchat.backends.dialects.counts import Expected, PrefillTimes
-from kvchat.backends.dialects.program import ProgramBackend, Remedy, Seen
+from kvchat.backends.dialect import PLAIN, BackendError, ChatTurn, Emit, Ended, ServerInfo, ServerOptions
+from kvchat.backends.dialects.program import Expected, PrefillTimes, ProgramBackend, Remedy, Seen
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import LOCALAI, Figures
-from kvchat.backends.models import Models, models_in
-from kvchat.backends.options import PLAIN, ServerOptions
-from kvchat.backends.payload import PayloadError, count_at, figure_at, figures_at, is_object, text_at
-from kvchat.backends.recognise import Responses, said
-from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import Head
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import (
+    Models,
+    Responses,
+    count_at,
+    figure_at,
+    figures_at,
+    is_object,
+    models_in,
+    said,
+    text_at,
+)
+from kvchat.backends.stream import Payload
+from kvchat.backends.transport import Clock, Head
+from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 
 WELL_KNOWN_PATH, SYSTEM_PATH, ABILITIES_PATH = "/.well-known/localai.json", "/system", "/v1/models/capabilities"
 CONFIG_PATH = "/api/models/config-json/"
 EXTRA_USAGE = "Extra-Usage"
+YAML = "the model's YAML file of LocalAI"
 
 
 class LocalAIBackend(ProgramBackend):
-    kind = LOCALAI.name
+    kind = ServerKind(
+        "localai", "LocalAI", (8080,), Flags(
+            window=Change("context_size: {size}", YAML, Way.SET), beside=Change("the option parallel:2", YAML, Way.SET),
+            caching=Change("prompt_cache_all: true", YAML, Way.SET)))
     probes = (WELL_KNOWN_PATH,)
     health_path = "/readyz"
     takes_template_options = False
@@ -56,9 +66,9 @@ class LocalAIBackend(ProgramBackend):
         return is_object(fields.get("endpoints")) and "version" in fields
 
     async def described(self) -> ServerInfo:
-        about = await self._told(WELL_KNOWN_PATH)
+        about = await self.told_at(WELL_KNOWN_PATH)
         _, listing = await self.get_json(MODELS_PATH)
-        loaded, chatty = _ids(await self._told(SYSTEM_PATH), "loaded_models"), await self._chatty()
+        loaded, chatty = _ids(await self.told_at(SYSTEM_PATH), "loaded_models"), await self._chatty()
         models = Models(tuple(
             replace(model, loaded=None if loaded is None else model.id in loaded,
                     chats=chatty is None or model.id in chatty) for model in models_in(listing).all))
@@ -75,25 +85,16 @@ class LocalAIBackend(ProgramBackend):
                 ("slots", False), ("context size", context), ("loaded models", loaded is not None)) if not is_known),
         )
 
-    async def _told(self, path: str) -> Mapping[str, object]:
-        """What is told at `path`; nothing where that fails: older versions, and keys that are not the
-        administrator's, can do without."""
-        try:
-            _, found = await self.get_json(path)
-        except (BackendError, PayloadError):
-            return {}
-        return found if is_object(found) else {}
-
     async def _chatty(self) -> frozenset[str] | None:
         """The models that chat; None where it is not told."""
-        entries = (await self._told(ABILITIES_PATH)).get("data")
+        entries = (await self.told_at(ABILITIES_PATH)).get("data")
         if not isinstance(entries, list) or not entries:
             return None
         return frozenset(str(entry.get("id")) for entry in entries if is_object(entry)
                          and (not isinstance(known := entry.get("capabilities"), list) or "chat" in known))
 
     async def _context(self, model: str) -> int | None:
-        return count_at(await self._told(CONFIG_PATH + quote(model, safe="")), "context_size") or None
+        return count_at(await self.told_at(CONFIG_PATH + quote(model, safe="")), "context_size") or None
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         fields, options = super().head(turn), turn.template_options

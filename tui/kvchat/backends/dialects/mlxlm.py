@@ -13,17 +13,15 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
-from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.decoder import Decoder
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble
-from kvchat.backends.kinds import MLX_LM, Figures
-from kvchat.backends.models import Model, models_in
-from kvchat.backends.payload import PayloadError, parsed
-from kvchat.backends.recognise import Responses, owners, said
+from kvchat.backends.base import MODELS_PATH, Answer, OneTokenWarmUp, Watchdog
+from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Progressed, ServerInfo, Trouble, failure
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Model, PayloadError, Responses, owners, parsed_or_none, said
+from kvchat.backends.stream import Decoder
 from kvchat.backends.transport import Exchange, Head
-from kvchat.backends.warmup import OneTokenWarmUp
-from kvchat.backends.watchdog import Watchdog
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.remedies import Change, Flags
+from kvchat.text.faults import Fault
 
 HEALTH_PATH, PROPS_PATH = "/health", "/props"
 DEFAULT_MODEL = "default_model"
@@ -34,7 +32,10 @@ _LENGTHS = ("max_tokens", "max_completion_tokens")
 
 
 class MlxLmBackend(OneTokenWarmUp):
-    kind = MLX_LM.name
+    kind = ServerKind(
+        "mlx-lm", "mlx-lm", (8080,), Flags(
+            "mlx_lm.server", beside=Change("a larger --prompt-cache-size"), template="--chat-template"),
+        keeps_many=True)
     probes = (HEALTH_PATH, PROPS_PATH, MODELS_PATH)
     health_path = HEALTH_PATH
 
@@ -67,8 +68,7 @@ class MlxLmBackend(OneTokenWarmUp):
     async def _models(self) -> tuple[Model, ...]:
         """The models it lists. It breaks off in the middle of that where no model was ever downloaded."""
         try:
-            _, listing = await self.get_json(MODELS_PATH)
-            return models_in(listing).all
+            return (await self.listed()).all
         except (BackendError, PayloadError) as error:
             if isinstance(error, BackendError) and error.trouble is not Trouble.PROTOCOL:
                 raise
@@ -98,12 +98,8 @@ class MlxLmBackend(OneTokenWarmUp):
         if known.trouble is not Trouble.REFUSED:
             return known
         if "'NoneType'" in said_so:
-            sentence = (f"The server at {self.url} was started without a model. Choose one of its list (Ctrl+L), or "
-                        "start it with --model.")
-        else:
-            sentence = (f"The server at {self.url} could not begin the answer: {errors.quoted(said_so)} Check the "
-                        "model's name, and the server's log.")
-        return BackendError(Trouble.REFUSED, sentence, status=404)
+            return failure(Trouble.REFUSED, Fault.STARTED_WITHOUT_MODEL, status=404, url=self.url)
+        return failure(Trouble.REFUSED, Fault.NOT_BEGUN, status=404, url=self.url, words=errors.quoted(said_so))
 
 
 class MlxLmAnswer(ChatAnswer):
@@ -131,8 +127,5 @@ def _is_path(name: str) -> bool:
 
 
 def _message_in(body: str) -> str:
-    try:
-        found = errors.error_in(parsed(body))
-    except PayloadError:
-        return ""
+    found = errors.error_in(parsed_or_none(body))
     return found[0] if found else ""

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.kinds import OPENAI
-from kvchat.backends.models import models_in
-from kvchat.backends.recognise import Responses, said
-from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.payload import Responses, said
 
 
 class OpenAIBackend(OneTokenWarmUp):
-    kind = OPENAI.name
     probes = (MODELS_PATH,)
 
     @classmethod
@@ -22,8 +18,7 @@ class OpenAIBackend(OneTokenWarmUp):
         return isinstance(listing.value, list) or "data" in listing.fields
 
     async def described(self) -> ServerInfo:
-        _, listing = await self.get_json(MODELS_PATH)
-        models = models_in(listing)
+        models = await self.listed()
         chosen = models.chosen
         return replace(self._info, listing=models.all, model=chosen.id if chosen else "",
                        context_size=chosen.context_size if chosen else None)

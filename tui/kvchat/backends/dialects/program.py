@@ -6,32 +6,129 @@ The rule: nothing is sent that such a program does not know, and no session fiel
 
 from __future__ import annotations
 
+import json
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import Answer, HttpBackend
 from kvchat.backends.dialect import (
+    PLAIN,
     BackendError,
     ChatTurn,
     Emit,
     Ended,
     ReasoningDelta,
     Reported,
+    ServerOptions,
     StreamEvent,
     TextDelta,
     Trouble,
+    failure,
 )
-from kvchat.backends.dialects.counts import SLACK, Expected, PromptCounts
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import title_of
-from kvchat.backends.options import PLAIN, ServerOptions
-from kvchat.backends.tasks import Clock
-from kvchat.backends.transport import Head
+from kvchat.backends.transport import Clock, Head
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.faults import Fault, window_note
+
+# -- what follows from the token counts of several turns: what cannot be told from them is None -----------------------
+
+
+SLACK = 16
+"""Tokens by which a prompt may shrink though nothing is left out: what a template puts behind the last question."""
+MOST_PROMPTS = 64
+MOST_SAMPLES = 32
+SURE = 0.5
+"""Of the tokens that new text seems to have, so many are counted on: text differs in tokens per byte."""
+LEAST_NEW = 16
+"""Tokens: reading fewer says more about overhead than about speed."""
+AGREEMENT = 2.0
+"""The slowest and the fastest possible speed may differ by this factor for an estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How long a prompt has to be."""
+
+    least: int
+    """Tokens that it has for sure: those of the prompt that it extends, and of the answer to that."""
+    likely: int
+    """Tokens with a careful guess for what this turn added."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A prompt that was read, and the answer to it."""
+
+    session: str
+    model: str
+    template_options: Mapping[str, object]
+    wires: tuple[bytes, ...]
+    tokens: int
+    reply: str
+    reply_tokens: int
+    """0 where it is not known how many of the answer's tokens stay in the prompt: it holds reasoning."""
+
+    def expected(self, turn: ChatTurn) -> Expected | None:
+        """How long the prompt of `turn` has to be; None where it does not extend this one."""
+        length = len(self.wires)
+        if (turn.session_id, turn.model, turn.template_options) != (self.session, self.model, self.template_options) \
+                or turn.wires[:length] != self.wires:
+            return None
+        added = [(wire, json.loads(wire)) for wire in turn.wires[length:]]
+        is_kept = bool(added) and added[0][1].get("content") == self.reply
+        least = self.tokens + (self.reply_tokens if is_kept else 0)
+        size = sum(len(wire) for wire, message in added if message.get("role") != "assistant")
+        return Expected(least, least + int(size * self.tokens / sum(map(len, self.wires)) * SURE))
+
+
+class PromptCounts:
+    """The prompts read lately."""
+
+    def __init__(self) -> None:
+        self._prompts: deque[Counted] = deque(maxlen=MOST_PROMPTS)
+
+    def expected(self, turn: ChatTurn) -> Expected | None:
+        """How long the prompt of `turn` has to be; None where nothing that it extends was counted."""
+        found = [expected for counted in self._prompts if (expected := counted.expected(turn)) is not None]
+        return max(found, key=lambda expected: expected.least, default=None)
+
+    def remember(self, turn: ChatTurn, tokens: int, reply: str, reply_tokens: int) -> None:
+        options = dict(turn.template_options)
+        self._prompts.append(Counted(turn.session_id, turn.model, options, turn.wires, tokens, reply, reply_tokens))
+
+
+class PrefillTimes:
+    """Estimates how much of a prompt came from the cache, for a server that tells only how long reading took.
+
+    Reading took at most as long per token as per new token, and at least as long as per token of the whole prompt;
+    where a few turns together leave little room between the two, the speed is known.
+    """
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, float | None]] = deque(maxlen=MOST_SAMPLES)
+
+    def cached(self, prompt_tokens: int, prompt_ms: float, new_tokens: int | None) -> int | None:
+        """About how many tokens came from the cache; None until the speed is known. `new_tokens`: those that this
+        turn added, where that is known."""
+        if prompt_tokens <= 0 or prompt_ms <= 0:
+            return None
+        new = new_tokens if new_tokens and new_tokens >= LEAST_NEW else None
+        self._samples.append((prompt_ms / prompt_tokens, prompt_ms / new if new else None))
+        least = max(sample[0] for sample in self._samples)
+        most = min((sample[1] for sample in self._samples if sample[1] is not None), default=None)
+        if most is None or most > least * AGREEMENT or least > most * AGREEMENT:
+            return None
+        read = prompt_ms / ((least + most) / 2)
+        return round(min(max(0.0, prompt_tokens - read), prompt_tokens - (new_tokens or 1)))
+
+
+# -- the dialects -----------------------------------------------------------------------------------------------------
+
 
 ANSWERED = (State.DONE, State.LENGTH, State.CONTEXT_FULL)
 
@@ -81,7 +178,7 @@ class ProgramBackend(HttpBackend):
 
     session_fields = ()
     room: ClassVar[str]
-    """How its window is made larger: "Start a new conversation, delete a turn, or ..."."""
+    """How its window is made larger, behind "Start a new conversation, delete a turn, or"."""
     keys: ClassVar[str] = ""
     """Where its API keys are: a sentence."""
     remedies: ClassVar[tuple[Remedy, ...]] = ()
@@ -97,7 +194,7 @@ class ProgramBackend(HttpBackend):
 
     @property
     def title(self) -> str:
-        return title_of(self.kind)
+        return self.kind.title
 
     def model_of(self, turn: ChatTurn) -> str:
         """The model that `turn` asks for."""
@@ -122,6 +219,8 @@ class ProgramBackend(HttpBackend):
     async def chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         seen = Seen(emit, self._clock)
         ended = self._explained_end(await super().chat(turn, seen))
+        if ended.state is State.CONTEXT_FULL:
+            ended = replace(ended, note=window_note(self.window_of(turn), self.room))
         if ended.state not in ANSWERED:
             return ended
         expected = self._counts.expected(turn)
@@ -157,10 +256,10 @@ class ProgramBackend(HttpBackend):
         return self._explained(super()._error(head, body), body)
 
     def _explained_end(self, ended: Ended) -> Ended:
-        if ended.error is not None:
-            error = self._explained(ended.error, ended.error.sentence)
-            return replace(ended, error=error, note=error.sentence)
-        return replace(ended, note=self._roomier(ended.note))
+        if ended.error is None:
+            return ended
+        error = self._explained(ended.error, ended.error.said)
+        return replace(ended, error=error, note=error.sentence)
 
     def _explained(self, error: BackendError, said: str) -> BackendError:
         """The error, with what to change in this program; `said`: the server's own words."""
@@ -169,23 +268,11 @@ class ProgramBackend(HttpBackend):
         words = said.lower()
         for remedy in self.remedies:
             if remedy.words in words:
-                return BackendError(remedy.trouble, f"{self.title} at {self.url} {remedy.told}", status=error.status)
-        sentence = error.sentence
-        if error.trouble is Trouble.CONTEXT_OVERFLOW:
-            sentence = self._roomier(sentence)
-        if error.trouble is Trouble.UNAUTHORIZED and error.status == 401 and self.keys not in sentence:
-            sentence = f"{sentence} {self.keys}"
-        return BackendError(error.trouble, sentence, status=error.status, prompt_tokens=error.prompt_tokens,
-                            context_size=error.context_size)
-
-    def _roomier(self, sentence: str) -> str:
-        room = f"Start a new conversation, delete a turn, or {self.room}"
-        return sentence.replace(errors.ROOM, room).replace(_inside(errors.ROOM), _inside(room))
-
-
-def _inside(sentence: str) -> str:
-    """A sentence as it goes inside another."""
-    return sentence[0].lower() + sentence[1:]
+                return failure(remedy.trouble, Fault.PROGRAM, status=error.status, title=self.title,
+                                    url=self.url, told=remedy.told)
+        if error.trouble is Trouble.UNAUTHORIZED and error.status == 401:
+            return error.told_with(keys=f" {self.keys}")
+        return error.told_with(room=self.room) if error.trouble is Trouble.CONTEXT_OVERFLOW else error
 
 
 def _bare(model: str) -> str:

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kvchat.backends.base import MODELS_PATH
-from kvchat.backends.dialect import BackendError, ChatTurn, ServerInfo
-from kvchat.backends.kinds import SGLANG, Figures
-from kvchat.backends.models import models_in
-from kvchat.backends.payload import count_at, is_object
-from kvchat.backends.recognise import Responses, owners, said
-from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
+from kvchat.backends.dialect import ChatTurn, ServerInfo
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Responses, count_at, owners, said
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
 ROOT_PATH, INFO_PATH = "/", "/server_info"
@@ -24,7 +22,11 @@ ROOT_TEXT = "SGLang is running"
 
 
 class SglangBackend(OneTokenWarmUp):
-    kind = SGLANG.name
+    kind = ServerKind(
+        "sglang", "SGLang", (30000,), Flags(
+            window=Change("--context-length {size}"), no_caching="--disable-radix-cache",
+            report="--enable-cache-report", cache_room="--mem-fraction-static", template="--chat-template FILE"),
+        keeps_many=True, answers_many=True)
     found_in_cloud = True
     probes = (MODELS_PATH, ROOT_PATH)
 
@@ -34,14 +36,10 @@ class SglangBackend(OneTokenWarmUp):
         return OWNER in owners(responses) or (root.status == 200 and root.text.strip().strip('"') == ROOT_TEXT)
 
     async def described(self) -> ServerInfo:
-        _, listing = await self.get_json(MODELS_PATH)
-        models = models_in(listing)
+        models = await self.listed()
         chosen = models.chosen
-        try:
-            _, found = await self.get_json(INFO_PATH)
-        except BackendError:  # an older server, a router, or one whose scheduler is busy
-            found = None
-        said_of_itself = found if is_object(found) else {}
+        # An older server, a router, or one whose scheduler is busy says nothing.
+        said_of_itself = await self.told_at(INFO_PATH)
         version = said_of_itself.get("version")
         reports = said_of_itself.get("enable_cache_report") is not False
         return replace(

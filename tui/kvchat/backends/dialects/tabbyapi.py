@@ -12,20 +12,34 @@ from typing import ClassVar
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.decoder import Payload
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, ServerInfo, Trouble
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import TABBYAPI, Figures
-from kvchat.backends.models import Models, models_in
-from kvchat.backends.payload import as_object, count_at, figure_at, figures_at, is_object, text_at
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import (
+    Models,
+    Responses,
+    as_object,
+    count_at,
+    figure_at,
+    figures_at,
+    is_object,
+    models_in,
+    said,
+    text_at,
+)
+from kvchat.backends.stream import Payload
+from kvchat.cache.causes.remedies import Change, Flags, Way
 from kvchat.prompt.wire import whole_characters
 
 SERVICE_PATH, CARD_PATH = "/.well-known/serviceinfo", "/v1/model"
 
 
 class TabbyAPIBackend(ProgramBackend):
-    kind = TABBYAPI.name
+    kind = ServerKind(
+        "tabbyapi", "TabbyAPI", (5000,), Flags(
+            window=Change("max_seq_len: {size}", "TabbyAPI's config.yml", Way.SET),
+            beside=Change("cache_size", "TabbyAPI's config.yml", Way.RAISE)),
+        keeps_many=True)
     probes = (SERVICE_PATH,)
     health_path = "/health"
     takes_template_options = False  # older versions know them only as `template_vars`

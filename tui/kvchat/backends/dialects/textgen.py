@@ -11,15 +11,15 @@ from typing import ClassVar
 
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.base import MODELS_PATH, Answer
-from kvchat.backends.decoder import Payload
-from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, ServerInfo, Trouble
+from kvchat.backends.dialect import ChatTurn, Emit, Ended, ServerInfo, Trouble, failure
 from kvchat.backends.dialects.program import ProgramBackend, Remedy
-from kvchat.backends.kinds import TEXTGEN, Figures
-from kvchat.backends.models import Models, models_in
-from kvchat.backends.payload import as_object, figures_at, is_object, text_at
-from kvchat.backends.recognise import Responses, said
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Models, Responses, as_object, figures_at, is_object, models_in, said, text_at
+from kvchat.backends.stream import Payload
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.message import State
 from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
 
 INFO_PATH = "/v1/internal/model/info"
 NO_MODEL = "None"
@@ -30,7 +30,9 @@ LOAD = "Load one in its Model tab, then try again."
 
 
 class TextGenBackend(ProgramBackend):
-    kind = TEXTGEN.name
+    kind = ServerKind(
+        "text-generation-webui", "text-generation-webui", (5000,), Flags(
+            window=Change("--ctx-size {size}"), beside=Change("--parallel 2")))
     probes = (INFO_PATH,)
     health_path = "/v1/internal/health"
     takes_template_options = False
@@ -71,8 +73,10 @@ class TextGenBackend(ProgramBackend):
         error = ended.error
         if self.info.model or not (ended.state is State.EMPTY or (error and error.trouble is Trouble.CUT)):
             return ended
-        note = f"{self.title} at {self.url} has no model loaded. {LOAD}"
-        return replace(ended, note=note, error=error and BackendError(error.trouble, note))
+        trouble = error.trouble if error else Trouble.REFUSED
+        unloaded = failure(trouble, Fault.PROGRAM, title=self.title, url=self.url,
+                                told=f"has no model loaded. {LOAD}")
+        return replace(ended, note=unloaded.sentence, error=error and unloaded)
 
 
 class TextGenAnswer(ChatAnswer):

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from kvchat.backends.base import MODELS_PATH
+from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent
-from kvchat.backends.kinds import VLLM, Figures
-from kvchat.backends.models import models_in
-from kvchat.backends.payload import PayloadError, as_object, text_at
-from kvchat.backends.recognise import Responses, owners
-from kvchat.backends.warmup import OneTokenWarmUp
+from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.payload import Responses, name_at, owners
+from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
 
 VERSION_PATH, METRICS_PATH = "/version", "/metrics"
@@ -24,7 +22,12 @@ METRICS_S = 2.0
 
 
 class VllmBackend(OneTokenWarmUp):
-    kind = VLLM.name
+    kind = ServerKind(
+        "vllm", "vLLM", (8000,), Flags(
+            window=Change("--max-model-len {size}"), caching=Change("--enable-prefix-caching"),
+            report="--enable-prompt-tokens-details", cache_room="--gpu-memory-utilization",
+            template="--chat-template FILE", without_date="for gpt-oss set VLLM_SYSTEM_START_DATE=2026-01-01"),
+        block=16, keeps_many=True, answers_many=True)
     found_in_cloud = True
     probes = (MODELS_PATH, VERSION_PATH)
     health_path = "/health"
@@ -40,27 +43,18 @@ class VllmBackend(OneTokenWarmUp):
 
     async def described(self) -> ServerInfo:
         self._lacks_details, self._has_counters = False, True
-        _, listing = await self.get_json(MODELS_PATH)
-        models = models_in(listing)
+        models = await self.listed()
         chosen = models.chosen
         return replace(
             self._info,
             model=chosen.id if chosen else "",
             listing=models.all,
             context_size=chosen.context_size if chosen else None,
-            build=await self._version(),
+            build=whole_characters(name_at(await self.told_at(VERSION_PATH), "version")),
             takes_local_extras=True,
             figures=Figures.AFTER,
             unknown=("slots", "prompt progress"),
         )
-
-    async def _version(self) -> str:
-        """Its version; empty where a proxy passes only the API."""
-        try:
-            _, found = await self.get_json(VERSION_PATH)
-            return whole_characters(text_at(as_object(found, "a version"), "version") or "")
-        except (BackendError, PayloadError):
-            return ""
 
     def head(self, turn: ChatTurn) -> dict[str, object]:
         """With the usage on every part of the answer, so that a stopped one has its size too."""

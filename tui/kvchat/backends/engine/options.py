@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvchat.backends.engine.gguf import GgufHeader
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 
 DEFAULT_CONTEXT = 8192
 """Tokens per conversation unless the model was trained for fewer or the person asks for more."""

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kvchat.cache.causes.cause import Cause, Divergence, Finding, Statement
+from kvchat.cache.causes.divergence import Parting
 from kvchat.cache.causes.evidence import Evidence
-from kvchat.cache.causes.parting import Parting
-
-ENGINE = "built-in engine"
+from kvchat.cache.causes.remedies import ENGINE_FLAGS, Flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +40,13 @@ class Case:
 
     @property
     def kind(self) -> str:
-        """The server's kind; the built-in engine has settings instead of flags, and a name of its own."""
-        if self.e.now.server.embedded:
-            return ENGINE
+        """The server's kind; that of the built-in engine too."""
         return self.e.now.server.kind or (self.e.before.sent.server.kind if self.e.before else "")
+
+    @property
+    def flags(self) -> Flags:
+        """What the server can be told."""
+        return ENGINE_FLAGS if self.e.now.server.embedded else self.e.flags
 
     def is_most(self, tokens: int) -> bool:
         """Whether so many tokens are at least half of what was read again."""

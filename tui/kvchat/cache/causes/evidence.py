@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.llamacpp.shape import Shape
-from kvchat.cache.llamacpp.twin import Prediction
+from kvchat.cache.causes.remedies import NO_FLAGS, Flags
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.price import Act
 from kvchat.cache.tokens import Tokens
 
@@ -25,7 +26,7 @@ class ServerIdentity:
 
     base_url: str = ""
     kind: str = ""
-    """`llama.cpp`, `vllm`, `sglang`, `ollama`, `openai` ...; its case does not matter."""
+    """`llama.cpp`, `vllm`, `sglang`, `ollama`, `openai` ..."""
     build: str = ""
     model: str = ""
     embedded: bool = False
@@ -150,12 +151,12 @@ class Evidence:
     """Whether the template has a switch for keeping it (`preserve_reasoning`)."""
 
     prediction: Prediction | None = None
-    """The twin's, made before the request was sent."""
+    """The simulator's, made before the request was sent."""
     uses: tuple[OwnUse, ...] = ()
     """In the order in which they were sent."""
     foreign: Foreign | None = None
     evicted: int | None = None
-    """Tokens of this branch that must have been pushed out for want of room, by the twin or the trie."""
+    """Tokens of this branch that must have been pushed out for want of room, by the simulator or the trie."""
 
     shape: Shape | None = None
     block: int = 1
@@ -164,3 +165,5 @@ class Evidence:
     """Turns in a row on this server, with this one, that had something to reuse and were reported to reuse nothing."""
     history: int | None = None
     """Tokens of this prompt up to the end of the last answer's text, where they were counted in ids."""
+    flags: Flags = NO_FLAGS
+    """What a server of this kind can be told, from its module."""

@@ -20,8 +20,8 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import sent_causes, server_causes, state_causes
 from kvchat.cache.causes.case import Case, Suspicion
 from kvchat.cache.causes.cause import Cause, Finding, Reason, said
+from kvchat.cache.causes.divergence import NO_PARTING, parting
 from kvchat.cache.causes.evidence import Evidence
-from kvchat.cache.causes.parting import NO_PARTING, parting
 
 _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
     server_causes.server_gone,

@@ -5,20 +5,93 @@ The rule: nothing where nothing helps, and no flag of another server.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import StrEnum, auto
+
 from kvchat.cache.causes.cause import Remedy, Statement, said
-from kvchat.cache.llamacpp.shape import Shape
-
-LLAMACPP = "llama.cpp"
+from kvchat.cache.llamacpp.cache_config import Shape
 
 
-def _of(kind: str, table: dict[str, str]) -> tuple[str | None, str | None]:
-    """The flag whose server's name is part of the server's kind, and that name."""
-    name = kind.lower().replace(" ", "").replace("-", "")
-    return next(((flag, key) for key, flag in table.items() if key in name), (None, None))
+class Way(StrEnum):
+    """How something is changed at a server."""
+
+    START = auto()
+    """It is started with a flag."""
+    SET = auto()
+    """A setting gets this value."""
+    RAISE = auto()
+    UPDATE = auto()
+    """A newer version needs no flag."""
 
 
-def _flag(kind: str, table: dict[str, str]) -> str | None:
-    return _of(kind, table)[0]
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A flag or a setting, ready to be typed, and where it is changed."""
+
+    flag: str
+    """`{size}` stands for a number of tokens, `{whole}` for those of all slots."""
+    where: str = ""
+    """The program that is started, the file or the screen; empty: the kind's own program."""
+    way: Way = Way.START
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """The flags and settings of one kind of server that are worth naming. Empty or None: it has none."""
+
+    program: str = ""
+    """What is started with flags; empty: as the kind is called."""
+    window: Change | None = None
+    """For a larger window."""
+    beside: Change | None = None
+    """For room beside a conversation, so that it outlives a request of another kind."""
+    caching: Change | None = None
+    """For a cache that is off."""
+    no_caching: str = ""
+    """The flag that switches its cache off."""
+    asked_to_cache: bool = False
+    """Whether every request asks for caching, so that only a proxy can have switched it off."""
+    idle: str = ""
+    """For a model that stays loaded."""
+    keep_alive: str = ""
+    """A value of kvchat's own setting `server.keep_alive`, where the kind takes that with a request."""
+    report: str = ""
+    """For cached tokens in the usage."""
+    reports_when_updated: bool = False
+    host_cache: str = ""
+    """For idle conversations that are kept in the server's memory."""
+    slots: str = ""
+    """For more slots; `{slots}` stands for their number."""
+    cache_room: str = ""
+    """For more cache memory; `{mib}` stands for its size."""
+    no_shift: str = ""
+    """Against old text that is dropped."""
+    whole_window: str = ""
+    checkpoints: str = ""
+    """`{count}` stands for their number."""
+    pinning: str = ""
+    """For slots that can be named without a loss."""
+    template: str = ""
+    """For another chat template, from a file."""
+    without_date: str = ""
+    """A sentence more, or another one where there is no `template`: what else keeps the date out of the prompt."""
+    fix_date: str = ""
+    """For a date that the template is told."""
+    keep_reasoning: str = ""
+    """For a template that can be told to keep reasoning."""
+    affinity: str = ""
+    """The setting of a router by which a conversation stays on one server."""
+    affinity_header: str = ""
+    """The header that it goes by."""
+    asked_window: str = ""
+    """The field of every request that carries kvchat's own setting `server.context_size`."""
+    is_proxy: bool = False
+    """Whether the flags that count are those of the server behind it."""
+
+
+NO_FLAGS = Flags()
+ENGINE_FLAGS = Flags(window=Change("engine.context_size = {size}"), slots="engine.slots to {slots}")
+"""The built-in engine has settings instead."""
 
 
 def restarted(embedded: bool) -> Statement | None:
@@ -26,46 +99,36 @@ def restarted(embedded: bool) -> Statement | None:
     return said(Remedy.KEEP_SNAPSHOTS) if embedded else None
 
 
-def unloaded(kind: str, embedded: bool) -> Statement:
-    if embedded:
+def unloaded(kind: str, flags: Flags) -> Statement:
+    if flags is ENGINE_FLAGS:
         return said(Remedy.STAYS_LOADED)
-    flag, server = _of(kind, {LLAMACPP: "--sleep-idle-seconds", "ollama": "OLLAMA_KEEP_ALIVE=-1",
-                              "lmstudio": "TTL", "llamaswap": "ttl"})
-    return said(Remedy.SLEEP_LATER, flag=flag, server=server)
+    return said(Remedy.SLEEP_LATER, flag=flags.idle or None, server=kind if flags.idle else None)
 
 
-def not_reported(kind: str) -> Statement | None:
+def not_reported(kind: str, flags: Flags) -> Statement | None:
     """None where the person can do nothing about it."""
-    flag, server = _of(kind, {"vllm": "--enable-prompt-tokens-details", "sglang": "--enable-cache-report"})
-    if flag is not None:
-        return said(Remedy.REPORT, flag=flag, server=server)
-    _, server = _of(kind, {"ollama": ""})
-    return said(Remedy.UPDATE, server=server) if server is not None else None
+    if flags.report:
+        return said(Remedy.REPORT, flag=flags.report, server=kind)
+    return said(Remedy.UPDATE, server=kind) if flags.reports_when_updated else None
 
 
-def caching_off(kind: str) -> Statement:
-    if LLAMACPP in kind.lower():
+def caching_off(kind: str, flags: Flags) -> Statement:
+    if flags.asked_to_cache:
         return said(Remedy.LOOK_FOR_PROXY)
-    flag, server = _of(kind, {"vllm": "--enable-prefix-caching", "sglang": "--disable-radix-cache"})
-    return said(Remedy.SWITCH_CACHING_ON, flag=flag, server=server)
+    change = flags.caching
+    flag = flags.no_caching or (change.flag if change is not None and change.way is Way.START else "")
+    return said(Remedy.SWITCH_CACHING_ON, flag=flag or None, server=kind if flag else None)
 
 
-def larger_window(kind: str, tokens: int | None) -> Statement:
+def larger_window(flags: Flags, tokens: int | None) -> Statement:
     """A window for at least `tokens`, rounded up to a power of two."""
-    size = 1 << max(12, (tokens or 0).bit_length())
-    return said(Remedy.LARGER_WINDOW, flag=_flag(kind, {
-        LLAMACPP: f"--ctx-size {size}",
-        "engine": f"engine.context_size = {size}",
-        "ollama": f"OLLAMA_CONTEXT_LENGTH={size}",
-        "vllm": f"--max-model-len {size}",
-        "sglang": f"--context-length {size}",
-    }))
+    size, change = 1 << max(12, (tokens or 0).bit_length()), flags.window
+    named = change is not None and change.way is Way.START
+    return said(Remedy.LARGER_WINDOW, flag=change.flag.format(size=size, whole=size) if change and named else None)
 
 
-def no_shift(kind: str, tokens: int | None) -> Statement:
-    if LLAMACPP in kind.lower():
-        return said(Remedy.NO_SHIFT, flag="--no-context-shift")
-    return larger_window(kind, tokens)
+def no_shift(flags: Flags, tokens: int | None) -> Statement:
+    return said(Remedy.NO_SHIFT, flag=flags.no_shift) if flags.no_shift else larger_window(flags, tokens)
 
 
 def keep_reasoning(can_keep: bool | None) -> Statement:
@@ -73,38 +136,38 @@ def keep_reasoning(can_keep: bool | None) -> Statement:
     return said(Remedy.WARM_UP_REASONING) if can_keep is False else said(Remedy.KEEP_REASONING, known=bool(can_keep))
 
 
-def apart(kind: str, shape: Shape | None, shared: bool) -> Statement | None:
+def apart(flags: Flags, shape: Shape | None, shared: bool) -> Statement | None:
     """Against a request of ours that took the slot. `shared`: both prompts begin alike, and then the server takes the
     same slot again, however many there are."""
-    return said(Remedy.KEEP_APART) if shared else more_slots(kind, shape)
+    return said(Remedy.KEEP_APART) if shared else more_slots(flags, shape)
 
 
-def another_program(kind: str, shape: Shape | None, shared: bool) -> Statement | None:
+def another_program(flags: Flags, shape: Shape | None, shared: bool) -> Statement | None:
     """Against a request of another program; `shared` as in `apart`."""
-    return said(Remedy.OTHER_SYSTEM_PROMPT) if shared else more_slots(kind, shape)
+    return said(Remedy.OTHER_SYSTEM_PROMPT) if shared else more_slots(flags, shape)
 
 
-def more_slots(kind: str, shape: Shape | None) -> Statement | None:
+def more_slots(flags: Flags, shape: Shape | None) -> Statement | None:
     slots = max(2, (shape.slots if shape is not None else 1) + 1)
     if shape is not None and shape.ram_bytes == 0:
-        flag = _flag(kind, {LLAMACPP: "--cache-ram 8192"})
-        return said(Remedy.HOST_CACHE, flag=flag) if flag is not None else None
-    flag, server = _of(kind, {LLAMACPP: f"--parallel {slots}", "engine": f"engine.slots to {slots}"})
-    return said(Remedy.MORE_SLOTS, flag=flag, embedded=server == "engine" or None) if flag is not None else None
+        return said(Remedy.HOST_CACHE, flag=flags.host_cache) if flags.host_cache else None
+    if not flags.slots:
+        return None
+    embedded = flags is ENGINE_FLAGS or None
+    return said(Remedy.MORE_SLOTS, flag=flags.slots.format(slots=slots), embedded=embedded)
 
 
-def more_cache(kind: str, shape: Shape | None) -> Statement | None:
+def more_cache(flags: Flags, shape: Shape | None) -> Statement | None:
+    if flags is ENGINE_FLAGS:
+        return None
     ram = shape.ram_bytes if shape is not None else None
     room = max(8192, (ram >> 20) * 2) if ram else 16384
-    if "engine" in kind:
-        return None
-    return said(Remedy.MORE_CACHE, flag=_flag(kind, {
-        LLAMACPP: f"--cache-ram {room}", "vllm": "--gpu-memory-utilization", "sglang": "--mem-fraction-static"}))
+    return said(Remedy.MORE_CACHE, flag=flags.cache_room.format(mib=room) or None)
 
 
-def checkpoints(kind: str, shape: Shape | None) -> Statement | None:
-    if shape is None or LLAMACPP not in kind.lower():
+def checkpoints(flags: Flags, shape: Shape | None) -> Statement | None:
+    if shape is None or not flags.checkpoints:
         return None
     if shape.rewind == "window":
-        return said(Remedy.WHOLE_WINDOW, flag="--swa-full")
-    return said(Remedy.MORE_CHECKPOINTS, flag=f"--ctx-checkpoints {max(32, shape.checkpoints * 2)}")
+        return said(Remedy.WHOLE_WINDOW, flag=flags.whole_window)
+    return said(Remedy.MORE_CHECKPOINTS, flag=flags.checkpoints.format(count=max(32, shape.checkpoints * 2)))

@@ -12,9 +12,8 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.case import Case, Suspicion
 from kvchat.cache.causes.cause import Cause, Divergence, Reason, Remedy, Statement, said
-from kvchat.cache.causes.divergence import content_of, spans
+from kvchat.cache.causes.divergence import Difference, content_of, differ, prompt_length, spans
 from kvchat.cache.causes.evidence import Evidence
-from kvchat.cache.causes.parting import Difference, differ, prompt_length
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2} [A-Z][a-z]{2,8}\.? \d{4}|[A-Z][a-z]{2,8}\.? \d{1,2},? \d{4}")
 
@@ -52,7 +51,7 @@ def cut(case: Case) -> Suspicion | None:
         return None
     return case.suspect(
         Cause.CUT, said(Reason.CUT, prefilled=case.prompt, whole=whole),
-        remedies.larger_window(case.kind, max(whole, case.e.figures.context_size or 0)))
+        remedies.larger_window(case.flags, max(whole, case.e.figures.context_size or 0)))
 
 
 def shift(e: Evidence) -> tuple[int, int] | None:
@@ -69,7 +68,7 @@ def shifted(case: Case) -> Suspicion | None:
         return None
     kept, whole = found
     return case.suspect(Cause.SHIFTED, said(Reason.SHIFTED, kept=kept, whole=whole),
-                        remedies.no_shift(case.kind, whole))
+                        remedies.no_shift(case.flags, whole))
 
 
 def our_bytes(case: Case) -> Suspicion | None:

@@ -21,14 +21,14 @@ def _lost(case: Case) -> tuple[Cause, Statement, Statement | None] | None:
         return (Cause.OTHER_MODEL, said(Reason.OTHER_MODEL, now=now.model, before=before.model),
                 said(Remedy.GO_BACK, model=True))
     if case.e.slept:
-        return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.kind, now.embedded)
+        return Cause.UNLOADED, said(Reason.SLEPT), remedies.unloaded(case.kind, case.flags)
     if before.build and now.build and before.build != now.build:
         return Cause.RESTARTED, said(Reason.OTHER_BUILD, build=now.build), remedies.restarted(now.embedded)
     moved = bool(before.base_url and now.base_url) and before.base_url != now.base_url
     if case.e.restarted or (moved and before.embedded and now.embedded):
         return Cause.RESTARTED, said(Reason.RESTARTED), remedies.restarted(now.embedded)
     if case.e.loading_seen:
-        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.kind, now.embedded)
+        return Cause.UNLOADED, said(Reason.LOADED_AGAIN), remedies.unloaded(case.kind, case.flags)
     if moved:
         return Cause.OTHER_MODEL, said(Reason.OTHER_SERVER), said(Remedy.GO_BACK)
     return None
@@ -47,7 +47,7 @@ def unreported(case: Case) -> Finding | None:
     lost = _lost(case)
     if lost is not None:
         return case.finding(*lost)
-    remedy = remedies.not_reported(case.kind)
+    remedy = remedies.not_reported(case.kind, case.flags)
     return case.finding(Cause.NOT_REPORTED, said(Reason.NOT_REPORTED), remedy) if remedy is not None else None
 
 
@@ -66,4 +66,5 @@ def never_reuses(case: Case) -> Suspicion | None:
     turns = case.e.turns_without_reuse
     if case.cached or turns < NEVER:
         return None
-    return case.suspect(Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns), remedies.caching_off(case.kind))
+    return case.suspect(Cause.CACHING_OFF, said(Reason.NEVER_REUSES, turns=turns),
+                        remedies.caching_off(case.kind, case.flags))

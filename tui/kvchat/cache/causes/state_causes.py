@@ -68,7 +68,7 @@ def own_request(case: Case) -> Suspicion | None:
     use, sure = taker
     evidence = said(Reason.WARM_UP) if use.kind == "warm-up" else said(Reason.SIDE_REQUEST, name=use.name or None)
     return case.suspect(Cause.OWN_REQUEST, evidence,
-                        remedies.apart(case.kind, case.e.shape, _shared(case, use)), convincing=sure)
+                        remedies.apart(case.flags, case.e.shape, _shared(case, use)), convincing=sure)
 
 
 def other_client(case: Case) -> Suspicion | None:
@@ -88,7 +88,7 @@ def other_client(case: Case) -> Suspicion | None:
     foreseen = (foreign.slot is None and prediction is not None
                 and abs(prediction.cached - case.cached) <= NOISE)
     return case.suspect(Cause.OTHER_CLIENT, evidence,
-                        remedies.another_program(case.kind, case.e.shape, _shared(case, None)),
+                        remedies.another_program(case.flags, case.e.shape, _shared(case, None)),
                         convincing=not elsewhere and not foreseen and not taken)
 
 
@@ -109,7 +109,7 @@ def cache_full(case: Case) -> Suspicion | None:
     if not gone:
         return None
     return case.suspect(
-        Cause.CACHE_FULL, said(Reason.CACHE_FULL, tokens=gone), remedies.more_cache(case.kind, case.e.shape),
+        Cause.CACHE_FULL, said(Reason.CACHE_FULL, tokens=gone), remedies.more_cache(case.flags, case.e.shape),
         convincing=case.is_most(gone))
 
 
@@ -120,7 +120,7 @@ def slot_taken(case: Case) -> Suspicion | None:
         if use.kind == "branch":
             return case.suspect(Cause.SLOT_TAKEN, said(Reason.OTHER_BRANCH), convincing=sure)
         return case.suspect(Cause.SLOT_TAKEN, said(Reason.OTHER_CONVERSATION, name=use.name.strip() or None),
-                            remedies.apart(case.kind, case.e.shape, _shared(case, use)), convincing=sure)
+                            remedies.apart(case.flags, case.e.shape, _shared(case, use)), convincing=sure)
     where = prediction.best_where if prediction is not None else None
     if (prediction is None or where is None or where.kind != "slot" or where.index == prediction.slot
             or prediction.best <= max(case.cached, prediction.common) + NOISE):
@@ -129,7 +129,7 @@ def slot_taken(case: Case) -> Suspicion | None:
         Cause.SLOT_TAKEN,
         said(Reason.OTHER_SLOT, slot=where.index, tokens=prediction.best, answered=prediction.slot),
         said(Remedy.NO_PIN) if prediction.chosen_by == "pinned" else
-        remedies.apart(case.kind, case.e.shape, True))
+        remedies.apart(case.flags, case.e.shape, True))
 
 
 def checkpoint(case: Case) -> Suspicion | None:
@@ -150,5 +150,5 @@ def checkpoint(case: Case) -> Suspicion | None:
     wanted = prediction.common if foreseen and prediction is not None else common if counted else left
     return case.suspect(
         Cause.CHECKPOINT, said(Reason.CHECKPOINT, token=case.cached, wanted=None if back else wanted),
-        remedies.checkpoints(case.kind, shape), case.parted.where,
+        remedies.checkpoints(case.flags, shape), case.parted.where,
         convincing=(foreseen or counted or usual) and (wanted is None or case.is_most(wanted - case.cached)))

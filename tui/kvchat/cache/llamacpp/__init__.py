@@ -1,1 +1,1 @@
-"""llama.cpp's cache as kvchat knows it: a twin of its slots and parked states, and how to send a request best."""
+"""llama.cpp's cache as kvchat knows it: a simulator of its slots and parked states, and how to send a request best."""

@@ -1,22 +1,61 @@
-"""Choosing how to send a request: the way that makes the server read least, and never more than sending it as is.
+"""Choosing how to send a request: the way that makes the server prefill least, and never more than sending it as is.
 
-The rule: a way is chosen over "as is" only when the model of the server's cache says that the server reads less for
-it, the tokens of getting there included, or as much while less of the other conversations is lost.
+The rule: a way is chosen over "as is" only when the simulator of the server's cache says that the server prefills less
+for it, the tokens of getting there included, or as much while less of the other conversations is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from kvchat.cache.llamacpp.plan import Option, Plan, Way
-from kvchat.cache.llamacpp.twin import Prediction, Twin
+from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.tokens import Tokens
+
+
+class Way(StrEnum):
+    """A way to send a request."""
+
+    AS_IS = "send as is"
+    PIN = "pin to a slot"
+    DETOUR = "detour"
+    """A tiny unrelated request first, which makes the server look up a parked state."""
+    RESTORE = "restore a snapshot"
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    way: Way
+    tokens: int
+    """Tokens the server reads in all: for the request, and for getting there."""
+    slot: int | None = None
+    """The slot to pin or to restore into."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The chosen way and the options it was chosen from, cheapest first."""
+
+    chosen: Option
+    options: tuple[Option, ...]
+
+    @property
+    def slot(self) -> int | None:
+        """The slot to pin the request to."""
+        return self.chosen.slot if self.chosen.way is Way.PIN else None
+
+    @property
+    def sentence(self) -> str:
+        """The choice and its reason, as the inspector says it."""
+        others = "; ".join(f"{option.way} {option.tokens:,}" for option in self.options if option != self.chosen)
+        return f"{self.chosen.way} ({self.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
+
 
 WORTH = 16
 """Fewer tokens than this are not worth another way: a request more costs a few milliseconds too."""
 DETOUR = Tokens(range(-8, 0))
-"""The detour's prompt to the twin: unlike every other prompt."""
+"""The detour's prompt to the simulator: unlike every other prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +69,22 @@ class Restorable:
 
 
 def plan(
-    twin: Twin, prompt: Tokens, *, detour: bool = True, restorable: Restorable | None = None, idle: bool = False,
-    busy: Collection[int] = (),
+    simulator: Simulator, prompt: Tokens, *, detour: bool = True, restorable: Restorable | None = None,
+    idle: bool = False, busy: Collection[int] = (),
 ) -> Plan:
     """The way to send `prompt`, or a prompt that begins with it. `idle`: nobody waits for it, so that tokens read now
     weigh no more than tokens of other conversations that would be read again later. `busy`: slots that work for
     somebody else, for which a pinned request would wait."""
-    as_is = twin.predict(prompt)
+    as_is = simulator.predict(prompt)
     found = [(Option(Way.AS_IS, len(prompt) - as_is.cached), _lost(as_is))]
-    if len(twin.slots) > 1 and not twin.shape.unified:
-        for slot, held in enumerate(twin.slots):
+    if len(simulator.slots) > 1 and not simulator.shape.unified:
+        for slot, held in enumerate(simulator.slots):
             # Pinning to an empty slot skips the look-up.
             if (held is not None or idle) and slot != as_is.slot and slot not in busy:
-                pinned = twin.predict(prompt, slot)
+                pinned = simulator.predict(prompt, slot)
                 found.append((Option(Way.PIN, len(prompt) - pinned.cached, slot), _lost(pinned)))
     if detour and as_is.best > as_is.cached + WORTH:
-        around = twin.copy()
+        around = simulator.copy()
         first = around.begin(DETOUR, "", 0.0)
         around.end(first.slot, Tokens((-9,)))
         after = around.predict(prompt)
@@ -79,22 +118,22 @@ def _chosen(found: Sequence[tuple[Option, int]]) -> Plan:
     return Plan(best, tuple(sorted((option for option, _ in found), key=lambda option: option.tokens)))
 
 
-def worth_a_salt(twin: Twin, system: Tokens, salted: Tokens, *, detour: bool = True) -> bool:
+def worth_a_salt(simulator: Simulator, system: Tokens, salted: Tokens, *, detour: bool = True) -> bool:
     """Whether a new conversation should begin with a tag of its own: `system` is its system prompt's prefix as it
     stands, `salted` the same with the tag.
 
-    The twin plays a short first turn both ways, and then the return to the conversation used last, each in the way
+    The simulator plays a short first turn both ways, and then the return to the conversation used last, each in the way
     that would be chosen. A tag costs reading the system prompt once more; it is worth that when the first return
     already saves more.
     """
-    recent = max((held for held in twin.slots if held is not None and held.owner), key=lambda held: held.at,
+    recent = max((held for held in simulator.slots if held is not None and held.owner), key=lambda held: held.at,
                  default=None)
     if recent is None or recent.tokens.common(system) < len(system) // 2:
         return False
     back = recent.tokens + Tokens(range(-20, -10))
 
     def spent(prompt: Tokens) -> int:
-        played, prompt = twin.copy(), prompt + Tokens(range(-140, -100))
+        played, prompt = simulator.copy(), prompt + Tokens(range(-140, -100))
         first = plan(played, prompt, detour=detour).chosen
         send(played, prompt, first, "new", recent.at + 1)
         return first.tokens + plan(played, back, detour=detour).chosen.tokens
@@ -102,9 +141,9 @@ def worth_a_salt(twin: Twin, system: Tokens, salted: Tokens, *, detour: bool = T
     return spent(salted) + WORTH < spent(system)
 
 
-def send(twin: Twin, prompt: Tokens, option: Option, owner: str, at: float) -> None:
-    """Let `twin` play that `prompt` is sent in this way, and answered."""
+def send(simulator: Simulator, prompt: Tokens, option: Option, owner: str, at: float) -> None:
+    """Let `simulator` play that `prompt` is sent in this way, and answered."""
     if option.way is Way.DETOUR:
-        twin.end(twin.begin(DETOUR, "", at).slot, Tokens((-9,)))
-    found = twin.begin(prompt, owner, at, option.slot if option.way is Way.PIN else None)
-    twin.end(found.slot, Tokens(range(-100, -20)))
+        simulator.end(simulator.begin(DETOUR, "", at).slot, Tokens((-9,)))
+    found = simulator.begin(prompt, owner, at, option.slot if option.way is Way.PIN else None)
+    simulator.end(found.slot, Tokens(range(-100, -20)))

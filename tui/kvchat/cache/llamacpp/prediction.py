@@ -1,16 +1,16 @@
-"""What the twin of the server's cache says: of a request before it is sent, and of slots that surprise it."""
+"""What the simulator of the server's cache says: of a request before it is sent, and of slots that surprise it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.slot_state import Held
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a state is held: `index` into `Twin.slots` or `Twin.parked`."""
+    """Where a state is held: `index` into `Simulator.slots` or `Simulator.parked`."""
 
     kind: Literal["slot", "parked"]
     index: int
@@ -47,10 +47,10 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """A slot that does not hold as many tokens as the twin thought: another client used it."""
+    """A slot that does not hold as many tokens as the simulator thought: another client used it."""
 
     slot: int
     held: Held | None
-    """What the twin thought."""
+    """What the simulator thought."""
     count: int
     """The tokens that the server reports."""

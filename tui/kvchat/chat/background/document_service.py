@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import replace
@@ -26,8 +26,10 @@ from kvchat.prompt.conversation import OFF, Conversation
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
-    from kvchat.documents.collection import Collection, Progress, Report
+    from kvchat.documents.collection import Collection, Passage, Progress, Report, Status
     from kvchat.documents.library import Library
+    from kvchat.documents.standing import Standing
+    from kvchat.prompt.context import ContextBlock
 
 BEGIN_S = 5.0
 """How long after the start the files are looked at."""
@@ -100,6 +102,35 @@ class DocumentService:
         if self._library is None:
             raise ChatError("There are no documents in an incognito run.")
         return self._library
+
+    # -- what there is
+
+    async def collections(self) -> list[Collection]:
+        """All collections. Raises ChatError."""
+        return await self.with_library(lambda library: library.collections())
+
+    async def named(self, name: str) -> Collection:
+        """The collection of this name, in any case. Raises ChatError."""
+        return await self.with_library(lambda library: library.get(name))
+
+    async def statuses(self, names: Sequence[str]) -> dict[str, Status]:
+        """What is in the index of these collections; one that is gone by now is left out. Raises ChatError."""
+        def count(library: Library) -> dict[str, Status]:
+            there = {one.name for one in library.collections()}
+            return {name: library.status(name) for name in names if name in there}
+
+        return await self.with_library(count)
+
+    async def search(self, query: str, most: int, collection: Collection | None = None) -> Sequence[Passage]:
+        """At most so many passages that the words find, best first, in one collection or in all. Raises ChatError."""
+        scopes = [collection.scope] if collection is not None else []
+        return await self.with_library(lambda library: library.search(query, most, scopes))
+
+    async def standing(self, block: ContextBlock) -> Standing:
+        """What the file of a passage or an attached file says by now. Reads the file. Raises ChatError."""
+        from kvchat.documents.standing import standing
+
+        return await self.with_library(lambda library: standing(library, block))
 
     # -- by the person
 

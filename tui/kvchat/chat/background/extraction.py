@@ -300,11 +300,11 @@ class Extraction:
             return 1
         following, info = link.following, link.info
         if following is not None:
-            twin = following.twin
-            known = twin.settled or link.connector.cache_shape() is not None
-            roomy = len(twin.best.slots) > 1 or (known and twin.best.shape.ram_bytes != 0)
+            simulator = following.simulator
+            known = simulator.settled or link.connector.cache_shape() is not None
+            roomy = len(simulator.best.slots) > 1 or (known and simulator.best.shape.ram_bytes != 0)
         else:
-            roomy = info is not None and (info.replicas or info.kind in (kinds.VLLM.name, kinds.SGLANG.name))
+            roomy = info is not None and (info.replicas or kinds.kind_of(info.kind).answers_many)
         return 1 if roomy else PATIENCE
 
     def _wanted(self, record: Conversation | None) -> bool:

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from kvchat.backends.dialect import HostClass
 from kvchat.chat.background.worker import Worker
@@ -24,6 +26,9 @@ from kvchat.prompt.message import Node, new_id
 from kvchat.store import StoreError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kvchat.memory.entry import Change, Entry, Kind
     from kvchat.memory.memories import Memories
     from kvchat.memory.recall import Recalled
 
@@ -31,9 +36,31 @@ RECALL_S, FIRST_RECALL_S = 0.5, 3.0
 """A question waits no longer than this for its memories; the first of a run, for which they are read, no longer than
 that."""
 QUIT_S = 1.0
+HISTORY = 500
+"""Changes of an overview."""
+HITS = 50
+"""What a search asks the index for."""
+
+WhyOff = Literal["", "incognito", "settings", "conversation", "internet"]
+"""Why a conversation has no memory: the run is incognito, it is off in the settings or in the conversation, or what is
+said goes to the internet. Empty: it has one."""
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOverview:
+    """All that is remembered, as it was at one moment. Newest first."""
+
+    folder: Path
+    proposals: Sequence[Entry] = ()
+    entries: Sequence[Entry] = ()
+    changes: Sequence[Change] = ()
+    problems: Sequence[str] = ()
+    """What is wrong with the files, in sentences."""
+    found: Sequence[str] = ()
+    """The ids that the index found for what is searched, best first."""
 
 
 class MemoryService:
@@ -103,9 +130,18 @@ class MemoryService:
 
     def is_on(self, id: str) -> bool:
         """Whether a conversation is gone through for memories and gets them."""
-        record = self._conversations.record(id)
-        return (self.has_memory and self._ground.settings.memory.enabled and record is not None and record.memory
-                and (self._ground.settings.memory.on_cloud or not self._may_go_to_cloud(id)))
+        return not self.why_off(id)
+
+    def why_off(self, id: str) -> WhyOff:
+        """Why a conversation is not gone through for memories and gets none."""
+        settings, record = self._ground.settings.memory, self._conversations.record(id)
+        if not self.has_memory:
+            return "incognito"
+        if not settings.enabled:
+            return "settings"
+        if record is None or not record.memory:
+            return "conversation"
+        return "internet" if not settings.on_cloud and self._may_go_to_cloud(id) else ""
 
     def _may_go_to_cloud(self, id: str) -> bool:
         """Whether what this conversation holds goes to the internet, or may: a named server that was not met yet."""
@@ -163,6 +199,94 @@ class MemoryService:
         await self.with_memories(lambda m: m.add(text, conversation=id))
         self._ground.events.tell(MemoriesChanged())
 
+    async def overview(self, query: str = "") -> MemoryOverview:
+        """All that is remembered, after the files were looked at. Raises ChatError."""
+        from kvchat.memory.entry import Status
+
+        def look(memories: Memories) -> MemoryOverview:
+            memories.sync()
+            return MemoryOverview(memories.folder, memories.entries(Status.PROPOSED), memories.entries(),
+                                  memories.log(HISTORY), tuple(memories.problems), _found(memories, query))
+
+        return await self.with_memories(look)
+
+    async def search(self, query: str) -> list[str]:
+        """The ids of what the index finds, best first. Raises ChatError."""
+        return await self.with_memories(lambda memories: _found(memories, query))
+
+    async def add(self, text: str, kind: Kind) -> tuple[Entry, bool]:
+        """Remember a text; with it, whether it is new. Raises ChatError."""
+        def add(memories: Memories) -> tuple[Entry, bool]:
+            known = {old.id for old in memories.entries()}
+            entry = memories.add(text, kind)
+            return entry, entry.id not in known
+
+        return await self.with_memories(add)
+
+    async def edit(self, entry: Entry, text: str) -> Entry:
+        """Give a memory another text; a proposal is taken by it. Raises ChatError."""
+        from kvchat.memory.entry import Status
+
+        def edit(memories: Memories) -> Entry:
+            changed = memories.edit(entry.id, text)
+            return memories.accept(entry.id) if entry.status is Status.PROPOSED else changed
+
+        return await self.with_memories(edit)
+
+    async def delete(self, id: str) -> None:
+        """Delete a memory, or discard a proposal. Raises ChatError."""
+        await self.with_memories(lambda memories: memories.delete(id))
+
+    async def accept(self, id: str) -> Entry:
+        """Take a proposal. Raises ChatError."""
+        return await self.with_memories(lambda memories: memories.accept(id))
+
+    async def put_into_profile(self, entry: Entry) -> Entry:
+        """Have every new conversation begin with a memory; a proposal is taken by it. Raises ChatError."""
+        from kvchat.memory.entry import PROFILE, Status
+
+        def move(memories: Memories) -> Entry:
+            taken = memories.accept(entry.id) if entry.status is Status.PROPOSED else entry
+            return taken if taken.page == PROFILE else memories.move(taken.id, PROFILE)
+
+        return await self.with_memories(move)
+
+    async def undo(self, seq: int) -> None:
+        """Take the change with this number back. Raises ChatError."""
+        await self.with_memories(lambda memories: memories.undo(seq))
+
+    async def own_changes(self, conversation: str = "") -> tuple[list[Change], list[Change]]:
+        """What kvchat did by itself in the session in which it did something last, and what it did about a
+        conversation; as far as it is in force and the person has not made it their own since. Newest first. Raises
+        ChatError."""
+        return await self.with_memories(lambda memories: _own_changes(memories, conversation))
+
+    async def take_back(self, *, session: str = "", conversation: str = "") -> tuple[int, int]:
+        """Take back what kvchat did by itself in a session, or about a conversation: how many changes, and how many
+        stay as the person has changed them since. Raises ChatError."""
+        return await self.with_memories(lambda memories: (
+            memories.undo_all(session=session, conversation=conversation), len(memories.left)))
+
+    async def proposals(self) -> list[str]:
+        """The ids of what waits for the person's yes. Raises ChatError."""
+        from kvchat.memory.entry import Status
+
+        return await self.with_memories(lambda memories: [one.id for one in memories.entries(Status.PROPOSED)])
+
+    async def forget(self, words: str) -> tuple[int, Entry | None]:
+        """Delete the one memory in whose text every word stands as a whole word, in any case: how many have the words,
+        and what was deleted. Raises ChatError."""
+        wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
+
+        def forget(memories: Memories) -> tuple[int, Entry | None]:
+            memories.sync()
+            meant = [entry for entry in memories.entries() if all(word.search(entry.text) for word in wanted)]
+            if len(meant) == 1:
+                return 1, memories.delete(meant[0].id).before
+            return len(meant) or len(memories.search(words)), None
+
+        return await self.with_memories(forget)
+
     async def aclose(self) -> None:
         if self._memories is not None:
             with suppress(TimeoutError):  # another kvchat may hang with the lock
@@ -175,3 +299,23 @@ def _synced(memories: Memories) -> bool:
     """Whether the memories, or what is wrong with their files, have changed."""
     before = memories.problems
     return memories.sync() or memories.problems != before
+
+
+def _found(memories: Memories, query: str) -> list[str]:
+    return [entry.id for entry, _ in memories.search(query, k=HITS)] if query.strip() else []
+
+
+def _own_changes(memories: Memories, conversation: str) -> tuple[list[Change], list[Change]]:
+    from kvchat.memory.entry import Status
+    from kvchat.memory.history import ALL, BY_ITSELF, TOUCHED
+
+    there = (Status.LIVE, Status.PROPOSED)
+    everything = memories.log(ALL)
+    session = next((change.session for change in everything if change.act in BY_ITSELF), "")
+    known = {entry.id for status in there for entry in memories.entries(status)}
+    touched = {change.after.id for change in everything if change.act in TOUCHED and not change.undone}
+    own = [change for change in everything
+           if change.act in BY_ITSELF and not change.undone and change.after.id not in touched
+           and (change.after.status in there) is (change.after.id in known)]
+    return ([change for change in own if change.session == session],
+            [change for change in own if conversation and change.after.conversation == conversation])

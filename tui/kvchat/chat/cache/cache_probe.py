@@ -53,7 +53,7 @@ async def probe(following: Following, spent: Callable[[SpeedSample], None]) -> N
             following.side_request_cut(None)
             raise
         if done.cached_tokens is not None:
-            following.twin.reported(done.cached_tokens)
-        following.twin.end(Tokens.unknown(1))
+            following.simulator.reported(done.cached_tokens)
+        following.simulator.end(Tokens.unknown(1))
         spent(SpeedSample(done.cached_tokens or 0, len(prompt), time.monotonic() - began))
         await following.look()

@@ -1,8 +1,8 @@
-"""Following a server's cache: every request of ours is played on a twin, and the server's own words correct it.
+"""Following a server's cache: every request of ours is played on a simulator, and the server's own words correct it.
 
 The rule: nothing here makes a person wait. What is asked of the server before a request is who it is and what its slots
-hold; the prompt's token ids are read beside the answer, and whatever fails leaves the twin without knowledge, never a
-chat without an answer.
+hold; the prompt's token ids are read beside the answer, and whatever fails leaves the simulator without knowledge,
+never a chat without an answer.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Literal
 from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Emit, ServerInfo, SlotCount, Waiting
 from kvchat.cache.accounting import NOISE, TurnFigures, new_tokens, reads_back
 from kvchat.cache.causes.cause import Finding
-from kvchat.cache.llamacpp.candidates import Candidates
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.plan import Plan
-from kvchat.cache.llamacpp.twin import Prediction
+from kvchat.cache.llamacpp.hypotheses import Hypotheses
+from kvchat.cache.llamacpp.planner import Plan
+from kvchat.cache.llamacpp.simulator import Prediction
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.chat.answering import previous_figures
 from kvchat.chat.cache.looking import LOOK_S, Looking
@@ -51,7 +51,7 @@ class FollowedTurn(Asked):
     processed: int = 0
     """Prompt tokens that the server had read when it was last heard of."""
     played: bool = False
-    """Whether its end is played on the twin."""
+    """Whether its end is played on the simulator."""
     broken_off: bool = False
     """Whether its answer was, so that the server may compute on for a while."""
 
@@ -67,10 +67,10 @@ def _read_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
 class Following(Looking):
     """The cache of one server and model. `changed` is called when what is held may have changed."""
 
-    def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, now: Callable[[], float],
+    def __init__(self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, *, now: Callable[[], float],
                  changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
         """`note`: keeps a line for other kvchats on this server; empty: there is nothing to keep."""
-        super().__init__(access, server, twin, now=now, changed=changed, journal=journal, note=note)
+        super().__init__(access, server, simulator, now=now, changed=changed, journal=journal, note=note)
         self.plan: Plan | None = None
         """The plan of the last request."""
         self.predictions = self.exact = 0
@@ -113,13 +113,13 @@ class Following(Looking):
                     prompt = await self.prompts.prompt(turn)
             except TimeoutError:
                 prompt = None
-        return self.cancelled.hold_up(self.twin.best.slot_after_cancel(prompt) if prompt else None)
+        return self.cancelled.hold_up(self.simulator.best.slot_after_cancel(prompt) if prompt else None)
 
     def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
         self._unheard, self._began = False, True
         followed.number, followed.pinned = self.journal.next(), slot
-        followed.before = self.twin.best.copy()
+        followed.before = self.simulator.best.copy()
         self._current = followed
         followed.reading = asyncio.create_task(self._read(followed, slot))
 
@@ -139,13 +139,13 @@ class Following(Looking):
             await self.recollection.identify(followed.turn.session_id)
         if self._current is not followed:
             return
-        users = () if self.twin.rewinds else await self._users.places(followed.turn.model, followed.tokens)
+        users = () if self.simulator.rewinds else await self._users.places(followed.turn.model, followed.tokens)
         owner = followed.turn.session_id
         tip = followed.path[-2].digest.hex() if len(followed.path) > 1 else ""
-        prediction = self.twin.begin(followed.tokens, owner, self._now(), slot, users, tip)
+        prediction = self.simulator.begin(followed.tokens, owner, self._now(), slot, users, tip)
         self._tasks_at_begin = self._tasks_seen
         followed.prediction = prediction
-        self.journal.used(followed.kind, owner, self.server.base_url, prediction.slot, self.twin.all_said,
+        self.journal.used(followed.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said,
                           followed.number)
         self.noting()
         if followed.history is None and previous_figures(followed.path) is not None:
@@ -158,7 +158,7 @@ class Following(Looking):
         return self._current is followed
 
     async def ended(self, followed: FollowedTurn, figures: TurnFigures | None) -> TurnFigures | None:
-        """The answer is here: its figures with what was new, counted in ids, and what the twin had predicted."""
+        """The answer is here: its figures with what was new, counted in ids, and what the simulator had predicted."""
         if followed.reading is None:
             return figures
         await self._until_read(followed)
@@ -173,11 +173,11 @@ class Following(Looking):
         if cached is not None and cached > prediction.cached and (self._inherits or not followed.certain):
             return figures
         if cached is not None and cached > prediction.cached and prediction.allows(cached):
-            self.twin.reported(cached)
+            self.simulator.reported(cached)
             return figures  # what is held there was not known
         if cached is not None and followed.tokens is not None:
-            self.twin.reported(cached)
-            if (proved := self.twin.proved) is not None:
+            self.simulator.reported(cached)
+            if (proved := self.simulator.proved) is not None:
                 followed.shape, followed.before, followed.prediction = proved.shape, proved.before, proved.prediction
             await self._corrected(followed, cached)
             self.predictions += 1
@@ -235,9 +235,9 @@ class Following(Looking):
             slot, stopped, followed.played = followed.prediction.slot, followed.broken_off, True
             held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
             if predicted:
-                self.twin.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
+                self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
             else:
-                self.twin.cut(followed.processed or followed.prediction.cached)
+                self.simulator.cut(followed.processed or followed.prediction.cached)
                 self._unheard = not followed.processed
             if figures is not None or followed.processed:  # else it was refused, and the slot is as it was
                 self.holds(followed.turn.session_id, tuple(node.digest.hex() for node in held))
@@ -260,7 +260,7 @@ class Following(Looking):
         new = [slot for slot, count in enumerate(counts) if before[slot:slot + 1] != (count.task,)]
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
-            self.twin.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
+            self.simulator.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
             self.journal.used(followed.kind, owner, self.server.base_url, new[0], {}, followed.number)
 
     def refused(self) -> None:
@@ -270,14 +270,14 @@ class Following(Looking):
         if followed is not None:
             followed.closed.set()
             if followed.prediction is not None:
-                self.twin.never_began()
+                self.simulator.never_began()
 
     def _end_unknown(self, followed: FollowedTurn) -> None:
         """What a request left stays unknown: the next one does not wait for it, unless its slot may still compute."""
         followed.closed.set()
         if followed.prediction is not None and followed.tokens is not None and not followed.played:
             followed.played = True
-            self.twin.cut(followed.processed or followed.prediction.cached)
+            self.simulator.cut(followed.processed or followed.prediction.cached)
             if followed.broken_off:
                 self.cancelled.add(followed.prediction.slot, len(followed.tokens), heard=bool(followed.processed))
 
@@ -307,18 +307,19 @@ class Following(Looking):
 
     def side_request(self, kind: Literal["warm-up", "side"], owner: str, prompt: Tokens,
                      slot: int | None = None, tip: str = "") -> Prediction:
-        """A request that reads `prompt` is sent: play it. `twin.end` or `twin.cut` must follow. `tip`: as of `Held`."""
-        prediction = self.twin.begin(prompt, owner, self._now(), slot, tip=tip)
+        """A request that reads `prompt` is sent: play it. `simulator.end` or `simulator.cut` must follow. `tip`: as of
+        `Held`."""
+        prediction = self.simulator.begin(prompt, owner, self._now(), slot, tip=tip)
         self._tasks_at_begin, self._side_prompt, self._unheard, self._began = self._tasks_seen, prompt, False, True
-        self.journal.used(kind, owner, self.server.base_url, prediction.slot, self.twin.all_said)
+        self.journal.used(kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said)
         self.noting()
         return prediction
 
     def side_request_cut(self, processed: int | None, came: Callable[[int], None] | None = None) -> None:
         """The side request was cancelled when `processed` tokens were in; None: the server was not heard of. `came`
         is told how far it came when the slots say so: a batch may have been on its way."""
-        self.twin.cut(processed or 0)
+        self.simulator.cut(processed or 0)
         self._unheard = processed is None
         self._came = came
-        if self.twin.said is not None:
-            self.cancelled.add(self.twin.said.slot, len(self._side_prompt), heard=processed is not None)
+        if self.simulator.said is not None:
+            self.cancelled.add(self.simulator.said.slot, len(self._side_prompt), heard=processed is not None)

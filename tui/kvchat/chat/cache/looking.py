@@ -1,6 +1,6 @@
-"""Looking at a server's slots and at who answers, and correcting the twin of its cache by what is seen.
+"""Looking at a server's slots and at who answers, and correcting the simulator of its cache by what is seen.
 
-The rule: the server's word is believed, not the twin's; a look that fails or takes long tells nothing.
+The rule: the server's word is believed, not the simulator's; a look that fails or takes long tells nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Literal
 from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo, ServerState, SlotCount
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.evidence import Evidence, Foreign
-from kvchat.cache.llamacpp.candidates import Candidates
-from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.hypotheses import Hypotheses
 from kvchat.cache.llamacpp.prediction import Mismatch
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.cancelled_slots import CancelledSlots
 from kvchat.chat.cache.prompt_tokens import PromptTokens
 from kvchat.chat.cache.server_notes import BranchIds, Note, Notebook, Recollection, Sure, noted
@@ -43,13 +43,13 @@ class Look:
 class Looking:
     """What a server says of itself. `changed` is called when what is held may have changed."""
 
-    def __init__(self, access: CacheAccess, server: ServerInfo, twin: Candidates, *, now: Callable[[], float],
+    def __init__(self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, *, now: Callable[[], float],
                  changed: Callable[[], None], journal: Journal, note: Callable[[str], None]) -> None:
         self.access = access
         self.prompts = PromptTokens(access)
         self.cancelled = CancelledSlots(access, note, self._free_again, now)
         self.server = server
-        self.twin = twin
+        self.simulator = simulator
         self.busy: frozenset[int] = frozenset()
         """Slots that worked for somebody else at the last look."""
         self.journal = journal
@@ -59,7 +59,8 @@ class Looking:
         self._tasks_seen: tuple[int | None, ...] = ()
         self._last_counts: tuple[int, ...] = NEVER
         self._inherits = False
-        """Whether the server held something before it was followed: it may reuse what the twin knows nothing of."""
+        """Whether the server held something before it was followed: it may reuse what the simulator knows nothing
+        of."""
         self._tasks_at_begin: tuple[int | None, ...] = ()
         self._began = False
         """Whether a request of ours was sent since the last look."""
@@ -79,7 +80,7 @@ class Looking:
     def keep(self, notebook: Notebook, prefixes: BranchIds) -> None:
         """Go on from what another run noted, which the next look corrects, and note what comes."""
         self.notebook, note = notebook, notebook.note
-        self.recollection = Recollection(self.server.base_url, self.twin, self.journal, prefixes)
+        self.recollection = Recollection(self.server.base_url, self.simulator, self.journal, prefixes)
         if note is not None:
             self.recollection.recall(note)
             self.state, self._tasks_seen, self._last_counts = note.state, note.tasks, note.counts
@@ -97,7 +98,7 @@ class Looking:
 
     def _is_new(self) -> bool:
         before, self._noted = self._noted, (
-            self.journal.number, self._tasks_seen, self._last_counts, self.twin.running)
+            self.journal.number, self._tasks_seen, self._last_counts, self.simulator.running)
         return before != self._noted
 
     def merge(self, note: Note) -> None:
@@ -113,16 +114,16 @@ class Looking:
             count = recollection.sure(held) if recollection is not None else None
             return count if count is not None else sure(held)
 
-        return noted(self.twin, self.journal, self.server.base_url, self.state, self._tasks_seen, self._last_counts,
-                     known)
+        return noted(self.simulator, self.journal, self.server.base_url, self.state, self._tasks_seen,
+                     self._last_counts, known)
 
     async def look(self) -> Look:
-        """Look at the slots and correct the twin."""
+        """Look at the slots and correct the simulator."""
         counts = await self._counts()
         if counts is None:
             return Look(late=True)
         found = self._observe(counts)
-        if self.twin.running is None:
+        if self.simulator.running is None:
             self.noting()
         return found
 
@@ -147,8 +148,8 @@ class Looking:
         return self._last_counts[slot] if slot < len(self._last_counts) else 0
 
     def _observe(self, counts: Sequence[SlotCount], slot: int | None = -1, left: int = 0) -> Look:
-        """Correct the twin by what the slots hold. `slot`: where a request of ours ended just now, which left about
-        `left` tokens; None: it is not known where; -1: there was none."""
+        """Correct the simulator by what the slots hold. `slot`: where a request of ours ended just now, which left
+        about `left` tokens; None: it is not known where; -1: there was none."""
         if not counts:
             return Look()
         first = self._last_counts is NEVER
@@ -166,12 +167,12 @@ class Looking:
             # only a new process has another name; one that keeps it has slept
             self._lost("slept" if self.state.process and emptied else "restarted")
         elif self._unheard and tasks == self._tasks_at_begin:
-            self.twin.never_began()
+            self.simulator.never_began()
             self._came = None
         self._unheard, self._tasks_seen = False, tasks
-        cut, said = self._came, self.twin.said
+        cut, said = self._came, self.simulator.said
         self._came = None
-        surprises = self.twin.observe([None if count.busy else count.tokens for count in counts], used)
+        surprises = self.simulator.observe([None if count.busy else count.tokens for count in counts], used)
         if cut is not None and said is not None and said.slot < len(counts):
             cut(counts[said.slot].tokens)
         for found in () if first or emptied or slot is None else surprises:
@@ -204,7 +205,7 @@ class Looking:
 
     def _lost(self, what: Literal["restarted", "slept"]) -> None:
         self.journal.saw(self.server.base_url, what)
-        self.twin.forget()
+        self.simulator.forget()
         self._tasks_seen = ()
         self._changed()
 
@@ -212,8 +213,8 @@ class Looking:
         """What the cache is like, as far as can be told with this turn. A model that was never seen to lose anything
         by it is taken for one that goes back to anywhere, until it reuses less of an undisturbed slot than that holds
         after an act that makes it go back."""
-        shape, said, cached = self.twin.proved_shape, evidence.prediction, evidence.figures.cached_tokens
-        dense = self.twin.is_dense
+        shape, said, cached = self.simulator.proved_shape, evidence.prediction, evidence.figures.cached_tokens
+        dense = self.simulator.is_dense
         if dense is None:
             held = said.best_where if said is not None else None
             dense = (said is None or cached is None or said.source != "slot" or said.cached <= cached + NOISE

@@ -83,7 +83,7 @@ class Prices:
             return estimate
         if not tokens:
             return estimate
-        cached = following.twin.best.predict(tokens).cached
+        cached = following.simulator.best.predict(tokens).cached
         start, end = cached, len(tokens)
         used = next((n.figures.context_used for n in reversed(conversation.path()) if n.figures), None)
         if not asks and now is not None and used is not None:
@@ -123,7 +123,7 @@ class Prices:
     def _has_room(self, id: str) -> bool:
         """Whether the server can hold the branch that is left beside a new one."""
         following = self._servers.link(id).following
-        shape = following.twin.best.shape if following is not None else None
+        shape = following.simulator.best.shape if following is not None else None
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
 
     def moving(self, id: str, name: str) -> Price:

@@ -1,6 +1,6 @@
 """The cache told: the report that the inspector and `kvchat cache` show.
 
-The rule: figures are the server's or the twin's; what neither knows is None.
+The rule: figures are the server's or the simulator's; what neither knows is None.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kvchat.cache.accounting import NOISE, TurnFigures, totals
 from kvchat.cache.causes.cause import Cause, Finding
-from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
-from kvchat.cache.llamacpp.shape import Rewind, Shape
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.cache.following import Following
 from kvchat.chat.cache.tracker import CacheTracker
@@ -52,7 +52,7 @@ class CacheReports:
             predictions=following.predictions if following else 0,
             exact_predictions=following.exact if following else 0,
             plan=following.plan if following else None, speed=self._tracker.speed_fit(record.id),
-            rules=_rules(following.twin.best.shape) if following else "",
+            rules=_rules(following.simulator.best.shape) if following else "",
             here=Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
@@ -76,11 +76,11 @@ class CacheReports:
     def _states(self, following: Following | None) -> Iterable[HeldState]:
         if following is None:
             return
-        twin = following.twin.best
-        for index, held in enumerate(twin.slots):
+        simulator = following.simulator.best
+        for index, held in enumerate(simulator.slots):
             if held is not None:
                 yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None)
-        for held in reversed(twin.parked):
+        for held in reversed(simulator.parked):
             yield HeldState("parked", self._owner(held), len(held.tokens), held.at or None)
 
 

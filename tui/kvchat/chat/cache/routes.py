@@ -13,10 +13,9 @@ from dataclasses import replace
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.llamacpp.held import Held as HeldState
-from kvchat.cache.llamacpp.plan import Option, Plan, Way
-from kvchat.cache.llamacpp.planner import DETOUR, Restorable, plan
-from kvchat.cache.llamacpp.shape import Rewind
+from kvchat.cache.llamacpp.cache_config import Rewind
+from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way, plan
+from kvchat.cache.llamacpp.slot_state import Held as HeldState
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.following import FollowedTurn, Following
@@ -88,7 +87,7 @@ class Routes(ConversationObserver):
         try:
             async with asyncio.timeout(DETOUR_S):
                 await following.access.read_ahead(prompt, lambda _: None)
-            following.twin.end(Tokens.unknown(1))
+            following.simulator.end(Tokens.unknown(1))
         except (BackendError, TimeoutError):
             following.side_request_cut(None)
         except asyncio.CancelledError:
@@ -98,13 +97,13 @@ class Routes(ConversationObserver):
     def plan(self, following: Following, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
         """The cheapest way to have `prefix`, which `path` renders to, in the cache."""
         following.plan = plan(
-            following.twin.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=following.busy,
+            following.simulator.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=following.busy,
             restorable=self._restorable(following, path))
         return following.plan
 
     def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
         """The snapshot that is of most use for a branch."""
-        whole = following.twin.best.shape.rewind is not Rewind.ANYWHERE
+        whole = following.simulator.best.shape.rewind is not Rewind.ANYWHERE
         return self._links.snapshots.best_for(_digests(path), whole=whole)
 
     def _restorable(self, following: Following, path: Sequence[Node]) -> Restorable | None:
@@ -136,10 +135,10 @@ class Routes(ConversationObserver):
         done = await snapshots.restore(backend, slot, found)
         if isinstance(done, Refused):
             if done.slot_emptied:
-                following.twin.cleared(slot)
+                following.simulator.cleared(slot)
             return
         held = done.ids if done.ids is not None else prefix.first(done.tokens)
-        following.twin.restored(slot, HeldState(held, id, self._ground.timestamp()))
+        following.simulator.restored(slot, HeldState(held, id, self._ground.timestamp()))
         following.holds(id, found.path)
         self._unchecked[id] = found
         self._saved[id] = found.tokens
@@ -164,7 +163,7 @@ class Routes(ConversationObserver):
         if following is None:
             return [Held(slot, "", "") for slot in range((info and info.slots) or 1)]
         found = []
-        for slot, state in enumerate(following.twin.best.slots):
+        for slot, state in enumerate(following.simulator.best.slots):
             path = following.heads.get(state.owner, ()) if state is not None else ()
             if state is not None and path and self._is_kept(state.owner):
                 found.append(Held(slot, state.owner, path[-1], len(state.tokens), path))

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 
 from kvchat.backends.dialect import ServerState, SlotCount
 from kvchat.cache.causes.evidence import Foreign
-from kvchat.cache.llamacpp.candidates import Candidates, shape_to_json
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.rewind import Checkpoint, Memory
+from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, shape_to_json
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.turn_journal import Journal, NotedSight, NotedUse
 
@@ -46,7 +46,7 @@ class Note:
     parked: tuple[Held, ...]
     least_recent: tuple[int, ...]
     memories: Mapping[str, Sequence[Memory]]
-    """As of `Candidates`."""
+    """As of `Hypotheses`."""
     records: tuple[tuple[float, int], ...]
     shapes: int
     """Tells lists of guesses apart."""
@@ -70,9 +70,9 @@ class Note:
 class Recollection:
     """What was noted of a server's states, of which the ids are found out when they are needed."""
 
-    def __init__(self, server: str, twin: Candidates, journal: Journal, prefixes: BranchIds) -> None:
+    def __init__(self, server: str, simulator: Hypotheses, journal: Journal, prefixes: BranchIds) -> None:
         self._server = server
-        self._twin = twin
+        self._simulator = simulator
         self._journal = journal
         self._prefixes = prefixes
         self._noted: dict[State, int] = {}
@@ -84,9 +84,9 @@ class Recollection:
 
     def recall(self, note: Note) -> None:
         """Go on from a note of this server."""
-        self._twin.recall(note.slots, note.parked, note.least_recent, note.memories)
-        if note.shapes == _fingerprint(self._twin):
-            self._twin.recall_records(note.records)
+        self._simulator.recall(note.slots, note.parked, note.least_recent, note.memories)
+        if note.shapes == _fingerprint(self._simulator):
+            self._simulator.recall_records(note.records)
         self.merge(note)
 
     def merge(self, note: Note) -> None:
@@ -104,7 +104,7 @@ class Recollection:
 
     def adopt(self, note: Note, slot: int, held: Held) -> None:
         """Another kvchat noted that it left `held` in a slot."""
-        self._twin.adopt(slot, held)
+        self._simulator.adopt(slot, held)
         self.merge(note)
 
     def sure(self, held: Held) -> int | None:
@@ -113,7 +113,7 @@ class Recollection:
 
     async def identify(self, conversation: str | None = None) -> None:
         """Find out the ids of what slots hold, and of what is held, or was, of one conversation; None: of all."""
-        held = {(held.owner, held.tip) for held in self._twin.best.slots if held is not None}
+        held = {(held.owner, held.tip) for held in self._simulator.best.slots if held is not None}
         for owner, tip, _ in list(self._sure):
             if conversation in (None, owner) or (owner, tip) in held:
                 if (owner, tip) not in self._asked:
@@ -138,7 +138,7 @@ class Recollection:
             return replace(held, tokens=ids.first(count) + held.tokens.after(count))
 
         if sure:
-            self._twin.identify(known)
+            self._simulator.identify(known)
             self._journal.identify(known)
 
     async def aclose(self) -> None:
@@ -210,10 +210,10 @@ class Noted(Protocol):
         """What is known of it, as JSON."""
 
 
-def noted(twin: Candidates, journal: Journal, server: str, state: ServerState, tasks: Sequence[int | None],
+def noted(simulator: Hypotheses, journal: Journal, server: str, state: ServerState, tasks: Sequence[int | None],
           counts: Sequence[int], sure: Sure) -> str:
     """What is known of a server, as JSON."""
-    best, uses = twin.best, journal.uses_of(server, twin.proved_shape)
+    best, uses = simulator.best, journal.uses_of(server, simulator.proved_shape)
 
     def claim(held: Held) -> dict[str, object]:
         return {"conversation": held.owner, "tip": held.tip, "tokens": len(held.tokens), "sure": sure(held) or 0,
@@ -223,11 +223,11 @@ def noted(twin: Candidates, journal: Journal, server: str, state: ServerState, t
         return [claim(held) if held is not None else None for held in states]
 
     return json.dumps({
-        "process": state.process, "tasks": list(tasks), "counts": list(counts), "running": twin.running,
+        "process": state.process, "tasks": list(tasks), "counts": list(counts), "running": simulator.running,
         "slots": claims(best.slots), "parked": claims(best.parked), "least_recent": list(best.least_recent),
         "memories": {kind: [[memory.first, [[c.tokens, c.first, c.request] for c in memory.checkpoints]]
-                            for memory in memories] for kind, memories in twin.memories.items()},
-        "records": twin.records, "shapes": _fingerprint(twin), "number": journal.number,
+                            for memory in memories] for kind, memories in simulator.memories.items()},
+        "records": simulator.records, "shapes": _fingerprint(simulator), "number": journal.number,
         "uses": [{"number": use.number, "kind": use.kind, "conversation": use.conversation, "slot": use.slot,
                   "by_prefix": use.by_prefix, "overwritten": claims(use.overwritten),
                   "pushed_out": claims(use.pushed_out)} for use in uses],
@@ -277,5 +277,5 @@ def _state(held: Held) -> State:
     return held.owner, held.tip, len(held.tokens)
 
 
-def _fingerprint(twin: Candidates) -> int:
-    return zlib.crc32("".join(shape_to_json(shape) for shape in twin.shapes).encode())
+def _fingerprint(simulator: Hypotheses) -> int:
+    return zlib.crc32("".join(shape_to_json(shape) for shape in simulator.shapes).encode())

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kvchat.backends.dialect import ServerInfo
-from kvchat.backends.kinds import LLAMACPP_PYTHON
-from kvchat.cache.sharing.trie import PrefixTrie, TrieRules, estimated
+from kvchat.backends.kinds import kind_of
+from kvchat.cache.prefix_trie import PrefixTrie, TrieRules, estimated
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.prompt.message import Node
@@ -17,8 +17,6 @@ from kvchat.prompt.message import Node
 BYTES_PER_TOKEN = 4
 ROOM = 500_000
 """Tokens that are remembered, 4 bytes each: about what a large server's cache holds."""
-ONE_PROMPT = frozenset({LLAMACPP_PYTHON.name})
-"""Kinds of servers that hold what was asked last, and nothing else."""
 HELD_S = 300.0
 """After so long without use such servers may have unloaded the model (Ollama: 5 min): what is held is unknown."""
 
@@ -35,7 +33,7 @@ class SharedPrefixes:
 
     def sent(self, path: Sequence[Node], owner: str, at: float) -> None:
         """A request with the messages of `path` was sent at `at` (seconds since the epoch)."""
-        if self.server.kind in ONE_PROMPT:
+        if kind_of(self.server.kind).keeps_one:
             self._trie.forget()
         self._trie.begin(_stand_in(path), owner, at)
         self._path, self._owner, self._last = path, owner, at

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar, runtime_checkable
 
-from kvchat.backends.dialect import Backend, ServerInfo
+from kvchat.backends.dialect import NOT_SUPPORTED, Backend, ServerInfo, SlotFile
 from kvchat.backends.engine.cache_kind import CacheKind, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
 from kvchat.backends.engine.verdicts import Verdict, Verdicts
-from kvchat.backends.slot_files import NOT_SUPPORTED, SlotFile
-from kvchat.backends.tasks import unskippable
+from kvchat.backends.transport import unskippable
 from kvchat.cache.tokens import Tokens
 from kvchat.paths import PathError, reason
 

@@ -28,8 +28,8 @@ from kvchat.backends.dialect import (
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured_speed
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
-from kvchat.cache.llamacpp.candidates import Candidates, guesses, shape_from_json, shape_to_json
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
 from kvchat.cache.speed import SpeedFit, fit, samples_of
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
@@ -101,7 +101,7 @@ class CacheTracker:
         link.shared = None
         known = link.connector.cache_shape()
         shapes = [known] if known is not None else guesses(backend.info.slots, self.learnt(backend.info))
-        following = Following(backend, backend.info, Candidates(shapes), now=self._ground.timestamp,
+        following = Following(backend, backend.info, Hypotheses(shapes), now=self._ground.timestamp,
                               changed=lambda: self._ground.events.tell(WarmthChanged()), journal=self._journal,
                               note=partial(self._note_cancelled, _cancelled_key(backend.info)))
         if known is None:
@@ -113,7 +113,7 @@ class CacheTracker:
         if not following.state.asleep:
             await following.look()
         for slot, held in link.connector.refilled():
-            following.twin.restored(slot, held)
+            following.simulator.restored(slot, held)
         link.following = following
         if not following.state.asleep and self._servers.consent.agreed_to(backend.info):
             self._ground.in_background(self._read_template(link, backend))
@@ -211,8 +211,8 @@ class CacheTracker:
 
     async def learn(self, link: Link, following: Following) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
-        if following.twin.settled and link.connector.cache_shape() is None:
-            key, text = _rules_key(following.server), shape_to_json(following.twin.best.shape)
+        if following.simulator.settled and link.connector.cache_shape() is None:
+            key, text = _rules_key(following.server), shape_to_json(following.simulator.best.shape)
             if self._ground.setting(key) != text:
                 await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, text))
 
@@ -391,8 +391,8 @@ class CacheTracker:
                 return found
         if not record.turns:
             return UNKNOWN
-        states = [(held, True) for held in following.twin.best.slots if held is not None and held.owner == id]
-        states += [(held, False) for held in following.twin.best.parked if held.owner == id]
+        states = [(held, True) for held in following.simulator.best.slots if held is not None and held.owner == id]
+        states += [(held, False) for held in following.simulator.best.parked if held.owner == id]
         if not states:
             return Warmth(Heat.COLD, 0, record.context_used)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))
@@ -413,10 +413,10 @@ class CacheTracker:
         prefix = following.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN
-        found = following.twin.best.predict(prefix)
+        found = following.simulator.best.predict(prefix)
         missing = max(0, len(prefix) - found.cached - 1)
-        twin = following.twin.best
-        owned = [held for held in (*twin.slots, *twin.parked) if held is not None and held.owner == id]
+        simulator = following.simulator.best
+        owned = [held for held in (*simulator.slots, *simulator.parked) if held is not None and held.owner == id]
         since = max((held.at for held in owned), default=None)
         if missing <= NOISE:
             return Warmth(Heat.WARM if found.source == "slot" else Heat.PARKED, found.cached, missing, since)

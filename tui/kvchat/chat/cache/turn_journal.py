@@ -15,14 +15,15 @@ from math import gcd
 from typing import Literal
 
 from kvchat.backends.dialect import ChatTurn, ServerInfo
+from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import NOISE, TurnFigures
 from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import NOBODY, Change, Evidence, Foreign, LastRead, OwnUse, Sent, ServerIdentity
-from kvchat.cache.llamacpp.candidates import TOLERANCE
-from kvchat.cache.llamacpp.held import Held
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.hypotheses import TOLERANCE
 from kvchat.cache.llamacpp.prediction import Prediction
-from kvchat.cache.llamacpp.shape import Shape
-from kvchat.cache.llamacpp.twin import Twin
+from kvchat.cache.llamacpp.simulator import Simulator
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.wire import canonical
@@ -36,8 +37,6 @@ KEPT = 200
 KEPT_PLACES = 64
 KEPT_LOST = 32
 """Requests of which it is kept what they ran over: the tokens of a state take room."""
-BLOCKS = {"vllm": 16}
-"""Tokens of a block, by kind of server, where it is known."""
 BLOCK, BLOCK_TURNS = 16, 3
 """A block is believed from this size on, and when so many reports agree."""
 
@@ -119,8 +118,8 @@ class Asked:
     """Tokens of the prompt up to the end of the last answer's text; None: not counted."""
     shape: Shape | None = None
     """Of the guess about the server's cache that explains it."""
-    before: Twin | None = None
-    """The twin as it was when the request was sent."""
+    before: Simulator | None = None
+    """The simulator as it was when the request was sent."""
     pinned: int | None = None
     """The slot that it was sent to."""
 
@@ -318,7 +317,8 @@ class Journal:
             drops_reasoning=asked.drops_reasoning(),
             prediction=prediction, uses=tuple(own for use in uses if (own := _own(use, asked, title)) is not None),
             foreign=_foreign(seen, before), evicted=_evicted(asked, figures, uses) if not ended else None,
-            block=self.block(asked.server), turns_without_reuse=self._without_reuse(server),
+            block=self.block(asked.server), flags=kind_of(asked.server.kind).flags,
+            turns_without_reuse=self._without_reuse(server),
         )
 
     def _last_read(self, asked: Asked, earlier: Callable[[Node], LastRead | None]) -> tuple[int, LastRead | None]:
@@ -343,7 +343,7 @@ class Journal:
         """Tokens of the blocks that the server's cache is made of: what its reports are multiples of, else what is
         usual for its kind; 1 where it keeps every token."""
         reports = [cached for cached in self._cached.get(server.base_url, ()) if cached]
-        shared, usual = gcd(*reports), BLOCKS.get(server.kind, 1)
+        shared, usual = gcd(*reports), kind_of(server.kind).block
         told = shared >= BLOCK and shared % usual == 0 and len(set(reports)) >= BLOCK_TURNS
         return shared if told else usual
 

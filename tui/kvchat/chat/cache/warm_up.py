@@ -18,8 +18,7 @@ from pathlib import Path
 from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
 from kvchat.backends.dialect import WarmUp as WarmsUp
 from kvchat.cache.accounting import PromptProgress
-from kvchat.cache.llamacpp.plan import Option, Way
-from kvchat.cache.llamacpp.planner import WORTH
+from kvchat.cache.llamacpp.planner import WORTH, Option, Way
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat
@@ -211,12 +210,12 @@ class WarmUp(ConversationObserver):
         try:
             done = await following.access.read_ahead(prefix, progressed, slot)
             read = len(prefix)
-            following.twin.end(Tokens.unknown(1))
+            following.simulator.end(Tokens.unknown(1))
             following.journal.read_whole(following.server.base_url)
             following.holds(id, tuple(node.digest.hex() for node in path))
             if done.cached_tokens is not None:
                 cached = done.cached_tokens
-                following.twin.reported(cached)
+                following.simulator.reported(cached)
         except (asyncio.CancelledError, BackendError):
             seconds, heard, read = time.monotonic() - started, read or 0, None
 

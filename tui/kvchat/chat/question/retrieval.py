@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService
     from kvchat.chat.background.vectors import Vectors
     from kvchat.documents.collection import Passage
-    from kvchat.documents.consultation import Consultation
     from kvchat.documents.library import Library
     from kvchat.documents.mentions import Mention, Written
+    from kvchat.documents.retrieval_plan import Consultation
 
 UNKNOWN_WINDOW = 4096
 """Tokens of a window whose size no server has told."""
@@ -82,8 +82,7 @@ class Retrieval:
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
         """What a mention that begins like this can become."""
-        from kvchat.documents.completing import on_disk
-        from kvchat.documents.mentions import is_of_disk
+        from kvchat.documents.mentions import is_of_disk, on_disk
 
         if is_of_disk(beginning):
             return await asyncio.to_thread(on_disk, beginning, most)
@@ -127,7 +126,7 @@ class Retrieval:
 
     async def _mentioned(self, text: str) -> list[Written]:
         """The mentions that may mean something. The documents' thread is not needed for that."""
-        from kvchat.documents.consultation import mentioned
+        from kvchat.documents.retrieval_plan import mentioned
 
         collections = [name for name, _ in self._documents.roots()]
         if len(text) < LONG:
@@ -149,7 +148,7 @@ class Retrieval:
     async def _follow_mentions(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
                                chosen: Sequence[str], path: Sequence[Node], search: bool) -> Consulted:
         """What goes with a text that mentions something."""
-        from kvchat.documents.consultation import still_indexed
+        from kvchat.documents.retrieval_plan import still_indexed
 
         id = conversation.id
         try:
@@ -186,7 +185,7 @@ class Retrieval:
         given = _given(conversation)
 
         def look(library: Library | None) -> tuple[Consultation, tuple[OutsideFile, ...]]:
-            from kvchat.documents.consultation import consultation
+            from kvchat.documents.retrieval_plan import consultation
 
             plan = consultation(library, text, mentions, chosen, most, indexing)
             plan = replace(plan, files=unsaid(path, plan.files))
@@ -203,7 +202,7 @@ class Retrieval:
         there = [*(block for node in path for block in node.message.blocks), *plan.files]
 
         def find(library: Library | None) -> tuple[Passage, ...]:
-            from kvchat.documents.finding import found
+            from kvchat.documents.retriever import found
 
             if library is None:
                 return ()

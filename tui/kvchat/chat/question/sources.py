@@ -88,7 +88,7 @@ class SpecialTokens:
         info = connector.info if connector.connection.phase == "ready" else None
         if info is None or all(block.kind == TIME for block in blocks) or not self._agreed(info, conversation.id):
             return blocks
-        from kvchat.backends.special_tokens import special_texts
+        from kvchat.backends.tokens import special_texts
 
         try:
             backend = await connector.ready()

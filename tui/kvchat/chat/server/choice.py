@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.backends import kinds
 from kvchat.backends.dialect import BackendError, HostClass
-from kvchat.backends.models import Model
+from kvchat.backends.payload import Model
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
@@ -149,7 +149,7 @@ class ServerChooser:
         following = link.following
         if following is None:
             return 0
-        owners = {held.owner for held in following.twin.best.slots if held is not None and held.owner}
+        owners = {held.owner for held in following.simulator.best.slots if held is not None and held.owner}
         return sum(self._tracker.warmth(id).heat is Heat.WARM for id in owners)
 
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:

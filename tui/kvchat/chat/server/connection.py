@@ -20,21 +20,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from kvchat import logs
-from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble
-from kvchat.cache.llamacpp.held import Held
-from kvchat.cache.llamacpp.shape import Shape
+from kvchat.backends import kinds
+from kvchat.backends.dialect import Backend, BackendError, ServerInfo, Trouble, failure
+from kvchat.cache.llamacpp.cache_config import Shape
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.chat.cache.snapshots import Snapshots
 from kvchat.config import ConfigError, ServerSettings, Settings, api_key
+from kvchat.text.faults import Fault
 
 if TYPE_CHECKING:  # the engine and HTTP are imported when they are used: after the first paint
+    from kvchat.backends.dialect import ServerOptions
     from kvchat.backends.discovery import Found
     from kvchat.backends.engine.models import ModelFile
     from kvchat.backends.engine.options import EngineOptions
     from kvchat.backends.engine.process import Engine, EngineExit
-    from kvchat.backends.options import ServerOptions
 
-PREFERRED = ("llama.cpp", "llama-swap")
-"""Kinds that are taken before others that answer too: their caches can be followed."""
 UNUSABLE = {"needs a key": "needs a key (api_key_env in the settings)", "answers": "does not say what it is"}
 """What is said of servers that were found and cannot be talked to."""
 AGAIN_S = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
@@ -243,29 +243,20 @@ class Connector:
 
     async def _found(self) -> Backend:
         if self._missing:
-            raise BackendError(Trouble.REFUSED, self._missing)
+            raise failure(Trouble.REFUSED, Fault.TOLD, sentence=self._missing)
         if self.home:
             return await self._served(self.home)
         if self.base_url:
             return await self._served(self.base_url)
         if self.model_path is not None:
             return await self._started(self.model_path)
-        asked = ""
-        if self._finds:
-            if (found := await self._discovered()) is not None:
-                return found
-            from kvchat.backends.kinds import usual_places
-
-            asked = f" (asked: {usual_places()})"
-            if self._unusable:
-                asked = f" that can be used now ({self._unusable})"
+        if self._finds and (found := await self._discovered()) is not None:
+            return found
         path = await asyncio.to_thread(default_model_file)
         if path is not None:
             return await self._started(path)
-        engine = "a model file (--model FILE.gguf)" if find_spec("xllamacpp") else (
-            "install the built-in engine: pip install 'kvchat[embedded]'")
-        raise BackendError(Trouble.UNREACHABLE, f"No model server answers on this machine{asked}. Start one, name one "
-                           f"(Ctrl+L in the app, --base-url on the command line), or {engine}.")
+        raise failure(Trouble.UNREACHABLE, Fault.NO_SERVER, asked=kinds.usual_places() if self._finds else "",
+                           unusable=self._unusable if self._finds else "", embedded=find_spec("xllamacpp") is not None)
 
     async def _discovered(self) -> Backend | None:
         """The best of what answers on this machine; None where nothing does that can be talked to."""
@@ -315,7 +306,7 @@ class Connector:
                 endpoint = await self._engine.start(self._options)
             except EngineError as error:
                 self._log = "\n".join(error.log)
-                raise BackendError(Trouble.SERVER_ERROR, error.sentence) from error
+                raise failure(Trouble.SERVER_ERROR, Fault.TOLD, sentence=error.sentence) from error
             backend = await connect(endpoint.base_url, api_key=endpoint.api_key, embedded=True)
             self._shape = await asyncio.to_thread(lambda options: options.shape(read_header(model)), self._options)
             await self.snapshots.use(backend, self._options)
@@ -330,7 +321,7 @@ class Connector:
         try:
             key = api_key(server, name=self._setting)
         except ConfigError as error:
-            raise BackendError(Trouble.UNAUTHORIZED, str(error)) from None
+            raise failure(Trouble.UNAUTHORIZED, Fault.TOLD, sentence=str(error)) from None
         for secret in (key, *server.headers.values()):
             logs.hide(secret)
         return key
@@ -368,27 +359,25 @@ def _same_place(one: Backend, other: Backend) -> bool:
     """Whether both lead to the same addresses."""
     from kvchat.backends.base import HttpBackend
 
-    return isinstance(one, HttpBackend) and isinstance(other, HttpBackend) and one.same_place(other)
+    return isinstance(one, HttpBackend) and isinstance(other, HttpBackend) and one.goal == other.goal
 
 
 async def found_here() -> list[Found]:
     """The servers that answer on the usual ports of this machine, after 0.3 s at most."""
-    from kvchat.backends import kinds
-
     # It imports every dialect, which would hold the screen up for longer than the looking does.
     discovery = await asyncio.to_thread(import_module, "kvchat.backends.discovery")
-    found: list[Found] = await discovery.discover(kinds.PORTS)
+    found: list[Found] = await discovery.discover()
     return found
 
 
 def best_first(found: Iterable[Found]) -> list[Found]:
     """Servers that were found, in the order in which they are tried."""
-    return sorted(found, key=lambda server: (server.kind not in PREFERRED, server.phase != "ready"))
+    return sorted(found, key=lambda server: (not kinds.kind_of(server.kind).is_followed, server.phase != "ready"))
 
 
 def server_options(server: ServerSettings) -> ServerOptions:
     """How a server is spoken to, from its settings."""
-    from kvchat.backends.options import ServerOptions
+    from kvchat.backends.dialect import ServerOptions
 
     return ServerOptions(
         kind=server.kind, headers=server.headers, connect_seconds=server.timeout or None,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from kvchat.backends import kinds
-from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble
+from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo, Trouble, failure
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import FallbackChosen, ServerChanged
@@ -27,6 +27,7 @@ from kvchat.chat.server.link import DEFAULT, Link, Links, is_file, normal
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
+from kvchat.text.faults import Fault
 from kvchat.text.servers import place_words
 
 LAST_SERVER = "last server"
@@ -88,9 +89,9 @@ class Servers(ConversationObserver):
         """The model to ask for. Raises BackendError where the server lists its models and this one is not there:
         llama.cpp would let another model answer without a word."""
         model = self.asked_model(conversation.id)
-        if server.models and model not in server.models and server.kind == "llama.cpp":
-            raise BackendError(Trouble.REFUSED, f"The server at {server.base_url} has no model {one_line(model, 80)}. "
-                               f"It has: {one_line(', '.join(server.models), 200)}. Choose one with --model or Ctrl+L.")
+        if server.models and model not in server.models and kinds.kind_of(server.kind).takes_any_model:
+            raise failure(Trouble.REFUSED, Fault.NO_SUCH_MODEL, url=server.base_url, model=one_line(model, 80),
+                               models=one_line(", ".join(server.models), 200))
         return model
 
     def window(self, id: str) -> int | None:
@@ -138,7 +139,7 @@ class Servers(ConversationObserver):
     def title(self) -> str:
         """The kind of server as the screen names it; empty for a service on the internet, that is said otherwise."""
         info = self.info
-        return kinds.title_of(info.kind) if info is not None and info.kind != kinds.CLOUD.name else ""
+        return kinds.title_of(info.kind) if info is not None and info.kind != kinds.CLOUD else ""
 
     # -- connecting -----------------------------------------------------------------------------------------------
 

@@ -1,9 +1,16 @@
-"""What reading a file gives, whatever its format."""
+"""What reading a file gives, whatever its format: sections, cut out of its lines or built as paragraphs come.
+
+The rule: sections cut out of a text and put together are the text, to the character; of what is built every text that
+is put in stands in a section, in order, once. A section without text is none.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from io import StringIO
+from itertools import pairwise
 
 
 class Unit(StrEnum):
@@ -40,3 +47,114 @@ class Content:
     sections: tuple[Section, ...]
     exact: bool = True
     """Whether the text of a section is the file's own lines `first` to `last`; False where only about these."""
+
+
+LONGEST_TITLE = 120
+"""Characters of a heading that are kept as a title."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where a section begins."""
+
+    at: int
+    """The index of its first line, from 0."""
+    titles: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Outline:
+    """The headings that are open while a document is gone through."""
+
+    _open: list[tuple[int, str]] = field(default_factory=list)
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return tuple(title for _, title in self._open)
+
+    def is_inside(self, level: int) -> bool:
+        """Whether anything of a lower level is open."""
+        return any(one < level for one, _ in self._open)
+
+    def opened(self, level: int, title: str) -> tuple[str, ...]:
+        """Where one stands below a heading of that level; it ends those of its level and of deeper ones."""
+        self.closed(level)
+        self._open.append((level, as_title(title)))
+        return self.titles
+
+    def closed(self, level: int) -> bool:
+        """End what is open of that level and deeper; whether anything was."""
+        before = len(self._open)
+        while self._open and self._open[-1][0] >= level:
+            self._open.pop()
+        return len(self._open) < before
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines, each with its newline character."""
+    return list(StringIO(text, newline="\n"))
+
+
+def as_title(text: str) -> str:
+    """A heading as a title: on one line, and not too long."""
+    title = " ".join(text[:8 * LONGEST_TITLE].split())
+    return title if len(title) <= LONGEST_TITLE else title[:LONGEST_TITLE - 1].rstrip() + "…"
+
+
+def sections(lines: Sequence[str], marks: Iterable[Mark], *, code: bool = False) -> tuple[Section, ...]:
+    """The sections that begin at `marks`, which come in order, and what stands in front of the first. Of marks at one
+    line the last counts. Without a mark: one section. A text that is blank has none."""
+    begin = next((number for number, line in enumerate(lines) if line.strip()), None)
+    if begin is None:
+        return ()
+    titles = {0: ()} | {mark.at if mark.at > begin else 0: mark.titles for mark in marks}
+    starts = [*titles, len(lines)]
+    return tuple(Section(titles[first], "".join(lines[first:last]), first + 1, last, code)
+                 for first, last in pairwise(starts))
+
+
+ENOUGH = 1_000
+"""Characters after which a section ends at the next paragraph, so that its positions stay narrow."""
+
+
+class Builder:
+    """The sections so far."""
+
+    def __init__(self) -> None:
+        self._outline = Outline()
+        self._done: list[Section] = []
+        self._parts: list[str] = []
+        self._first = self._last = self._length = 0
+
+    def head(self, level: int, text: str, first: int, last: int) -> None:
+        """A heading, 1 the highest: a section begins with it."""
+        self._end()
+        self._outline.opened(level, text)
+        self.add(text, first, last)
+
+    def add(self, text: str, first: int, last: int, *, close: bool = False) -> None:
+        """A paragraph at these positions; `close`: without a blank line before it, as rows and items stand."""
+        if self._length >= ENOUGH:
+            self._end()
+        if self._parts:
+            self._parts.append("\n" if close else "\n\n")
+        else:
+            self._first = first
+        self._length += len(text)
+        self._parts.append(text)
+        self._last = max(first, last)
+
+    def code(self, text: str, first: int, last: int) -> None:
+        """Text whose lines and indentation carry meaning: a section of its own under the same headings."""
+        self._end()
+        self._done.append(Section(self._outline.titles, text, first, max(first, last), code=True))
+
+    def sections(self) -> tuple[Section, ...]:
+        """All of them."""
+        self._end()
+        return tuple(self._done)
+
+    def _end(self) -> None:
+        if self._parts:
+            self._done.append(Section(self._outline.titles, "".join(self._parts), self._first, self._last))
+        self._parts, self._length = [], 0

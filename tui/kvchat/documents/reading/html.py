@@ -2,20 +2,264 @@
 
 The rule: what is hidden from a person is hidden from the model: scripts, comments, templates, and elements that an
 attribute or a style of their own hides. (Style sheets are not applied.)
+
+The time it takes grows with the length of the text and with nothing else. So what is never closed ends with the file,
+and a tag costs the same however deep it stands: where browsers look through all that is open, this looks at the
+innermost `REACH`. (`html.parser` takes minutes for 100 kB of unclosed tags.)
 """
 
 from __future__ import annotations
 
 import codecs
 import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from html import unescape
 
 from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading.builder import Builder
-from kvchat.documents.reading.content import Content, Unit
+from kvchat.documents.reading.content import Builder, Content, Unit, as_title
 from kvchat.documents.reading.decoding import decoded
-from kvchat.documents.reading.elements import BLOCKS, HEADINGS, LISTS, PARTS, VOID, Element, Elements
-from kvchat.documents.reading.markup import Tag, Text, tokens
-from kvchat.documents.reading.outline import as_title
+
+RAW = frozenset(("script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext", "noscript"))
+"""Elements whose content is no markup; it is passed over, as it is never seen."""
+ESCAPABLE = frozenset(("title", "textarea"))
+"""Elements whose content is text with entities, but no tags."""
+LONGEST_VALUE = 10_000
+"""Characters of an attribute's value that are looked at."""
+
+_OPENING = re.compile(r"<(?P<end>/?)(?P<name>[a-zA-Z][^\s/>\x00]*+)")
+_ATTRIBUTE = re.compile(
+    r"""[\s/]*+(?:(?P<close>>)|(?P<name>[^\s/>][^\s/>=]*+)"""
+    r"""(?:\s*+=\s*+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)'|(?P<bare>[^\s>]*+)))?+)"""
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text between tags, its entities decoded."""
+
+    text: str
+    at: int
+    """Where it begins in the source, in characters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """A start tag or an end tag."""
+
+    name: str
+    at: int
+    end: bool = False
+    empty: bool = False
+    """Whether it is written `<x/>`; only in XML this closes it."""
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def tokens(source: str) -> Iterator[Tag | Text]:
+    """The tags and texts of `source`, in order. Comments, declarations and the content of `RAW` elements are left
+    out; of these elements the tags come."""
+    at = text_from = 0
+    xml = source.lstrip("\ufeff \t\r\n").startswith("<?xml")
+    while (at := source.find("<", at)) >= 0:
+        end = _skipped(source, at)
+        found = None if end else _OPENING.match(source, at)
+        if not end and not found:
+            at += 1
+            continue
+        if at > text_from:
+            yield Text(unescape(source[text_from:at]), text_from)
+        if found:
+            tag, end = _tag(source, found)
+            if tag is None:
+                return
+            yield tag
+            if xml and tag.empty:
+                yield Tag(tag.name, tag.at, end=True)
+            elif not tag.end and tag.name in RAW | ESCAPABLE:
+                closed = _closing(source, tag.name, end)
+                if tag.name in ESCAPABLE:
+                    yield Text(unescape(source[end:closed]), end)
+                end = closed
+        at = text_from = end
+    if text_from < len(source):
+        yield Text(unescape(source[text_from:]), text_from)
+
+
+def _skipped(source: str, at: int) -> int:
+    """Where the comment, declaration or instruction at `at` ends; 0 where there is none."""
+    if source.startswith("<!--", at):
+        if source.startswith((">", "->"), at + 4):
+            return source.index(">", at) + 1
+        return _after(source, "-->", at + 4)
+    if source.startswith("<![CDATA[", at):
+        return _after(source, "]]>", at)
+    return _after(source, ">", at) if source.startswith(("<!", "<?"), at) else 0
+
+
+def _after(source: str, mark: str, at: int) -> int:
+    found = source.find(mark, at)
+    return found + len(mark) if found >= 0 else len(source)
+
+
+def _tag(source: str, opening: re.Match[str]) -> tuple[Tag | None, int]:
+    """The tag that begins with `opening`, and where it ends; None where the file ends within it."""
+    attributes: dict[str, str] = {}
+    at = opening.end()
+    while found := _ATTRIBUTE.match(source, at):
+        at = found.end()
+        if found["close"]:
+            name = opening["name"].lower()
+            return Tag(name, opening.start(), bool(opening["end"]), source[at - 2] == "/", attributes), at
+        start, end = found.span("double")
+        if start < 0:
+            start, end = found.span("single") if found.start("single") >= 0 else found.span("bare")
+        value = unescape(source[start : min(end, start + LONGEST_VALUE)]) if start >= 0 else ""
+        attributes.setdefault(found["name"].lower(), value)
+    return None, len(source)
+
+
+def _closing(source: str, name: str, at: int) -> int:
+    """Where the end tag of a `RAW` or `ESCAPABLE` element begins."""
+    found = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(source, at)
+    return found.start() if found else len(source)
+
+
+REACH = 64
+VOID = frozenset(("area", "base", "basefont", "bgsound", "br", "col", "embed", "frame", "hr", "img", "input", "keygen",
+                  "link", "meta", "param", "source", "track", "wbr"))
+HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+PARTS = frozenset(("div", "p", "article", "aside", "section", "header", "footer", "main", "nav", "hgroup", "figure",
+                   "figcaption", "address", "center", "blockquote", "details", "summary", "label", "legend", "dialog",
+                   "fieldset", "form", "search", "dt"))
+"""Blocks that only part their words from others."""
+LISTS = frozenset(("ul", "ol", "menu", "dir"))
+BLOCKS = (PARTS - {"label", "dt"}) | LISTS | HEADINGS | frozenset(
+    ("body", "html", "head", "pre", "listing", "dl", "dt", "dd", "li", "table", "caption", "thead", "tbody", "tfoot",
+     "tr", "td", "th"))
+
+_UNSEEN = frozenset(("script", "style", "template", "noscript", "noembed", "noframes", "iframe", "object", "applet",
+                     "audio", "video", "canvas", "svg", "datalist", "xmp", "plaintext", "rp"))
+_HIDING = re.compile(
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
+    r"|(?<![\w-])(?:opacity|font-size)\s*:\s*[+-]?0*\.?0+(?:px|pt|r?em|%)?\s*(?:!|;|$)", re.IGNORECASE)
+_COMMENT = re.compile(r"/\*[^*]*+\*++(?:[^/*][^*]*+\*++)*+/")
+_ALWAYS = frozenset(("html", "body"))
+
+_SCOPES = frozenset(("table", "td", "th", "caption", "template", "html", "object"))
+_TABLE = frozenset(("table", "caption", "thead", "tbody", "tfoot", "tr", "td", "th"))
+_CELLS = frozenset(("td", "th"))
+_ROWS = _CELLS | {"tr"}
+_GROUPS = _ROWS | {"thead", "tbody", "tfoot", "caption"}
+_TO_TABLE = frozenset(("table", "template"))
+_CLOSED: dict[str, tuple[frozenset[str], frozenset[str]]] = {
+    "li": (frozenset(("li",)), LISTS | _SCOPES),
+    "dt": (frozenset(("dt", "dd")), frozenset(("dl",)) | _SCOPES),
+    "dd": (frozenset(("dt", "dd")), frozenset(("dl",)) | _SCOPES),
+    "td": (_CELLS, _TO_TABLE | {"tr"}), "th": (_CELLS, _TO_TABLE | {"tr"}),
+    "tr": (_ROWS, _TO_TABLE),
+    "thead": (_GROUPS, _TO_TABLE), "tbody": (_GROUPS, _TO_TABLE), "tfoot": (_GROUPS, _TO_TABLE),
+    "option": (frozenset(("option",)), frozenset(("select", "datalist"))),
+}
+"""What a start tag closes, and what ends the search for it."""
+_PARAGRAPH = frozenset(("p",))
+_AROUND_PARAGRAPH = _SCOPES | {"button", "div", "section", "article", "li"}
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element that is open."""
+
+    name: str
+    hides: bool
+    """Whether it is hidden itself, with all that is in it."""
+    seen: bool
+
+
+def hides(tag: Tag) -> bool:
+    """Whether an element of this start tag is hidden from a person."""
+    attributes = tag.attributes
+    if tag.name in _UNSEEN:
+        return True
+    if not attributes:
+        return tag.name == "dialog"
+    if tag.name in _ALWAYS:
+        return False
+    style = attributes.get("style", "")
+    return ("hidden" in attributes or attributes.get("aria-hidden", "").strip().lower() == "true"
+            or (tag.name == "dialog" and "open" not in attributes)
+            or bool(style and _HIDING.search(_COMMENT.sub("", style).strip())))
+
+
+class Elements:
+    """The open elements. `begun` and `ended` are told of those that are seen."""
+
+    def __init__(self, begun: Callable[[Element], None], ended: Callable[[Element], None]) -> None:
+        self._begun = begun
+        self._ended = ended
+        self._open: list[Element] = []
+        self._names: Counter[str] = Counter()
+        self._hiding = 0
+
+    @property
+    def hidden(self) -> bool:
+        """Whether nobody sees what comes now."""
+        return self._hiding > 0
+
+    def depth(self, name: str) -> int:
+        """How many elements of that name are open."""
+        return self._names[name]
+
+    def begin(self, tag: Tag) -> None:
+        """A start tag of an element with content."""
+        if closed := _CLOSED.get(tag.name):
+            self._close(*closed)
+        elif tag.name in BLOCKS and self._names["p"]:
+            self._close(_PARAGRAPH, _AROUND_PARAGRAPH)
+        hidden = hides(tag)
+        element = Element(tag.name, hidden, seen=not hidden and not self._hiding)
+        self._open.append(element)
+        self._names[tag.name] += 1
+        self._hiding += hidden
+        if element.seen:
+            self._begun(element)
+
+    def end(self, name: str) -> None:
+        """An end tag: closes the innermost element of that name that it may close."""
+        if not self._names[name]:
+            return
+        barriers = frozenset(("table",)) if name in _TABLE else _SCOPES if name in BLOCKS else _SCOPES | BLOCKS
+        for depth, element in enumerate(reversed(self._open)):
+            if element.name == name or depth == REACH:
+                break
+            if element.name in barriers:
+                return
+        while self._pop() != name:
+            pass
+
+    def finish(self) -> None:
+        """The page ends."""
+        while self._open:
+            self._pop()
+
+    def _close(self, names: frozenset[str], barriers: frozenset[str]) -> None:
+        """Close the outermost of these elements that is open within the innermost of `barriers`."""
+        found = 0
+        for depth, element in enumerate(reversed(self._open), 1):
+            if element.name in barriers or depth > REACH:
+                break
+            found = depth if element.name in names else found
+        for _ in range(found):
+            self._pop()
+
+    def _pop(self) -> str:
+        element = self._open.pop()
+        self._names[element.name] -= 1
+        self._hiding -= element.hides
+        if element.seen:
+            self._ended(element)
+        return element.name
+
 
 _CHARSET = re.compile(rb"""<(?:meta[^>]{0,500}?charset|\?xml[^>]{0,100}?encoding)\s*=\s*["']?\s*([\w.:-]{2,40})""",
                       re.IGNORECASE)

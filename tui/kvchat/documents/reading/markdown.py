@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from kvchat.documents.reading.content import Content, Unit
-from kvchat.documents.reading.outline import Mark, Outline, as_title, lines_of, sections
+from kvchat.documents.reading.content import Content, Mark, Outline, Unit, as_title, lines_of, sections
 
 _ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*))?$")
 _UNDERLINE = re.compile(r" {0,3}(?:(=)=+|--+)\s*")

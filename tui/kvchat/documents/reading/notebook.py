@@ -9,9 +9,8 @@ import json
 import re
 
 from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading.content import Content, Section, Unit
+from kvchat.documents.reading.content import Content, Outline, Section, Unit
 from kvchat.documents.reading.markdown import read_markdown
-from kvchat.documents.reading.outline import Outline
 
 _HEADING = re.compile(r"\s*?(#{1,6})\s")
 

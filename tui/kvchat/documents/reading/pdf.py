@@ -13,16 +13,19 @@ import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from io import BytesIO
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading.content import Content, Section, Unit
-from kvchat.documents.reading.outline import as_title
+from kvchat.documents.errors import UnreadableError, attempted
+from kvchat.documents.reading.content import Content, Section, Unit, as_title
 
 if TYPE_CHECKING:
     from pypdf import PageObject, PdfReader
 
+MISSING = "is a PDF; install kvchat[documents] to read them"
+"""Why a PDF is not read without the extra."""
 _LIGATURES = {0xFB00: "ff", 0xFB01: "fi", 0xFB02: "fl", 0xFB03: "ffi", 0xFB04: "ffl", 0xFB05: "st", 0xFB06: "st"}
 _CONTROLS = {code: " " for code in (*range(0x20), *range(0x7F, 0xA1)) if code not in (0x0A, 0x0D)}
 _BROKEN_WORD = re.compile(r"(?<=[^\W\d_])(?:-|\u2010|\u00ad) *\n *([^\W\d_]\S*+) *+(\n?)")
@@ -32,6 +35,7 @@ _GAPS = re.compile(r"\n{3,}")
 _NO_TITLE = re.compile(r"untitled.*|.*\.(?:docx?|dvi|indd|tex|pdf|qxd|pptx?|rtf|odt|ps)|microsoft \w+ - .*|\W*|title",
                        re.IGNORECASE)
 _MOST_ENTRIES = 5_000
+_PAGE = itemgetter(0)
 
 
 def read_pdf(data: bytes) -> Content:
@@ -39,14 +43,12 @@ def read_pdf(data: bytes) -> Content:
     try:
         import pypdf
     except ImportError:
-        raise UnreadableError("is a PDF; install kvchat[documents] to read them") from None
+        raise UnreadableError(MISSING) from None
     with _quiet():
-        try:
-            return _content(pypdf.PdfReader(BytesIO(data)))
-        except (UnreadableError, MemoryError):
-            raise
-        except Exception:  # pypdf lets errors of many kinds through where a file is broken
-            raise UnreadableError("is a broken PDF") from None
+        content = attempted(lambda: _content(pypdf.PdfReader(BytesIO(data))))
+    if content is None:
+        raise UnreadableError("is a broken PDF")
+    return content
 
 
 @contextmanager
@@ -59,46 +61,27 @@ def _quiet() -> Iterator[None]:
 
 
 def _content(reader: PdfReader) -> Content:
-    _unlock(reader)
+    if reader.is_encrypted and not attempted(lambda: reader.decrypt("")):  # the owner's password alone is no hindrance
+        raise UnreadableError("is encrypted")
     pages = list(reader.pages)
     if not pages:
         raise UnreadableError("is a broken PDF")
-    titles = _titles(reader)
-    read = [_page_text(page) for page in pages]
-    sections = tuple(Section(titles(number), text, number, number) for number, text in enumerate(read, 1) if text)
+    starts = _starts(reader)
+    read = [attempted(partial(_page_text, page)) for page in pages]
+    sections = tuple(Section(_titles(starts, number), text, number, number)
+                     for number, text in enumerate(read, 1) if text)
     if not sections:
         raise UnreadableError("is a broken PDF" if None in read else "has no text: it is scanned pages")
     return Content(_title(reader), Unit.PAGE, sections, exact=False)
 
 
-def _unlock(reader: PdfReader) -> None:
-    """Open a file that only its owner's password protects. Raises UnreadableError for any other."""
-    if not reader.is_encrypted:
-        return
-    try:
-        opened = reader.decrypt("")
-    except MemoryError:
-        raise
-    except Exception:  # without the package for its cipher too
-        opened = None
-    if not opened:
-        raise UnreadableError("is encrypted")
-
-
-def _page_text(page: PageObject) -> str | None:
-    """The text of a page that can be seen; None: it cannot be read."""
-    from kvchat.documents.reading.pdf_ink import Ink
-
-    try:
-        contents = page.get_contents()
-        if contents is None or not any(mark in contents.get_data() for mark in (b"Tj", b"TJ", b"'", b'"', b"Do")):
-            return ""
-        ink = Ink(page)
-        return tidied(page.extract_text(visitor_operand_before=ink.before, visitor_operand_after=ink.after))
-    except MemoryError:
-        raise
-    except Exception:  # a page that is broken; the others may not be
-        return None
+def _page_text(page: PageObject) -> str:
+    """The text of a page that can be seen."""
+    contents = page.get_contents()
+    if contents is None or not any(mark in contents.get_data() for mark in (b"Tj", b"TJ", b"'", b'"', b"Do")):
+        return ""
+    ink = Ink(page)
+    return tidied(page.extract_text(visitor_operand_before=ink.before, visitor_operand_after=ink.after))
 
 
 def tidied(text: str) -> str:
@@ -116,49 +99,36 @@ def _joined(found: re.Match[str]) -> str:
 
 
 def _title(reader: PdfReader) -> str:
-    try:
-        said = reader.metadata.title if reader.metadata else ""
-    except Exception:  # a broken entry is none
-        said = ""
+    said = attempted(lambda: reader.metadata.title if reader.metadata else "")
     title = as_title(tidied(said)) if isinstance(said, str) else ""
     return "" if _NO_TITLE.fullmatch(title) else title
 
 
-class _Titles:
-    """The outline of a file, by pages."""
-
-    def __init__(self, starts: list[tuple[int, tuple[str, ...]]]) -> None:
-        starts.sort(key=lambda start: start[0])  # stable: entries of a page keep their order
-        self._starts = starts
-        self._pages = [page for page, _ in starts]
-
-    def __call__(self, page: int) -> tuple[str, ...]:
-        """The headings above a page: of the first that begins on it, and those in that one; else the last before."""
-        after = bisect_right(self._pages, page)
-        at = bisect_right(self._pages, page - 1)
-        if at == after:
-            return self._starts[at - 1][1] if at else ()
-        titles = self._starts[at][1]
-        for _, deeper in self._starts[at + 1 : after]:
-            if deeper[: len(titles)] != titles:
-                break
-            titles = deeper
-        return titles
+_Starts = list[tuple[int, tuple[str, ...]]]
+"""The outline of a file: the pages on which headings begin, each with those that it stands under, in order."""
 
 
-def _titles(reader: PdfReader) -> _Titles:
-    starts: list[tuple[int, tuple[str, ...]]] = []
-    try:
-        _walk(reader, reader.outline, (), starts)
-    except MemoryError:
-        raise
-    except Exception:  # a broken outline is as good as none
-        pass
-    return _Titles(starts)
+def _starts(reader: PdfReader) -> _Starts:
+    starts: _Starts = []
+    attempted(lambda: _walk(reader, reader.outline, (), starts))
+    return sorted(starts, key=_PAGE)  # entries of a page keep their order
 
 
-def _walk(reader: PdfReader, entries: list[Any], above: tuple[str, ...],
-          starts: list[tuple[int, tuple[str, ...]]]) -> None:
+def _titles(starts: _Starts, page: int) -> tuple[str, ...]:
+    """The headings above a page: of the first that begins on it, and those in that one; else the last before."""
+    after = bisect_right(starts, page, key=_PAGE)
+    at = bisect_right(starts, page - 1, key=_PAGE)
+    if at == after:
+        return starts[at - 1][1] if at else ()
+    titles = starts[at][1]
+    for _, deeper in starts[at + 1 : after]:
+        if deeper[: len(titles)] != titles:
+            break
+        titles = deeper
+    return titles
+
+
+def _walk(reader: PdfReader, entries: list[Any], above: tuple[str, ...], starts: _Starts) -> None:
     titles = above
     for entry in entries:
         if len(starts) >= _MOST_ENTRIES:
@@ -171,3 +141,124 @@ def _walk(reader: PdfReader, entries: list[Any], above: tuple[str, ...],
         titles = (*above, title) if title else above
         if page is not None and page >= 0 and title:
             starts.append((page + 1, titles))
+
+
+SMALLEST = 0.5
+"""Points: no reader makes out what is smaller."""
+NEAR = 0.98
+"""From here on a colour is white on paper."""
+
+_SHOWS = frozenset((b"Tj", b"TJ", b"'", b'"'))
+_FILLS = frozenset((b"f", b"F", b"f*", b"B", b"B*", b"b", b"b*"))
+_PICTURES = frozenset((b"sh", b"BI", b"INLINE IMAGE"))
+_COLOURS = {b"g": 1, b"rg": 3, b"k": 4}
+_STROKES = (1, 2, 5, 6)
+"""Render modes in which letters have an outline, in a colour of its own."""
+
+
+class Ink:
+    """What colour and size words have while a page is read. White counts as unseen only until something was painted
+    that may lie below it."""
+
+    def __init__(self, page: PageObject) -> None:
+        self._box = _box(page)
+        self._white = False
+        self._space = ""
+        self._size = 0.0
+        self._mode = 0.0
+        self._saved: list[tuple[bool, str, float, float]] = []
+        self._painted = False
+        self._forms = 0
+
+    def before(self, operator: bytes, operands: Any, page: Any, text: Any) -> None:
+        """Told of each operator, with the matrices of the page and of the text."""
+        if operator in _SHOWS:
+            if self._unseen(page, text):
+                _empty(operator, operands)
+        elif operator == b"q":
+            self._saved.append((self._white, self._space, self._size, self._mode))
+        elif operator == b"Q":
+            if self._saved:
+                self._white, self._space, self._size, self._mode = self._saved.pop()
+        elif operator == b"Tf":
+            self._size = _number(operands[1]) if len(operands) > 1 else self._size
+        elif operator == b"Tr":
+            self._mode = _number(operands[0]) if operands else 0
+        elif operator in _FILLS:
+            self._painted = self._painted or not self._white
+        elif operator in _PICTURES:
+            self._painted = True
+        elif operator == b"Do":
+            self._forms += 1
+        else:
+            self._colour(operator, operands)
+
+    def after(self, operator: bytes, operands: Any, page: Any, text: Any) -> None:
+        """Told once an operator is done: for a form or an image with all that is in it."""
+        if operator == b"Do":
+            self._forms -= 1
+            self._painted = True
+
+    def _colour(self, operator: bytes, operands: Any) -> None:
+        if operator in _COLOURS:
+            self._white = len(operands) == _COLOURS[operator] and _is_white(operands)
+        elif operator == b"cs":
+            self._space = str(operands[0]) if operands else ""
+            self._white = False
+        elif operator in (b"sc", b"scn"):
+            # One number alone is ink in most spaces: 1 is white in grey only.
+            self._white = (len(operands) in (3, 4) or self._space == "/DeviceGray") and _is_white(operands)
+        elif operator == b"gs":
+            self._white = False
+
+    def _unseen(self, page: Any, text: Any) -> bool:
+        if self._white and not self._painted and self._mode not in _STROKES:
+            return True
+        if self._forms or not self._box:
+            return False  # a form has a place and a scale of its own
+        scale = max(abs(value) for value in _product(text, page)[:4])
+        if self._size and abs(self._size) * scale < SMALLEST:
+            return True
+        x, y = _product(text, page)[4:]
+        margin = abs(self._size) * scale + 1
+        left, bottom, right, top = self._box
+        return not (left - margin <= x <= right + margin and bottom - margin <= y <= top + margin)
+
+
+def _box(page: PageObject) -> tuple[float, float, float, float] | None:
+    """Where words of a page may begin: on it, or left of it by no more than its width; None: it cannot be told."""
+    try:
+        left, bottom, right, top = (float(edge) for edge in page.cropbox)
+    except Exception:  # broken in any way
+        return None
+    return (left - (right - left), bottom, right, top) if right > left and top > bottom else None
+
+
+def _product(inner: Any, outer: Any) -> list[float]:
+    """Two matrices of a PDF, the inner one applied first."""
+    a, b, c, d, e, f = (float(value) for value in inner)
+    g, h, i, j, k, m = (float(value) for value in outer)
+    return [a * g + b * i, a * h + b * j, c * g + d * i, c * h + d * j, e * g + f * i + k, e * h + f * j + m]
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return 0.0
+
+
+def _is_white(operands: Any) -> bool:
+    """Grey 1, red, green and blue 1, or no ink of four."""
+    if not all(isinstance(value, int | float) for value in operands):
+        return False
+    values = [float(value) for value in operands]
+    return all(value <= 1 - NEAR for value in values) if len(values) == 4 else all(value >= NEAR for value in values)
+
+
+def _empty(operator: bytes, operands: Any) -> None:
+    """Take the text out of what shows it; moving to the next line stays."""
+    if operator == b"TJ":
+        operands[:] = [[]]
+    elif operands and isinstance(operands, list):
+        operands[-1] = type(operands[-1])() if isinstance(operands[-1], str | bytes) else operands[-1]

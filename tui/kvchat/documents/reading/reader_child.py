@@ -1,4 +1,4 @@
-"""The process that reads one file after another for `apart.Readers`: what is wrong with a file ends this one at most.
+"""The process that reads one file after another for `sandbox.Readers`: what is wrong with a file ends this one at most.
 
 The rule: it reads stdin and writes stdout, and does nothing else: no network, no other program. It ends with its
 stdin, and by itself where a file takes much too long.
@@ -15,7 +15,7 @@ import sys
 from typing import BinaryIO, NoReturn
 
 from kvchat.documents.errors import UnreadableError
-from kvchat.documents.reading import formats, framing
+from kvchat.documents.reading import formats, pipe_protocol
 
 GRACE = 5.0
 """Seconds after which it ends by itself, beyond those its parent gives a file."""
@@ -28,17 +28,17 @@ def main() -> None:
     """Answer frames until stdin ends. The first one says how: `{"seconds": 30, "memory": 1073741824}`."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C is for the parent, which then closes stdin
     questions, answers = sys.stdin.buffer, _own_stdout()
-    first = framing.take(questions)
+    first = pipe_protocol.take(questions)
     if first is None:
         return
     limits = json.loads(first)
     _limit_memory(int(limits["memory"]))
     sys.addaudithook(_refuse)
-    while (name := framing.take(questions)) is not None and (data := framing.take(questions)) is not None:
+    while (name := pipe_protocol.take(questions)) is not None and (data := pipe_protocol.take(questions)) is not None:
         faulthandler.dump_traceback_later(float(limits["seconds"]) + GRACE, exit=True)
         answer = _answer(json.loads(name), data)
         faulthandler.cancel_dump_traceback_later()
-        framing.put(answers, answer or framing.refusal_of(framing.TOO_MUCH))
+        pipe_protocol.put(answers, answer or pipe_protocol.refusal_of(pipe_protocol.TOO_MUCH))
         if not answer:
             return
         if len(data) > _LARGE:
@@ -49,16 +49,16 @@ def main() -> None:
 def _answer(name: str, data: bytes) -> bytes:
     """The frame that answers a file; empty: there is too little memory."""
     try:
-        answer = framing.answer_of(formats.read(name, data))
-        return answer if len(answer) <= framing.LARGEST else framing.refusal_of("has too much text")
+        answer = pipe_protocol.answer_of(formats.read(name, data))
+        return answer if len(answer) <= pipe_protocol.LARGEST else pipe_protocol.refusal_of("has too much text")
     except UnreadableError as error:
-        return framing.refusal_of(str(error))
+        return pipe_protocol.refusal_of(str(error))
     except MemoryError:
         return b""
     except RecursionError:
-        return framing.refusal_of("is nested too deeply")
+        return pipe_protocol.refusal_of("is nested too deeply")
     except Exception as error:  # an error of this program: the other files are read all the same
-        return framing.refusal_of(f"cannot be read ({type(error).__name__})")
+        return pipe_protocol.refusal_of(f"cannot be read ({type(error).__name__})")
 
 
 def _own_stdout() -> BinaryIO:

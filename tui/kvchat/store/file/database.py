@@ -85,7 +85,7 @@ class Database:
         self._threads = threading.RLock()
         self._durable = False
         self._needs_lock = not has_wal_reset_fix()
-        self._identity = _identity(path)
+        self._identity = identity_of(path)
         self.fts = has_fts(connection)
 
     @contextmanager
@@ -170,7 +170,7 @@ class Database:
         return self._connection
 
     def _still_there(self) -> None:
-        if self._identity is not None and _identity(self.path) != self._identity:
+        if self._identity is not None and identity_of(self.path) != self._identity:
             raise StoreUnavailable(f"{self.path} was moved, deleted or replaced while kvchat was using it. Put it "
                                    "back, or export what is on the screen; then start kvchat again.")
 
@@ -179,7 +179,8 @@ def _readable(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _identity(path: Path | None) -> tuple[int, int] | None:
+def identity_of(path: Path | None) -> tuple[int, int] | None:
+    """What tells a file from one that took its place; None: it has none. Of one that is gone: zeros."""
     if path is None or sys.platform == "win32":
         return None
     try:

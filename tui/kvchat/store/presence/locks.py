@@ -55,6 +55,18 @@ else:
             pass
 
 
+def locked_within(fd: int, seconds: float) -> bool:
+    """Take the lock; False where another process keeps it for so long."""
+    deadline = time.monotonic() + seconds
+    pause = 0.0005
+    while not try_lock(fd):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause * (0.5 + random.random()))
+        pause = min(pause * 1.5, 0.02)
+    return True
+
+
 def has_wal_reset_fix(version: tuple[int, ...] = sqlite3.sqlite_version_info) -> bool:
     """Whether this SQLite may write one WAL database from two processes without a lock of ours."""
     return version >= (3, 51, 3) or (3, 50, 7) <= version < (3, 51) or (3, 44, 6) <= version < (3, 45)
@@ -71,8 +83,9 @@ class WriteLock:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Hold the lock. Raises StoreUnavailable when another process keeps it for WAIT_SECONDS."""
-        if self._depth == 0:
-            self._acquire()
+        if self._depth == 0 and not locked_within(self._fd, WAIT_SECONDS):
+            raise StoreUnavailable(f"Another kvchat has been writing for {WAIT_SECONDS:.0f} seconds "
+                                   f"({self._path} is locked). Close it, or wait until it is done.")
         self._depth += 1
         try:
             yield
@@ -80,16 +93,6 @@ class WriteLock:
             self._depth -= 1
             if self._depth == 0:
                 unlock(self._fd)
-
-    def _acquire(self) -> None:
-        deadline = time.monotonic() + WAIT_SECONDS
-        pause = 0.0005
-        while not try_lock(self._fd):
-            if time.monotonic() > deadline:
-                raise StoreUnavailable(f"Another kvchat has been writing for {WAIT_SECONDS:.0f} seconds "
-                                       f"({self._path} is locked). Close it, or wait until it is done.")
-            time.sleep(pause * (0.5 + random.random()))
-            pause = min(pause * 1.5, 0.02)
 
     def close(self) -> None:
         os.close(self._fd)

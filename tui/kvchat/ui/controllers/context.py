@@ -126,7 +126,7 @@ class ContextController:
     @in_worker("dialog")
     async def look_at(self, id: str) -> None:
         """Show what goes with the message, item by item, as it is sent."""
-        from kvchat.ui.screens.passages import ContextScreen
+        from kvchat.ui.screens.context import ContextScreen
 
         context = self._composer.context
         every = context.all
@@ -183,7 +183,7 @@ class ContextController:
     @in_worker("dialog")
     async def _open_attach(self) -> None:
         """Ask for a file, and attach it."""
-        from kvchat.ui.screens.attach import AttachScreen
+        from kvchat.ui.screens.context import AttachScreen
 
         id = self.workspace.conversation.id
         block = await self.workspace.ask(AttachScreen(

@@ -81,7 +81,7 @@ class ConversationController:
 
     @in_worker("dialog")
     async def pick(self) -> None:
-        from kvchat.ui.screens.picker import ConversationPicker
+        from kvchat.ui.screens.conversations import ConversationPicker
 
         match await self.workspace.ask(ConversationPicker(
                 self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark,
@@ -95,16 +95,16 @@ class ConversationController:
 
     @in_worker("dialog")
     async def search(self, query: str = "") -> None:
-        from kvchat.ui.screens.search import SearchScreen
+        from kvchat.ui.screens.conversations import SearchScreen
 
         found = await self.workspace.ask(
-            SearchScreen(self._conversations.search, query=query, now=self.workspace.now()))
+            SearchScreen(self._conversations, query=query, now=self.workspace.now()))
         if found is not None:
             await self.open(found.conversation, found.node)
 
     @in_worker("dialog")
     async def rename(self, title: str = "", id: str = "") -> None:
-        from kvchat.ui.screens.rename import RenameScreen
+        from kvchat.ui.screens.conversations import RenameScreen
 
         id = id or self.workspace.conversation.id
         title = title or await self.workspace.ask(RenameScreen(self._conversations.find(id).title)) or ""
@@ -146,7 +146,7 @@ class ConversationController:
 
     @in_worker("dialog")
     async def export(self, path: str = "") -> None:
-        from kvchat.transfer import TransferError
+        from kvchat.transfer.formats import TransferError
         from kvchat.ui.screens.export import ExportRequest, ExportScreen
 
         conversation = self.workspace.conversation

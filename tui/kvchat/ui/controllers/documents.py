@@ -14,14 +14,12 @@ from kvchat.prompt.citing import sources
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
-from kvchat.ui.controllers.desks import DocumentsDesk
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.render.sources import given, sources_of
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.documents.collection import Report
-    from kvchat.documents.library import Library
     from kvchat.prompt.context import ContextBlock
     from kvchat.ui.widgets.statusline import Header, StatusLine
 
@@ -66,45 +64,49 @@ class DocumentController:
 
     @in_worker("dialog")
     async def _open(self, *, add: str | None = None) -> None:
-        from kvchat.ui.screens.documents import DocumentsScreen
+        from kvchat.ui.screens.documents.source import DocumentsSource
+        from kvchat.ui.screens.manager import ManagerScreen
 
         if not self._documents.has_library:
             self.workspace.say("There are no documents in an incognito run.")
             return
-        id = self.workspace.open_id
-        await self.workspace.ask(DocumentsScreen(DocumentsDesk(self._service), id, add=add))
+        service = self._service
+        await self.workspace.ask(ManagerScreen(DocumentsSource(
+            self._documents, self._retrieval, service.conversations, service.clock, self.workspace.open_id, add=add,
+            editor=service.settings.editor), service.events))
         self.show_searching()
 
     @in_worker("dialog")
     async def _search(self, query: str) -> None:
         """Try the index with these words; Esc leads back here."""
-        from kvchat.ui.screens.documents_search import DocumentSearchScreen
+        from kvchat.ui.screens.documents.search import DocumentSearchScreen
 
         if not self._documents.has_library:
             self.workspace.say("There are no documents in an incognito run.")
         elif not self._documents.has_collections:
             self.workspace.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
         else:
-            await self.workspace.ask(DocumentSearchScreen(DocumentsDesk(self._service), query=query))
+            await self.workspace.ask(DocumentSearchScreen(self._documents, query=query,
+                                                          editor=self._service.settings.editor))
 
     @in_worker("dialog")
     async def _remove(self, name: str) -> None:
         """Ask whether a collection is to be removed."""
         try:
             with self.workspace.app.key_queue.coming() as dialog:
-                known = await self._documents.with_library(_names)
+                known = [one.name for one in await self._documents.collections()]
                 if not name:
                     self.workspace.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
                              "There are no documents yet.", "warning")
                     return
-                one, status = await self._documents.with_library(
-                    lambda library: (library.get(name), library.status(name)))
+                one = await self._documents.named(name)
+                status = (await self._documents.statuses([one.name])).get(one.name)
         except ChatError as error:
             self.workspace.say(str(error), "warning")
             return
         if dialog.is_given_up:
             return
-        from kvchat.ui.screens.documents_acts import remove_question
+        from kvchat.ui.screens.documents.source import remove_question
 
         if await self.workspace.ask(remove_question(one, status)) and await self.workspace.attempt(
                 self._documents.remove(one.name)):
@@ -113,7 +115,7 @@ class DocumentController:
 
     async def _add(self, path: str) -> None:
         """Index a folder or file, at once."""
-        from kvchat.ui.screens.documents_add import unquoted
+        from kvchat.ui.screens.documents.add import unquoted
 
         if not path:
             self._open(add="")
@@ -132,10 +134,9 @@ class DocumentController:
         record = self.workspace.conversation.record
         if mode != OFF:
             try:
-                known = await self._documents.with_library(_names)
+                known = [one.name for one in await self._documents.collections()]
                 self._known = frozenset(known)
-                chosen = await self._documents.with_library(
-                    lambda library: [library.get(name).name for name in names])
+                chosen = [(await self._documents.named(name)).name for name in names]
             except ChatError as error:
                 self.workspace.say(str(error), "warning")
                 return
@@ -168,8 +169,7 @@ class DocumentController:
     @in_worker("collections", exclusive=True)
     async def _look_what_exists(self) -> None:
         try:
-            self._known = await self._documents.with_library(
-                lambda library: frozenset(one.name for one in library.collections()))
+            self._known = frozenset(one.name for one in await self._documents.collections())
         except ChatError:
             self._known = frozenset()  # nothing can be searched
         if self.workspace.screen.is_mounted:
@@ -181,7 +181,7 @@ class DocumentController:
         """In the status line, how far indexing is."""
         words = ""
         if self._documents.indexing:
-            from kvchat.ui.screens.documents_rows import indexing_words
+            from kvchat.ui.screens.documents.rows import indexing_words
 
             words = indexing_words(self._documents.indexing)
         self._status.set_indexing(words)
@@ -195,7 +195,7 @@ class DocumentController:
         fresh = [report for name, report in self._reported.items() if seen.get(name) is not report]
         if not any(map(worth_telling, fresh)) or self.workspace.app.screen is not self.workspace.screen:
             return
-        from kvchat.ui.screens.documents_rows import other_kinds, report_words
+        from kvchat.ui.screens.documents.rows import other_kinds, report_words
 
         for report in filter(worth_telling, fresh):
             if report.trouble:
@@ -226,17 +226,15 @@ class DocumentController:
         if not found:
             self.workspace.say(words)
         elif len(found) == 1:
-            from kvchat.ui.screens.source import SourceScreen
+            from kvchat.ui.screens.sources import SourceScreen
 
-            await self.workspace.ask(SourceScreen(DocumentsDesk(self._service), found[0][1], number=found[0][0]))
+            await self.workspace.ask(SourceScreen(self._documents, found[0][1], number=found[0][0],
+                                                  editor=self._service.settings.editor))
         else:
-            from kvchat.ui.screens.source_list import SourcesScreen
+            from kvchat.ui.screens.sources import SourcesScreen
 
-            await self.workspace.ask(SourcesScreen(DocumentsDesk(self._service), found, words=words))
-
-
-def _names(library: Library) -> list[str]:
-    return [one.name for one in library.collections()]
+            await self.workspace.ask(SourcesScreen(self._documents, found, words=words,
+                                                   editor=self._service.settings.editor))
 
 
 def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sources, str]:

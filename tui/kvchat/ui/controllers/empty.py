@@ -59,7 +59,7 @@ class EmptyConversation:
 
     @in_worker("welcome", exclusive=True)
     async def _mount_panel(self) -> None:
-        from kvchat.ui.screens.welcome import WelcomePanel
+        from kvchat.ui.screens.servers import WelcomePanel
 
         models = await self._service.chooser.model_files()
         if self._servers.connection.phase == "none":

@@ -5,21 +5,16 @@ The rule: what was noted is told at the edge of the screen and waits there until
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
 from kvchat.sanitize import one_line
-from kvchat.ui.controllers.desks import MemoryDesk
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.events import MemoriesNoted
     from kvchat.chat.service import ChatService
-    from kvchat.memory.entry import Entry
     from kvchat.ui.controllers.conversations import ConversationController
-    from kvchat.ui.screens.memory_source import Book
     from kvchat.ui.widgets.statusline import StatusLine
 
 
@@ -53,33 +48,33 @@ class MemoryController:
                 self._open(query=argument)
 
     async def _switch(self, on: bool) -> None:
-        from kvchat.ui.screens.memory_source import why_off
+        from kvchat.ui.screens.memory.source import WHY_OFF
 
         id = self.workspace.conversation.id
         if await self.workspace.attempt(self._extraction.set_memory(id, on)):
-            self.workspace.say(why_off(MemoryDesk(self._service), id) or "Memory is on in this conversation.")
+            self.workspace.say(WHY_OFF[self._memory.why_off(id)])
 
     @in_worker("dialog")
     async def _open(self, *, query: str = "", add: bool = False) -> None:
         """The memory screen; then the message that the person wants to see, if any."""
-        from kvchat.ui.screens.memory import MemoryScreen
+        from kvchat.ui.screens.manager import ManagerScreen
+        from kvchat.ui.screens.memory.source import MemorySource
 
         fresh, self._noted, self._proposed = (*self._noted, *self._proposed), (), ()
         self._status.set_memory("")
-        chosen = await self.workspace.ask(MemoryScreen(
-            MemoryDesk(self._service), self.workspace.conversation.id, query=query, fresh=fresh, add=add,
-            editor=self._service.settings.editor))
+        service = self._service
+        chosen = await self.workspace.ask(ManagerScreen(MemorySource(
+            self._memory, self._extraction, service.jobs, service.conversations, service.clock,
+            self.workspace.conversation.id, query=query, fresh=fresh, add=add, editor=service.settings.editor),
+            service.events))
         await self._count_proposals()
         if chosen is not None:
             await self._conversations.open(chosen.conversation, chosen.node)
 
     async def _count_proposals(self) -> None:
         """What still waits for the person's yes stays at the edge of the screen."""
-        from kvchat.memory.entry import Status
-
         try:
-            waiting = await self._memory.with_memories(
-                lambda book: [one.id for one in book.entries(Status.PROPOSED)])
+            waiting = await self._memory.proposals()
         except ChatError:
             return
         self._proposed = tuple(waiting)
@@ -97,22 +92,14 @@ class MemoryController:
         if not words.strip():
             self._open()
             return
-
-        def forgotten(book: Book) -> tuple[int, Entry | None]:
-            book.sync()
-            found = meant(book.entries(), words)
-            if len(found) == 1:
-                return 1, book.delete(found[0].id).before
-            return len(found) or len(book.search(words)), None
-
         try:
-            many, gone = await self._memory.with_memories(forgotten)
+            many, gone = await self._memory.forget(words)
         except ChatError as error:
             self.workspace.say(str(error), "warning")
             return
         if gone is not None:
-            key = self.workspace.key_of("memory")
-            self.workspace.say(f"Forgotten: “{one_line(gone.text, 80)}” {key}, u brings it back.")
+            keys = f"{self.workspace.key_of('memory')}, {self.workspace.key_of('memory.undo')}"
+            self.workspace.say(f"Forgotten: “{one_line(gone.text, 80)}” {keys} brings it back.")
         elif many:
             self._open(query=words)
         else:
@@ -122,20 +109,14 @@ class MemoryController:
 
     def begins(self) -> None:
         """Memory runs for the first time."""
-        key = self.workspace.key_of("memory") or "/memory"
-        self.workspace.say(f"Memory notes facts after answers · {key}, then o turns it off")
+        key, switch = self.workspace.key_of("memory") or "/memory", self.workspace.key_of("memory.switch")
+        self.workspace.say(f"Memory notes facts after answers · {key}, then {switch} turns it off")
 
     def noted(self, event: MemoriesNoted) -> None:
         """Something was noted: a quiet word, until it is looked at."""
         self._noted = tuple(dict.fromkeys((*self._noted, *event.noted)))
         self._proposed = tuple(dict.fromkeys((*self._proposed, *event.proposed)))
         self._status.set_memory(noted_words(len(self._noted), len(self._proposed)), self.workspace.key_of("memory"))
-
-
-def meant(entries: Iterable[Entry], words: str) -> list[Entry]:
-    """The memories in whose text every word stands as a whole word, in any case."""
-    wanted = [re.compile(rf"(?<!\w){re.escape(word)}(?!\w)", re.IGNORECASE) for word in words.split()]
-    return [entry for entry in entries if all(word.search(entry.text) for word in wanted)]
 
 
 def noted_words(noted: int, proposed: int) -> str:

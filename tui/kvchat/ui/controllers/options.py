@@ -31,7 +31,7 @@ class OptionController:
 
     @in_worker("dialog")
     async def parameters(self) -> None:
-        from kvchat.ui.screens.parameters import ParametersScreen
+        from kvchat.ui.screens.options import ParametersScreen
 
         conversation = self.workspace.conversation
         chosen = await self.workspace.ask(ParametersScreen(conversation.record.parameters))
@@ -40,7 +40,7 @@ class OptionController:
 
     @in_worker("dialog")
     async def system_prompt(self, text: str = "") -> None:
-        from kvchat.ui.screens.prompts import SystemPromptScreen
+        from kvchat.ui.screens.options import SystemPromptScreen
 
         conversation = self.workspace.conversation
         price = self._prices.estimate(conversation.id, "system")

@@ -88,7 +88,7 @@ class ServerController:
     @in_worker("dialog")
     async def choose(self, name: str = "") -> None:
         """The model, or the server and its model."""
-        from kvchat.ui.screens.models import ModelPicker
+        from kvchat.ui.screens.servers import ModelPicker
 
         if name:
             await self._use("model", name)
@@ -128,7 +128,7 @@ class ServerController:
 
     @in_worker("dialog")
     async def _engine_trouble(self, sentence: str, log: str) -> None:
-        from kvchat.ui.screens.trouble import EngineTroubleScreen
+        from kvchat.ui.screens.servers import EngineTroubleScreen
 
         match await self.workspace.ask(EngineTroubleScreen(sentence, log)):
             case "restart":

@@ -1,13 +1,19 @@
-"""The tree of a conversation: every branch, and the way to each."""
+"""The tree of a conversation: every branch, and the way to each.
+
+The rule: what goes on straight stays in its column. A branch that is not the current one (or, off the current branch,
+not the newest) stands aside, in a column of its own, above the way its parent goes on. So a conversation with ten
+thousand messages in a row is as narrow as one with two.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Literal
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
@@ -18,11 +24,63 @@ from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
 from kvchat.text.cache import reread_number
 from kvchat.text.format import count, counted, moment
+from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MUTED, USER, content, joined, shown
-from kvchat.ui.screens.tree_rows import tree_rows
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, MARKS
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A message and the lines in front of it."""
+
+    node: Node
+    lanes: str
+    """Box drawing, two cells a column: heavy where the current branch runs."""
+    current: bool
+    """Whether it is on the current branch."""
+    number: int = 1
+    """Which of its siblings it is, from 1."""
+    siblings: int = 1
+
+
+def tree_rows(tree: Tree, head: str | None) -> list[TreeRow]:
+    """All messages, parents before children, branches aside before the way that goes on."""
+    path = {node.id for node in tree.path(head)}
+    roots = tree.children(None)
+    main_root = next((root for root in roots if root.id in path), roots[-1] if roots else None)
+    aside = [root for root in roots if root is not main_root]
+    order = [*aside, main_root] if main_root is not None else []
+    todo: list[tuple[Node, tuple[bool, ...], bool, int, int]] = [
+        (root, (), False, roots.index(root) + 1, len(roots)) for root in reversed(order)]
+    rows = []
+    while todo:
+        node, outer, first, number, count = todo.pop()
+        children = tree.children(node.id)
+        on = node.id in path
+        rows.append(TreeRow(node, _lanes(outer, on, first, not children), on, number, count))
+        if not children:
+            continue
+        main = next((child for child in children if child.id in path), children[-1])
+        todo.append((main, outer, False, children.index(main) + 1, len(children)))
+        inner = (*outer, main.id in path)
+        for index in range(len(children) - 1, -1, -1):
+            if children[index] is not main:
+                todo.append((children[index], inner, True, index + 1, len(children)))
+    return rows
+
+
+def _lanes(outer: tuple[bool, ...], on: bool, first: bool, last: bool) -> str:
+    """The columns in front of a row: those it stands aside of, then its own. True in `outer`: the current branch."""
+    if not outer:
+        return "┃ " if on else "└ " if last else "│ "
+    columns = ["┃ " if heavy else "│ " for heavy in outer]
+    if first:
+        columns[-1] = "┠─" if outer[-1] else "├─"
+        return "".join(columns) + ("─ " if last else "┬ ")
+    return "".join(columns) + ("└ " if last else "│ ")
+
 
 Branching = tuple[Literal["go", "fork"], str]
 
@@ -36,14 +94,14 @@ class BranchTreeScreen(ListModal[Branching]):
     """All branches, the current one heavy. Result: ("go", node id) or ("fork", node id)."""
 
     DEFAULT_CSS = "BranchTreeScreen RowList { margin-top: 1; }"
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("f", "fork", "Fork", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("branches")]
 
     def __init__(self, tree: Tree, head: str | None, *, title: str = "", at: str | None = None,
                  now: datetime | None = None, warmth: Callable[[str], Warmth] | None = None) -> None:
         """`warmth` tells what the server holds of the branch that ends in a message."""
         super().__init__(classes="-list -wide")
         self.heading = f"Branches · {one_line(title, 60)}" if title else "Branches"
-        self.hints = (("enter", "go there"), ("f", "fork"), ("esc", "close"))
+        self.hints = (("rows.choose", "go there"), ("branches.fork", "fork"), ("dialog.close", "close"))
         self._rows = tree_rows(tree, head)
         self._tips = frozenset(leaf.id for leaf in tree.leaves())
         self._warmth = warmth

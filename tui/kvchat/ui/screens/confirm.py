@@ -62,7 +62,7 @@ class ConfirmScreen(ListModal[R], Generic[R]):
     def __init__(self, title: str, lines: Sequence[str], choices: Sequence[Choice[R]]) -> None:
         super().__init__(classes="-small")
         self.heading = title
-        self.hints = (("enter", "choose"), ("esc", "cancel"))
+        self.hints = (("rows.choose", "choose"), ("dialog.close", "cancel"))
         self._lines = lines
         self._choices = choices
 

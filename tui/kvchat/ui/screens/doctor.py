@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import ClassVar
 
 from textual import work
-from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.binding import BindingType
+from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -18,7 +18,8 @@ from kvchat.chat.errors import ChatError
 from kvchat.doctor.report import Report, Severity, Verdict
 from kvchat.doctor.words import GLYPHS, facts, gain, headline
 from kvchat.sanitize import clean, one_line
-from kvchat.ui.screens.modal import Hint, Modal, hint_line
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.modal import Hint, Modal
 from kvchat.ui.screens.tones import ACCENT, AVOIDABLE, BAD, MUTED, REUSED, STRONG, Part, content
 
 Examine = Callable[[Callable[[str], None], bool], Awaitable[Report]]
@@ -26,7 +27,7 @@ Examine = Callable[[Callable[[str], None], bool], Awaitable[Report]]
 something. Raises ChatError."""
 
 TONES: dict[Severity, str] = {Severity.PROBLEM: BAD, Severity.NOTE: AVOIDABLE, Severity.FINE: REUSED}
-_CLOSE: Hint = ("esc", "close")
+_CLOSE: Hint = ("dialog.close", "close")
 
 
 class DoctorScreen(Modal[None]):
@@ -41,16 +42,7 @@ class DoctorScreen(Modal[None]):
         & #report .apart { margin-top: 1; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y,enter", "agree", "Go on", show=False),
-        Binding("r", "again", "Again", show=False),
-        Binding("up", "scroll(-1)", "Up", show=False),
-        Binding("down", "scroll(1)", "Down", show=False),
-        Binding("pageup", "scroll(-10)", "Page up", show=False),
-        Binding("pagedown,space", "scroll(10)", "Page down", show=False),
-        Binding("home", "scroll(-1000000)", "Top", show=False),
-        Binding("end", "scroll(1000000)", "End", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("report")]
 
     def __init__(self, examine: Examine) -> None:
         super().__init__(classes="-list -wide")
@@ -80,7 +72,7 @@ class DoctorScreen(Modal[None]):
     @work(exclusive=True, group="examination")
     async def _run(self) -> None:
         self._is_examining, self._report = True, None
-        self._hint(_CLOSE)
+        self.show_hints((_CLOSE,))
         await self._show([])
         try:
             self._report = await self._examine(self._tell, self._agreed)
@@ -89,8 +81,8 @@ class DoctorScreen(Modal[None]):
         else:
             await self._show(list(_told(self._report)))
         self._is_examining = False
-        again: Hint = ("enter", "go on") if self._asks else ("r", "again")
-        self._hint(again, ("↑↓", "scroll"), _CLOSE)
+        again: Hint = ("report.agree", "go on") if self._asks else ("report.again", "again")
+        self.show_hints((again, ("report.up report.down", "scroll"), _CLOSE))
 
     def _tell(self, words: str) -> None:
         """A line of progress."""
@@ -104,9 +96,6 @@ class DoctorScreen(Modal[None]):
         await report.remove_children()
         await report.mount_all(widgets)
         report.scroll_home(animate=False)
-
-    def _hint(self, *hints: Hint) -> None:
-        self.query_one("#frame", Vertical).border_subtitle = hint_line(hints)
 
     def action_agree(self) -> None:
         if self._asks:

@@ -1,32 +1,98 @@
-"""Exporting: what, in which format, and where to.
+"""Writing conversations to a file: an export, and what is not saved when kvchat is left.
 
-The rule: the screen writes nothing. It asks before a file is replaced, and its answer says whether it may be.
+The rule: the export screen writes nothing. It asks before a file is replaced, and its answer says whether it may be.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
-from textual.binding import Binding, BindingType
+from textual import events, on, work
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Input, Label, Static
 
+from kvchat.chat.unsaved import file_name
 from kvchat.prompt.conversation import Conversation
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted
-from kvchat.transfer import FORMATS, suggested_name
-from kvchat.ui.screens.choice import ChoiceLine
-from kvchat.ui.screens.filtering import FilterLine
+from kvchat.transfer import FORMATS
+from kvchat.transfer.formats import FileExists, Source, TransferError, format_of
+from kvchat.transfer.write import suggested_name
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.modal import Modal
+from kvchat.ui.screens.rows import FilterLine
 from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, content
 
-NAMES = {"md": "Markdown", "html": "HTML", "json": "JSON (lossless)", "jsonl": "JSONL (OpenAI)"}
+if TYPE_CHECKING:
+    from kvchat.ui.controllers.workspace import Workspace
+    from kvchat.ui.ending import Ending
+
+class ChoiceLine(Widget, can_focus=True):
+    """Words side by side, the chosen one in brackets; left and right (or space) change it, and so does a click."""
+
+    DEFAULT_CSS = """
+    ChoiceLine {
+        height: 1; width: 1fr;
+        & > .choice--other { color: $foreground 60%; }
+        & > .choice--chosen { text-style: bold; }
+        & > .choice--focused { color: $accent; text-style: bold; }
+        &:ansi > .choice--other { color: ansi_default; text-style: dim; }
+        &:ansi > .choice--focused { color: ansi_cyan; }
+    }
+    """
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"choice--other", "choice--chosen", "choice--focused"}
+    ALLOW_SELECT = False
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("choice")]
+    chosen: reactive[int] = reactive(0)
+
+    class Changed(Message):
+        """Another word was chosen."""
+
+        def __init__(self, choice: ChoiceLine) -> None:
+            super().__init__()
+            self.choice = choice
+
+        @property
+        def control(self) -> ChoiceLine:
+            return self.choice
+
+    def __init__(self, options: Sequence[str], chosen: int = 0, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._options = options
+        self.set_reactive(ChoiceLine.chosen, chosen)
+
+    def render(self) -> Content:
+        chosen = ".choice--focused" if self.has_focus else ".choice--chosen"
+        return Content("  ").join(
+            content((f"[{word}]", chosen) if index == self.chosen else (f" {word} ", ".choice--other"))
+            for index, word in enumerate(self._options))
+
+    def action_step(self, step: int) -> None:
+        self.chosen = (self.chosen + step) % len(self._options)
+
+    def watch_chosen(self) -> None:
+        self.post_message(self.Changed(self))
+
+    def on_click(self, event: events.Click) -> None:
+        start = 0
+        for index, word in enumerate(self._options):
+            end = start + len(word) + 2
+            if start <= event.x < end:
+                self.chosen = index
+            start = end + 2
+
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +118,14 @@ class ExportScreen(Modal[ExportRequest]):
     ExportScreen .note { margin: 0 0 1 13; }
     ExportScreen FilterLine { margin-top: 1; }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down", "app.focus_next", "Next", show=False),
-        Binding("up", "app.focus_previous", "Previous", show=False),
-        Binding("enter,ctrl+s", "export", "Export", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("fields")]
 
     def __init__(self, conversation: Conversation | None, *, conversations: int = 1, branches: int = 1,
                  folder: Path | None = None) -> None:
         super().__init__()
         self.heading = "Export"
-        self.hints = (("←→", "choose"), ("↑↓", "next field"), ("enter", "export"), ("esc", "cancel"))
+        self.hints = (("choice.previous choice.next", "choose"), ("fields.previous fields.next", "next field"),
+                      ("fields.apply", "export"), ("dialog.close", "cancel"))
         self._conversation = conversation
         self._conversations = conversations
         self._branches = branches
@@ -78,7 +141,7 @@ class ExportScreen(Modal[ExportRequest]):
         yield self._field("What", ChoiceLine(these, id="which"))
         branches = ["this branch", f"all {self._branches:,} branches"] if self._branches > 1 else ["the only one"]
         yield self._field("Branches", ChoiceLine(branches, id="branches"))
-        yield self._field("Format", ChoiceLine([NAMES.get(name, name) for name in self._formats], id="format"))
+        yield self._field("Format", ChoiceLine([format_of(name).name for name in self._formats], id="format"))
         yield Static(classes="words note", id="about")
         yield FilterLine("a file, for instance ~/chat.md")
         yield Static(classes="words", id="answer")
@@ -104,7 +167,7 @@ class ExportScreen(Modal[ExportRequest]):
 
     @property
     def _all_branches(self) -> bool:
-        return FORMATS[self._format].every_branch or self.query_one("#branches", ChoiceLine).chosen == 1
+        return format_of(self._format).every_branch or self.query_one("#branches", ChoiceLine).chosen == 1
 
     @on(ChoiceLine.Changed)
     def _chosen(self) -> None:
@@ -117,13 +180,13 @@ class ExportScreen(Modal[ExportRequest]):
         if path.value not in ("", self._suggested):
             return
         if self._conversation is None or self._all_conversations:
-            name = f"conversations{FORMATS[self._format].suffix}"
+            name = f"conversations.{self._format}"
         else:
             name = suggested_name(self._conversation, self._format)
         path.value = self._suggested = one_line(_home(self._folder / name))
 
     def _explain(self) -> None:
-        found = FORMATS[self._format]
+        found = format_of(self._format)
         branches = " It always holds all branches." if found.every_branch else ""
         self.query_one("#about", Static).update(content((f"{found.title}.{branches}", MUTED)))
         self._say_where()
@@ -154,9 +217,9 @@ class ExportScreen(Modal[ExportRequest]):
 
     @on(Input.Submitted)
     def _entered(self) -> None:
-        self.action_export()
+        self.action_apply()
 
-    def action_export(self) -> None:
+    def action_apply(self) -> None:
         path = self._path()
         if path is None or _trouble(path):
             self.query_one(Input).focus()
@@ -192,3 +255,91 @@ def _trouble(path: Path) -> str:
     except (OSError, ValueError) as error:
         return f"This is not a usable file name ({one_line(str(error), 80)})."
     return ""
+
+
+NAMED = 3
+"""Conversations that are named in the question."""
+CHOICES: Sequence[Choice[str]] = (
+    ("w", "Write them to a file, then quit", "write"),
+    ("s", "Stay", "stay"),
+    ("q", "Quit without saving", "quit"),
+)
+
+
+async def leave_unsaved(workspace: Workspace, ending: Ending, unsaved: Sequence[Source]) -> None:
+    """Ask what to do with what is not saved, and do it. Only in a worker."""
+    service = workspace.service
+
+    async def write(path: Path) -> Path:
+        await service.stop_all()  # what came of a running answer is in the file too
+        return await service.conversations.unsaved.write(path)
+
+    said = lines(unsaved, service.conversations.unsaved.reason)
+    match await workspace.ask(ConfirmScreen("Quit with unsaved messages?", said, CHOICES)):
+        case "quit":
+            ending.leave(lets_go=True)
+        case "write":
+            suggested = f"{_writable_folder()}/{file_name(service.clock())}"
+            path = await workspace.ask(WriteElsewhereScreen(suggested, write))
+            if path is not None:
+                ending.leave(f"The unsaved messages are in {path}.", lets_go=True)
+
+
+def lines(unsaved: Sequence[Source], reason: str) -> list[str]:
+    """What is not saved, and why."""
+    names = [f"“{one_line(one.conversation.title, 30)}”" for one in unsaved[:NAMED]]
+    more = [f"{len(unsaved) - NAMED:,} more"] if len(unsaved) > NAMED else []
+    many = "1 conversation is" if len(unsaved) == 1 else f"{counted(len(unsaved), 'conversation')} are"
+    return [f"{many} not saved: {', '.join([*names, *more])}.", *([reason] if reason else [])]
+
+
+def _writable_folder() -> str:
+    with suppress(RuntimeError):
+        if os.access(Path.home(), os.W_OK):
+            return "~"
+    return tempfile.gettempdir()
+
+
+class WriteElsewhereScreen(Modal[Path]):
+    """Asks for a file and has it written; the result is its path."""
+
+    def __init__(self, suggested: str, write: Callable[[Path], Awaitable[Path]]) -> None:
+        super().__init__()
+        self.heading = "Write unsaved messages"
+        self.hints = (("enter", "write and quit"), ("dialog.close", "stay"))
+        self._suggested = suggested
+        self._write = write
+
+    def body(self) -> Iterable[Widget]:
+        yield Static(Content("A JSON file with every branch and draft, readable by you only."), classes="words")
+        yield FilterLine("a file, for instance ~/kvchat.json", one_line(self._suggested))
+        yield Static(classes="words")
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        self._say("")
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        if not (text := event.value.strip()):
+            self._say("Write the name of a file.")
+            return
+        try:
+            self._begin(Path.home() / Path(text).expanduser())
+        except RuntimeError:
+            self._say("There is no such user's folder. Write the whole path.")
+
+    @work(exclusive=True, group="write")
+    async def _begin(self, path: Path) -> None:
+        try:
+            self.finish(await self._write(path))
+        except FileExists:
+            self._say(f"{one_line(path.name, 60)} is there already. Write another name.")
+        except TransferError as error:
+            self._say(one_line(error.sentence, 300))
+
+    def _say(self, sentence: str) -> None:
+        self.query(Static).last().update(content((sentence, BAD)))

@@ -11,9 +11,8 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kvchat.ui.actions import HelpRow
-from kvchat.ui.screens.filtering import FilterLine, highlighted, kept
 from kvchat.ui.screens.modal import ListModal
-from kvchat.ui.screens.rows import RowList
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, GLYPHS, MARK_TONES, MUTED, STRONG, content
 from kvchat.ui.widgets import sidebar_rows
 
@@ -58,7 +57,7 @@ class HelpScreen(ListModal[None]):
     def __init__(self, rows: Mapping[str, Sequence[HelpRow]], *, query: str = "") -> None:
         super().__init__(classes="-list -wide")
         self.heading = "Help"
-        self.hints = (("↑↓", "move"), ("type", "to filter"), ("esc", "close"))
+        self.hints = (("rows.up rows.down", "move"), ("type", "to filter"), ("dialog.close", "close"))
         self._query = query
         self._lines = [*_actions(rows), *_legend()]
         self._texts = [line.text for line in self._lines]

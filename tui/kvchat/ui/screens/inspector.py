@@ -1,33 +1,388 @@
 """The cache inspector: what the server reused of each turn and message, why not more, and what it holds now.
 
-The rule: it only shows; what it shows is a `CacheReport`, asked for again when the cache may have changed.
+The rule: it only shows; what it shows is a `CacheReport`, asked for again when the cache may have changed. Figures are
+the server's or measured by kvchat; what neither knows is shown as unknown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from datetime import datetime
-from typing import ClassVar, Literal, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import on, work
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from kvchat.cache.report import CacheReport
+from kvchat.cache.accounting import NOISE, Totals, TurnFigures
+from kvchat.cache.causes.cause import Divergence
+from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.chat.live import OpenConversation
 from kvchat.sanitize import clean, one_line
-from kvchat.text.format import UNKNOWN
-from kvchat.ui.screens import inspector_messages as messages
-from kvchat.ui.screens import inspector_turns as turns
-from kvchat.ui.screens.inspector_facts import ServerFacts, facts
+from kvchat.text.cache import (
+    UNREPORTED,
+    accuracy,
+    again,
+    ahead,
+    beside,
+    count_of,
+    held_words,
+    misses,
+    prediction,
+    reuse_percent,
+    spark_values,
+    speed_words,
+    warmth_words,
+    wasted,
+    why,
+)
+from kvchat.text.format import UNKNOWN, count, counted, duration, percent
+from kvchat.ui.actions import bindings
+from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
-from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, content
+from kvchat.ui.screens.tones import (
+    ACCENT,
+    AVOIDABLE,
+    BAD,
+    EVALUATED,
+    GLYPHS,
+    MARK_TONES,
+    MUTED,
+    REUSED,
+    STRONG,
+    content,
+    joined,
+    shown,
+)
+from kvchat.ui.widgets.header_text import HOSTS, model_name
+from kvchat.ui.widgets.pieces import sparkline
+from kvchat.ui.widgets.sidebar_rows import GLYPHS as MARK_GLYPHS
+from kvchat.ui.widgets.sidebar_rows import MARKS
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from kvchat.chat.cache.reports import CacheReports
+    from kvchat.chat.events import EventBus
+    from kvchat.chat.server.servers import Servers
+
+QUESTION = 22
+"""Cells for the first words of a question, where there is room."""
+GLYPH_HEADS = (("█", "reused"), ("▒", "new"), ("░", "avoid."))
+OTHER_HEADS = ("first", "prefill", "decode")
+"""Time to the first token, prompt tokens and answer tokens a second."""
+
+
+def split_cells(tokens: Sequence[int], scale: int, width: int) -> list[int]:
+    """How many cells of a bar, `width` cells wide for `scale` tokens, each part gets: at least one if it is not 0."""
+    parts = [max(1, round(part / max(1, scale) * width)) if part > 0 else 0 for part in tokens]
+    while sum(parts) > width and max(parts) > 1:
+        parts[parts.index(max(parts))] -= 1
+    return parts
+
+
+def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, int]:
+    """How many cells of a turn's bar are reused, new and avoidable. Avoidable tokens within the noise are new."""
+    avoidable = wasted(figures)
+    reused, new, again = split_cells(
+        (figures.cached_tokens or 0, (figures.evaluated_tokens or 0) - avoidable, avoidable), scale, width)
+    return reused, new, again
+
+
+def bar(reused: int, new: int, avoidable: int) -> Content:
+    """A bar of so many cells of each kind."""
+    return content(("█" * reused, REUSED), ("▒" * new, EVALUATED), ("░" * avoidable, AVOIDABLE))
+
+
+def scale_of(turns: Sequence[TurnReport]) -> int:
+    """The tokens that a bar of full width stands for."""
+    return max((turn.figures.prompt_tokens or 0 for turn in turns if turn.figures), default=0)
+
+
+def column_cells(width: int) -> tuple[int, ...]:
+    """The widths of the columns of numbers on a line of `width` cells."""
+    return (10, 9, 11, 11, 10, 9) if width >= 90 else (9, 7, 9, 8, 8, 7)
+
+
+def glyph_heads(cells: Sequence[int]) -> list[Content]:
+    """The heads of the columns of reused, new and avoidable tokens, with their glyphs."""
+    return [content(" " * max(0, wide - len(word) - 2), (glyph, GLYPHS[glyph]), (f" {word}", MUTED))
+            for (glyph, word), wide in zip(GLYPH_HEADS, cells, strict=True)]
+
+
+def turns_head(width: int) -> Content:
+    """The heads of the columns."""
+    cells = column_cells(width)
+    heads = glyph_heads(cells[:3])
+    heads += [content((word.rjust(wide), MUTED)) for word, wide in zip(OTHER_HEADS, cells[3:], strict=True)]
+    return joined(content(("turn", MUTED)), content().join(heads), width)
+
+
+def turn_row(turns: Sequence[TurnReport], index: int, scale: int, width: int) -> Content:
+    """A turn: its number, its question where there is room, its bar, its numbers."""
+    turn = turns[index]
+    figures = turn.figures
+    cells = column_cells(width)
+    number = f"{index + 1:>{len(str(len(turns)))}} "
+    room = max(0, width - len(number) - sum(cells) - 2)
+    words = QUESTION if room >= QUESTION + 18 else 0
+    start = content((number, MUTED))
+    if words:
+        start += content((shown(turn.question, words), MUTED)).truncate(words + 2, pad=True)
+    numbers = content(_figures(figures, cells))
+    if figures is None or figures.evaluated_tokens is None:
+        why_not = "not reported" if figures else "no figures"
+        return joined(start + content((why_not, MUTED)), numbers, width)
+    return joined(start + bar(*cells_of(figures, scale, room - (words + 2 if words else 0))), numbers, width)
+
+
+def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
+    """A turn in sentences: its avoidable tokens with their cause, what helps, and what had been predicted."""
+    turn = turns[index]
+    lines = [content((f"Turn {index + 1}: ", STRONG)) + _verdict(turn)]
+    remedy = why(turn)[1]
+    if remedy:
+        lines.append(content(("→ ", AVOIDABLE), one_line(remedy)))
+    if said := prediction(turn.figures):
+        lines.append(content((f"{said[0].upper()}{said[1:]}.", MUTED)))
+    return lines
+
+
+def _verdict(turn: TurnReport) -> Content:
+    figures = turn.figures
+    if figures is None:
+        return content(("no figures on this branch yet.", MUTED))
+    if figures.avoidable_tokens is None:
+        unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
+        return content((f"how much was read again is {unknown}.", MUTED))
+    if figures.estimated and not wasted(figures):
+        return content(("by the time it took, nothing was read again; this server does not count it.", MUTED))
+    if figures.first_read:
+        return content(("a first read; there was nothing of this conversation to reuse.", MUTED))
+    if not wasted(figures):
+        spare = f"{counted(figures.avoidable_tokens, 'token')} at the edge of the reply"
+        return content((f"nothing was read again but {spare}." if figures.avoidable_tokens
+                        else "nothing was read again.", MUTED))
+    return content(("░ ", AVOIDABLE), again(turn))
+
+
+def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
+    figures = figures or TurnFigures()
+    tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
+    speeds = (figures.prefill_speed, figures.decode_speed)
+    values = (*(count_of(figures, number) for number in tokens), _seconds(figures.ttft_ms, cells[3]),
+              *map(_per_second, speeds))
+    return "".join(value.rjust(wide) for value, wide in zip(values, cells, strict=True))
+
+
+def _seconds(ms: float | None, cells: int) -> str:
+    words = duration(None if ms is None else ms / 1000)
+    return words if len(words) < cells or ms is None else f"{ms / 1000:.0f} s"
+
+
+def _per_second(speed: float | None) -> str:
+    return UNKNOWN if speed is None else f"{speed:,.0f}/s"
+
+
+ROLES = {"user": "you", "assistant": "answer"}
+WIDE = 90
+"""Cells of a line from which on there are columns for each kind of tokens."""
+SPARK = 20
+"""Turns in the sparkline."""
+
+
+def headline(report: CacheReport, width: int, now: float) -> list[Content]:
+    """Three lines: how warm the conversation is and its reuse by turn, the last request's prefix, the prediction."""
+    figures = report.turns[-1].figures if report.turns else None
+    mark = MARKS[report.warmth.heat]
+    percent = reuse_percent(figures) if figures else None
+    spark = sparkline(spark_values([turn.figures for turn in report.turns]), SPARK)
+    reuse = content((spark.strip(), REUSED), ("  ", ""), (f"{UNKNOWN if percent is None else percent} %", STRONG))
+    warm = content((MARK_GLYPHS[mark], MARK_TONES[mark]), f" {warmth_words(report.warmth, now)}")
+    label = content(("reuse by turn ", MUTED))
+    if warm.cell_length + label.cell_length + reuse.cell_length + 2 <= width:
+        reuse = label + reuse
+    lines = [joined(warm, reuse if report.turns else content(), width), _prefix(report, width)]
+    about = "" if report.exact else "~"
+    said = " · ".join(filter(None, (prediction(figures, about), accuracy(report), about and "~ estimated")))
+    return [*lines, content((said, MUTED))]
+
+
+def _prefix(report: CacheReport, width: int) -> Content:
+    """The last request as one bar: what was reused, what was read again, what was new."""
+    figures = report.turns[-1].figures if report.turns else None
+    if figures is None or figures.evaluated_tokens is None:
+        return content(("the last request's figures are not known" if report.turns else "nothing read yet", MUTED))
+    again = wasted(figures)
+    words = content((count(figures.cached_tokens), REUSED), (" reused · ", MUTED),
+                    (count(figures.evaluated_tokens - again), STRONG), (" new", MUTED),
+                    (" · ", MUTED), (f"{again:,} avoidable" if again else "0 avoidable", AVOIDABLE if again else MUTED))
+    if figures.new_tokens is None:
+        words = content((count(figures.cached_tokens), REUSED), (" reused · ", MUTED),
+                        (count(figures.evaluated_tokens), STRONG), (" read", MUTED))
+    room = max(8, width - words.cell_length - 4)
+    reused, new, avoidable = cells_of(figures, figures.prompt_tokens or 0, room)
+    whole = content(("▕", MUTED), ("█" * reused, REUSED), ("░" * avoidable, AVOIDABLE), ("▒" * new, EVALUATED))
+    return whole.truncate(room + 1, pad=True) + content(("▏ ", MUTED)) + words
+
+
+def tokens_scale(messages: Sequence[MessageCells]) -> int:
+    """The tokens that a bar of full width stands for."""
+    return max((message.tokens or 0 for message in messages), default=0)
+
+
+def messages_head(width: int) -> Content:
+    """The heads of the columns."""
+    heads = glyph_heads((10, 9, 11)) if width >= WIDE else []
+    return joined(content(("message", MUTED)), content().join([content(("tokens", MUTED)), *heads]), width)
+
+
+def message_row(report: CacheReport, index: int, scale: int, width: int) -> Content:
+    """A message: who, its first words, its bar, its tokens; ≠ where the prompt parts from what the server held."""
+    message = report.messages[index]
+    parted = divergence(report)
+    mark = content(("≠ ", AVOIDABLE)) if parted is not None and parted.message == index else content("  ")
+    number = f"{index:>{len(str(len(report.messages)))}} "
+    start = mark + content((number, MUTED), f"{ROLES.get(message.role, one_line(message.role, 8)):<8}")
+    right = content(f"{_tokens(message.tokens, report.exact):>9}")
+    if width >= WIDE:
+        parts = (message.reused, message.new, message.avoidable)
+        right += content("".join(count(part).rjust(wide) for part, wide in zip(parts, (10, 9, 11), strict=True)))
+    room = max(0, width - start.cell_length - right.cell_length - 2)
+    words = room * 2 // 5
+    start += content((shown(message.text, words), MUTED)).truncate(words, pad=True) + content("  ")
+    room -= words + 2
+    if message.reused is None:
+        reply = index == len(report.messages) - 1 and message.role == "assistant"
+        return joined(start + content(("the reply" if reply else "not known", MUTED)), right, width)
+    again = message.avoidable if message.avoidable and message.avoidable > NOISE else 0
+    read = max(0, (message.tokens or 0) - message.reused - again)
+    reused, new, avoidable = split_cells((message.reused, read, again), scale, room)
+    return joined(start + bar(reused, new, avoidable), right, width)
+
+
+def message_words(report: CacheReport, index: int) -> list[Content]:
+    """What is worth saying about a message: whether the prompt parts from what the server held here, else where."""
+    parted = divergence(report)
+    if parted is None:
+        figures = report.turns[-1].figures if report.turns else None
+        if figures is None or figures.cached_tokens is None:
+            return [content(("How much of it the server reused is not known.", MUTED))]
+        return [content(("The last request begins with all the server held; nothing differs.", MUTED)
+                        if not wasted(figures) else ("Where the prompts part is not known.", MUTED))]
+    place = f"in message {parted.message}" if parted.message is not None else "in a message that is not known"
+    here = "here" if parted.message == index else place
+    lines = [content(("≠ ", AVOIDABLE), (f"The prompt parts {here} from what the server held, ", ""),
+                     (f"after {counted(parted.token, 'token')}.", ""))]
+    if parted.held or parted.sent:
+        lines.append(content(("held ", MUTED), f"“{one_line(parted.held, 80)}”", ("   sent ", MUTED),
+                             f"“{one_line(parted.sent, 80)}”"))
+    return lines
+
+
+def divergence(report: CacheReport) -> Divergence | None:
+    """Where the last request parts from what the server held, if it does."""
+    finding = report.turns[-1].finding if report.turns else None
+    return finding.divergence if finding else None
+
+
+def _tokens(tokens: int | None, exact: bool) -> str:
+    return UNKNOWN if tokens is None else f"{'' if exact else '~'}{tokens:,}"
+
+
+LABEL = 13
+TOTAL_HEADS = ("reuse", "hit ratio", "reused", "avoidable", "saved")
+TOTAL_CELLS = (8, 11, 11, 11, 13)
+TITLE = 28
+"""Cells for the title of a conversation that a slot holds."""
+
+
+def totals_line(totals: Totals, width: int) -> Content:
+    """The sums over some turns, under `TOTAL_HEADS`, in `width` cells."""
+    if not totals.turns:
+        return content(("  no turns yet", MUTED))
+    if totals.turns == totals.unknown:
+        return content((f"  {counted(totals.turns, 'turn')}, {UNREPORTED}", MUTED))
+    much = totals.avoidable_tokens > NOISE * totals.turns
+    values = (percent(totals.reuse), percent(totals.hit_ratio), count(totals.cached_tokens),
+              count(totals.avoidable_tokens), duration(totals.seconds_saved))
+    tones = (STRONG, "", REUSED, AVOIDABLE if much else "", "")
+    line = content(*((value.rjust(cells), tone) for value, cells, tone in zip(values, TOTAL_CELLS, tones, strict=True)))
+    unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'turn')} unknown", MUTED))
+    return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
+
+
+def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: float) -> list[Content]:
+    """All of it in lines of `width` cells, the most important first. `digest` names the system prompt."""
+    lines: list[Content] = []
+    for warning in report.warnings:
+        lines += _told("! prompt", warning, width, AVOIDABLE)
+    lines += _sums(report, width)
+    lines += _told("planner", report.plan.sentence if report.plan else "no request yet", width)
+    lines += _told("speed", speed_words(report.speed), width)
+    lines += _states(report.states, width, now)
+    lines += _told("rules", report.rules or "what this server does with its cache is not known", width)
+    for name, words in _about(servers):
+        lines += _told(name, words, width)
+    lines += _told("session", report.conversation, width)
+    return [*lines, *_told("prefix", f"{digest} · equal digest, equal system prompt", width)]
+
+
+def _told(name: str, words: str, width: int, tone: str = MUTED) -> list[Content]:
+    """A name and what there is to say, on as many lines as it takes."""
+    words = one_line(words)
+    parts = [words[start:stop] for start, stop in breaks(words, max(20, width - LABEL))]
+    return [content((f"{name if not at else '':<{LABEL}}", tone), part) for at, part in enumerate(parts)]
+
+
+def _sums(report: CacheReport, width: int) -> Iterable[Content]:
+    heads = "".join(head.rjust(cells) for head, cells in zip(TOTAL_HEADS, TOTAL_CELLS, strict=True))
+    yield content((" " * LABEL + heads, MUTED))
+    ledgers: list[tuple[str, Ledger]] = [("conversation", report.here), ("last 7 days", report.week)]
+    for name, ledger in ledgers:
+        yield content((f"{name:<{LABEL}}", MUTED)) + totals_line(ledger.totals, width - LABEL)
+    for name, ledger in (("misses", report.here), ("  7 days", report.week)):
+        told = misses(ledger)
+        yield from _told(name, "; ".join(told) if told else "none", width)
+    yield from _told("read ahead", f"{ahead(report.here.warmup)} · 7 days: {ahead(report.week.warmup)}", width)
+    if report.week.memory.count:
+        yield from _told("memory", f"{beside(report.here.memory)} · 7 days: {beside(report.week.memory)}", width)
+
+
+def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Content]:
+    """A line for each slot, and one for each state in the server's memory."""
+    found = [*states]
+    if not found:
+        yield from _told("slots", "what they hold is not known", width)
+    for state in found:
+        parked = "slot" not in state.where
+        glyph = content(("◐ ", AVOIDABLE) if parked else ("● ", REUSED))
+        words = held_words(state, now, shown(state.owner, TITLE))
+        yield content((f"{one_line(state.where, LABEL - 2):<{LABEL}}", MUTED)) + glyph + content(words)
+
+
+def _about(servers: Servers) -> list[tuple[str, str]]:
+    server = servers.info
+    if server is None:
+        return [("server", "not connected")]
+    kind = "built-in engine" if server.embedded else one_line(server.kind, 40)
+    where = HOSTS.get(server.host_class, one_line(server.host_class, 20))
+    build = f" · build {one_line(server.build, 40)}" if server.build else ""
+    return [
+        ("server", f"{kind} · {where} · {one_line(server.base_url, 80)}"),
+        ("model", (model_name(server.model) or "unknown") + build),
+        ("window", f"{_number(server.context_size, 'token')} a conversation · {_number(server.slots, 'slot')}"),
+    ]
+
+
+def _number(number: int | None, noun: str) -> str:
+    return counted(number, noun) if number is not None else f"unknown {noun}s"
+
 
 View = Literal["turns", "messages", "server"]
 VIEWS: dict[View, str] = {"turns": "Turns", "messages": "Messages", "server": "Sums and server"}
@@ -35,16 +390,6 @@ TALL = 36
 """Rows of the terminal from which on the sums and the server stand below the turns."""
 PATIENCE = 0.4
 """Seconds between two looks while the cache changes."""
-
-
-class CacheSource(Protocol):
-    """What the inspector asks: `ChatService`."""
-
-    @property
-    def server(self) -> ServerFacts | None: ...
-    def cache_report(self, id: str) -> Awaitable[CacheReport]: ...
-    def subscribe(self, listener: Callable[[ServiceEvent], None]) -> Callable[[], None]: ...
-    def now(self) -> datetime: ...
 
 
 class InspectorScreen(ListModal[None]):
@@ -64,17 +409,15 @@ class InspectorScreen(ListModal[None]):
         &.-server #rows, &.-server #head, &.-server #detail { display: none; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab,right,m", "view(1)", "Next view", show=False),
-        Binding("shift+tab,left", "view(-1)", "Previous view", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("inspector")]
 
-    def __init__(self, conversation: OpenConversation, source: CacheSource) -> None:
+    def __init__(self, conversation: OpenConversation, reports: CacheReports, servers: Servers, events: EventBus,
+                 now: Callable[[], datetime]) -> None:
         super().__init__(classes="-list -wide")
         self.heading = f"Cache · {one_line(conversation.record.title, 60)}"
-        self.hints = (("↑↓", "move"), ("tab", "next view"), ("esc", "close"))
+        self.hints = (("rows.up rows.down", "move"), ("inspector.next_view", "next view"), ("dialog.close", "close"))
         self._conversation = conversation
-        self._source = source
+        self._reports, self._servers, self._events, self._now = reports, servers, events, now
         self._report: CacheReport | None = None
         self._trouble = ""
         self._view: View = "turns"
@@ -100,7 +443,7 @@ class InspectorScreen(ListModal[None]):
         return self.query_one("#facts" if self._view == "server" else "#rows", RowList)
 
     def on_mount(self) -> None:
-        self._stop_listening = self._source.subscribe(self._heard)
+        self._stop_listening = self._events.subscribe(self._heard)
         self.set_class(self.size.height >= TALL, "-tall")
         self._load()
 
@@ -122,7 +465,7 @@ class InspectorScreen(ListModal[None]):
     async def _load(self) -> None:
         self._soon = None
         try:
-            report = await self._source.cache_report(self._conversation.id)
+            report = await self._reports.report(self._conversation.id)
         except ChatError as error:
             self._trouble = clean(str(error))
         else:
@@ -158,16 +501,16 @@ class InspectorScreen(ListModal[None]):
             waiting = content((self._trouble, BAD)) if self._trouble else content(("looking …", MUTED))
             self.query_one("#headline", Static).update(content("  ") + waiting)
             return
-        now = self._source.now().timestamp()
-        self._put("headline", messages.headline(report, width, now), width)
+        now = self._now().timestamp()
+        self._put("headline", headline(report, width, now), width)
         names = content().join([
             content(("   " if at else ""), (name, ACCENT if view == self._view else MUTED))
             for at, (view, name) in enumerate(VIEWS.items())])
         self._put("views", [names], width)
-        self._put("head", [turns.turns_head(width) if self._view == "turns" else messages.messages_head(width)], width)
+        self._put("head", [turns_head(width) if self._view == "turns" else messages_head(width)], width)
         path = self._conversation.path()
         digest = path[0].digest.hex()[:12] if path else UNKNOWN
-        self._facts = facts(report, self._source.server, digest, width, now)
+        self._facts = facts(report, self._servers, digest, width, now)
         self.query_one("#facts", RowList).show(len(self._facts))
         self._tell()
 
@@ -181,7 +524,7 @@ class InspectorScreen(ListModal[None]):
         report, at = self._report, self.query_one("#rows", RowList).cursor
         lines: Sequence[Content] = ()
         if report is not None and at is not None and at < self._count():
-            lines = turns.turn_words(report.turns, at) if self._view == "turns" else messages.message_words(report, at)
+            lines = turn_words(report.turns, at) if self._view == "turns" else message_words(report, at)
         self.query_one("#detail", Static).update(Content("\n").join(lines))
 
     def _draw(self, index: int, width: int) -> Content:
@@ -189,8 +532,8 @@ class InspectorScreen(ListModal[None]):
         if report is None or index >= self._count():
             return content()
         if self._view == "turns":
-            return turns.turn_row(report.turns, index, turns.scale_of(report.turns), width)
-        return messages.message_row(report, index, messages.tokens_scale(report.messages), width)
+            return turn_row(report.turns, index, scale_of(report.turns), width)
+        return message_row(report, index, tokens_scale(report.messages), width)
 
     def action_view(self, step: int) -> None:
         """Go to the next view; in the messages the cursor begins where the prompts part."""
@@ -198,6 +541,6 @@ class InspectorScreen(ListModal[None]):
         self._view = views[(views.index(self._view) + step) % len(views)]
         self.set_class(self._view == "server", "-server")
         if self._report is not None and self._view != "server":
-            parted = messages.divergence(self._report) if self._view == "messages" else None
+            parted = divergence(self._report) if self._view == "messages" else None
             self._list(parted.message if parted else None)
         self.call_after_refresh(self._fill)

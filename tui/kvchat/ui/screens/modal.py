@@ -6,11 +6,11 @@ The rule: a modal answers once. Whatever is pressed or clicked after that is too
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
@@ -18,18 +18,18 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from kvchat.sanitize import one_line
+from kvchat.ui import keys
+from kvchat.ui.actions import BY_ID, bindings, first_key
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import TONE_CLASSES, TONE_CSS
 
+if TYPE_CHECKING:
+    from kvchat.ui.app import KvchatApp
+
 T = TypeVar("T")
 Hint = tuple[str, str]
-"""A key and what it does, both in a word."""
-
-
-def hint_line(hints: Iterable[Hint]) -> Content:
-    """The keys of a screen, as they stand in its bottom edge."""
-    return Content.assemble(*(Content.assemble("  " if index else "", (key, "bold"), f" {word}")
-                              for index, (key, word) in enumerate(hints)))
+"""An action of the table, or several (`rows.up rows.down`), and what it does in a word. What is no action stands as it
+is: `type`."""
 
 
 class Modal(ModalScreen[T | None]):
@@ -70,20 +70,40 @@ class Modal(ModalScreen[T | None]):
         + "}"
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONE_CLASSES)
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("dialog")]
+    app: KvchatApp
 
     heading: str = ""
-    hints: Sequence[Hint] = (("esc", "close"),)
+    hints: Sequence[Hint] = (("dialog.close", "close"),)
 
     def compose(self) -> ComposeResult:
         with Vertical(id="frame") as frame:
             frame.border_title = Content(one_line(self.heading, 80))
-            frame.border_subtitle = hint_line(self.hints)
+            frame.border_subtitle = self.hint_line(self.hints)
             yield from self.body()
 
     def body(self) -> Iterable[Widget]:
         """The widgets inside the frame."""
         return ()
+
+    def key(self, id: str) -> str:
+        """The first key of an action, as a sentence names it."""
+        return keys.shown(first_key(id, self.app.keys))
+
+    def hint_line(self, hints: Iterable[Hint]) -> Content:
+        """Some keys, each with what it does."""
+        def shown(what: str) -> str:
+            return "".join(keys.hinted(first_key(id, self.app.keys)) if id in BY_ID else id for id in what.split())
+
+        return Content.assemble(*(Content.assemble("  " if index else "", (shown(what), "bold"), f" {word}")
+                                  for index, (what, word) in enumerate(hints)))
+
+    def show_hints(self, hints: Sequence[Hint], *, fits: bool = False) -> None:
+        """Have these keys stand in the bottom edge. `fits`: those in the middle give way when there is no room."""
+        frame, kept = self.query_one("#frame"), [*hints]
+        while fits and len(kept) > 2 and self.hint_line(kept).cell_length > frame.size.width - 4:
+            del kept[-3]
+        frame.border_subtitle = self.hint_line(kept)
 
     def finish(self, result: T | None) -> None:
         """Close with this result. Only the first call counts."""
@@ -97,15 +117,7 @@ class Modal(ModalScreen[T | None]):
 class ListModal(Modal[T]):
     """A modal around one `RowList`, whose cursor moves with the arrow keys wherever the focus is."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,ctrl+up", "move(-1)", "Up", show=False),
-        Binding("down,ctrl+down", "move(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home,ctrl+home", "move(-1000000000)", "First", show=False),
-        Binding("end,ctrl+end", "move(1000000000)", "Last", show=False),
-        Binding("enter", "choose", "Choose", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("rows")]
 
     @property
     def rows(self) -> RowList:

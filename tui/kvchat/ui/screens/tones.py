@@ -5,7 +5,9 @@ The rule: a widget gets `Content`, never a bare string, and colours come from th
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 from textual.content import Content
 
@@ -70,6 +72,12 @@ def with_glyphs(text: str) -> Content:
 def shown(text: str, width: int) -> str:
     """Text from outside on one line of at most `width` cells."""
     return fit(one_line(text, max(1, width)), width)
+
+
+def home_path(path: Path | str) -> str:
+    """A path as it is shown: below the home folder with ~."""
+    text, home = str(path), str(Path.home())
+    return one_line(f"~{text[len(home):]}" if text.startswith(home + os.sep) else text)
 
 
 def removed_words(text: str) -> str:

@@ -1,0 +1,330 @@
+"""The simulator of the server's cache on its own: what it says follows from what it was told."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.simulator import Held, Place, Prediction, Simulator
+from kvchat.cache.tokens import NO_TOKENS, Tokens
+
+DENSE = Shape()
+A, B = 1000, 2000
+
+
+def ids(start: int, count: int) -> Tokens:
+    """`count` different ids from `start`."""
+    return Tokens(range(start, start + count))
+
+
+def turn(
+    simulator: Simulator, prompt: Tokens, owner: str = "", slot: int | None = None, sampled: Tokens = NO_TOKENS,
+) -> Prediction:
+    found = simulator.begin(prompt, owner, 0.0, slot)
+    simulator.end(found.slot, sampled)
+    return found
+
+
+def test_the_next_turn_reads_only_what_is_new_and_the_last_sampled_token() -> None:
+    simulator, first, answer = Simulator(DENSE), ids(A, 100), ids(5000, 20)
+    turn(simulator, first, sampled=answer)
+    assert simulator.predict(first + answer + ids(9000, 30)).cached == 119
+
+
+def test_the_same_prompt_again_reads_its_last_token() -> None:
+    simulator, prompt = Simulator(DENSE), ids(A, 100)
+    turn(simulator, prompt)
+    found = simulator.predict(prompt)
+    assert (found.common, found.cached, found.source) == (100, 99, "slot")
+
+
+def test_an_unrelated_prompt_parks_the_slot_and_it_comes_back() -> None:
+    simulator, first, other = Simulator(DENSE), ids(A, 100), ids(B, 100)
+    turn(simulator, first, "a")
+    found = turn(simulator, other, "b")
+    assert (found.cached, found.source, found.chosen_by, found.replaces) == (0, "nothing", "least recent", None)
+    assert [held.owner for held in simulator.parked] == ["a"]
+    back = turn(simulator, first + ids(9000, 10), "a")
+    assert (back.cached, back.source, back.best, back.best_where) == (100, "parked", 100, Place("parked", 0))
+    assert [held.owner for held in simulator.parked] == ["b"]
+
+
+def test_without_memory_for_parked_states_the_slot_is_lost() -> None:
+    simulator = Simulator(replace(DENSE, ram_bytes=0))
+    turn(simulator, ids(A, 100), "a")
+    found = turn(simulator, ids(B, 100), "b")
+    assert found.replaces is not None
+    assert found.replaces.owner == "a"
+    assert simulator.predict(ids(A, 100)).best == 0
+
+
+def test_a_parked_state_is_not_looked_up_while_the_slot_keeps_half_of_its_own() -> None:
+    system, simulator = ids(A, 40), Simulator(DENSE)
+    turn(simulator, system + ids(3000, 200), "long")
+    turn(simulator, system + ids(4000, 10), "short")
+    found = simulator.predict(system + ids(3000, 210))
+    assert (found.cached, found.best, found.best_where) == (40, 240, Place("parked", 0))
+
+
+def test_a_pin_beyond_the_last_slot_has_parked_states_looked_up() -> None:
+    system, simulator = ids(A, 40), Simulator(DENSE)
+    turn(simulator, system + ids(3000, 200), "long")
+    turn(simulator, system + ids(4000, 10), "short")
+    found = simulator.predict(system + ids(3000, 210), slot=1)
+    assert (found.slot, found.cached, found.source, found.chosen_by) == (0, 240, "parked", "pinned")
+
+
+def test_with_one_cache_for_all_slots_idle_ones_are_parked_and_emptied() -> None:
+    simulator = Simulator(Shape(slots=3, unified=True))
+    turn(simulator, ids(A, 100), "a")
+    turn(simulator, ids(B, 100), "b")
+    assert [held.owner if held else None for held in simulator.slots] == [None, "b", None]
+    assert [held.owner for held in simulator.parked] == ["a"]
+    assert simulator.predict(ids(A, 100), slot=0).cached == 0  # an empty slot that is pinned looks nothing up
+
+
+def test_slots_of_their_own_keep_their_states_and_copies_are_parked() -> None:
+    simulator = Simulator(Shape(slots=2))
+    turn(simulator, ids(A, 100), "a", slot=0)
+    turn(simulator, ids(B, 100), "b", slot=1)
+    assert [held and held.owner for held in simulator.slots] == ["a", "b"]
+    assert [held.owner for held in simulator.parked] == ["a"]
+    assert simulator.predict(ids(A, 110)).slot == 0
+
+
+def test_slots_that_were_never_used_are_taken_from_the_last_one() -> None:
+    simulator = Simulator(Shape(slots=3))
+    assert [turn(simulator, ids(1000 * at, 50)).slot for at in range(4)] == [2, 1, 0, 2]
+
+
+def test_a_slot_with_a_tenth_of_the_prompt_or_less_is_not_chosen_for_it() -> None:
+    simulator = Simulator(Shape(slots=2))
+    turn(simulator, ids(A, 10), slot=1)
+    assert simulator.predict(ids(A, 100)).chosen_by == "least recent"
+    assert simulator.predict(ids(A, 99)).chosen_by == "prefix"
+
+
+def test_a_busy_slot_is_left_alone() -> None:
+    simulator = Simulator(Shape(slots=2, unified=True))
+    first = simulator.begin(ids(A, 100), "a", 0.0)
+    second = simulator.begin(ids(A, 110), "b", 0.0)
+    assert {first.slot, second.slot} == {0, 1}
+    assert not simulator.parked
+    assert all(simulator.slots)
+
+
+def test_a_parked_state_of_which_little_is_of_use_stays_parked() -> None:
+    simulator = Simulator(DENSE)
+    turn(simulator, ids(A, 24) + ids(3000, 76), "a")
+    turn(simulator, ids(B, 10), "b")
+    assert simulator.predict(ids(A, 24) + ids(4000, 10)).cached == 0
+    turn(simulator, ids(A, 25) + ids(5000, 75), "c")
+    turn(simulator, ids(B, 10), "b")
+    assert simulator.predict(ids(A, 25) + ids(4000, 10)).cached == 25
+
+
+def test_a_conversation_that_grew_is_parked_once() -> None:
+    simulator = Simulator(Shape(slots=2))
+    for length in (100, 200):
+        turn(simulator, ids(A, length), "a", slot=0)
+        turn(simulator, ids(B, 50), "b", slot=1)
+    assert [(held.owner, len(held.tokens)) for held in simulator.parked] == [("b", 50), ("a", 200)]
+
+
+def test_the_oldest_parked_states_go_when_there_is_no_room() -> None:
+    simulator = Simulator(Shape(ram_bytes=2500, token_bytes=10))
+    for at, owner in enumerate("abcd"):
+        turn(simulator, ids(1000 * at, 100), owner)
+    assert [held.owner for held in simulator.parked] == ["b", "c"]
+    turn(simulator, ids(7000, 300), "large")
+    turn(simulator, ids(8000, 10), "e")
+    assert [held.owner for held in simulator.parked] == ["c", "d"], "a state larger than all the room is not parked"
+
+
+def test_without_a_limit_in_bytes_the_context_limits_the_parked_tokens() -> None:
+    simulator = Simulator(Shape(ram_bytes=None, context=250))
+    for at, owner in enumerate("abcd"):
+        turn(simulator, ids(1000 * at, 100), owner)
+    assert [held.owner for held in simulator.parked] == ["b", "c"]
+
+
+def test_a_cancelled_prompt_keeps_what_was_read() -> None:
+    simulator, prompt = Simulator(DENSE), ids(A, 1000)
+    found = simulator.begin(prompt, "a", 0.0)
+    simulator.cut(found.slot, 512)
+    assert simulator.predict(prompt).cached == 512
+    assert simulator.observe([768]) == [], "the server finished one more batch"
+    assert simulator.predict(prompt).cached == 768
+    simulator.begin(prompt, "a", 0.0)
+    simulator.cut(found.slot, 0)
+    assert simulator.predict(prompt).cached == 768, "what was cached stays"
+
+
+def test_a_stopped_answer_may_have_gone_on_a_little() -> None:
+    simulator, prompt, answer = Simulator(DENSE), ids(A, 100), ids(5000, 10)
+    simulator.begin(prompt, "a", 0.0)
+    simulator.end(0, answer, stopped=True)
+    assert simulator.observe([112]) == []
+    assert simulator.predict(prompt + answer).cached == 109
+    simulator.begin(prompt, "a", 0.0)
+    simulator.end(0, answer, stopped=True)
+    assert len(simulator.observe([800])) == 1, "so much is not late, it is another client"
+
+
+def test_a_task_that_is_seen_late_may_be_the_stopped_one() -> None:
+    """It was cancelled before its slot showed its number."""
+    for count in (100, 112):
+        simulator, prompt = Simulator(DENSE), ids(A, 100)
+        simulator.begin(prompt, "a", 0.0)
+        simulator.end(0, ids(5000, 1), stopped=True)
+        assert simulator.observe([count], used=[0]) == []
+        assert simulator.predict(prompt + ids(6000, 9)).cached == 100
+
+
+def test_a_count_that_does_not_fit_means_another_client() -> None:
+    simulator, prompt = Simulator(replace(DENSE, ram_bytes=0)), ids(A, 100)
+    turn(simulator, prompt, "a")
+    assert simulator.observe([100]) == []
+    found, = simulator.observe([37])
+    assert (found.slot, found.held and found.held.owner, found.count) == (0, "a", 37)
+    held = simulator.slots[0]
+    assert held is not None
+    assert (held.owner, len(held.tokens)) == ("", 37)
+    assert simulator.predict(prompt).best == 0
+    assert simulator.observe([37]) == []
+
+
+def test_what_another_client_pushed_out_is_parked_where_the_server_parks() -> None:
+    simulator, prompt = Simulator(DENSE), ids(A, 100)
+    turn(simulator, prompt, "a")
+    simulator.observe([37])
+    assert simulator.predict(prompt).source == "parked"
+
+
+def test_a_restart_forgets_all() -> None:
+    simulator = Simulator(Shape(slots=2))
+    turn(simulator, ids(A, 100))
+    turn(simulator, ids(B, 100))
+    simulator.forget()
+    assert not any(simulator.slots)
+    assert not simulator.parked
+    assert simulator.predict(ids(A, 100)).best == 0
+
+
+def test_a_restored_slot_serves_its_conversation() -> None:
+    simulator = Simulator(DENSE)
+    simulator.restored(0, Held(ids(A, 100), "a", 5.0))
+    assert simulator.predict(ids(A, 120)).cached == 100
+    simulator.cleared(0)
+    assert simulator.predict(ids(A, 120)).cached == 0
+
+
+def test_a_hybrid_model_goes_on_but_goes_back_only_to_a_checkpoint() -> None:
+    simulator = Simulator(Shape(rewind=Rewind.NOWHERE))
+    prompt = ids(A, 1000)
+    turn(simulator, prompt, sampled=ids(5000, 10))
+    assert simulator.predict(prompt + ids(5000, 9) + ids(9000, 5)).cached == 1009
+    assert simulator.predict(prompt).cached == 996, "four tokens before the end of the prompt"
+    assert simulator.predict(prompt.first(900) + ids(9000, 5)).cached == 484, "one batch before that"
+    assert simulator.predict(prompt.first(300) + ids(9000, 5)).cached == 0
+
+
+def test_a_hybrid_model_reads_from_a_checkpoint_when_nothing_is_new() -> None:
+    simulator, prompt = Simulator(Shape(rewind=Rewind.NOWHERE)), ids(A, 1000)
+    for cached in (0, 996, 996):
+        assert turn(simulator, prompt).cached == cached
+        held = simulator.slots[0]
+        assert held is not None
+        assert [c.tokens for c in held.checkpoints] == [484, 996]
+
+
+def test_the_start_of_the_last_question_is_a_checkpoint() -> None:
+    simulator = Simulator(Shape(rewind=Rewind.NOWHERE))
+    prompt = ids(A, 5000)
+    simulator.begin(prompt, "a", 0.0, users=[1000, 1200, 3000])
+    simulator.end(0, NO_TOKENS)
+    held = simulator.slots[0]
+    assert held is not None
+    assert [c.tokens for c in held.checkpoints] == [1000, 3000, 4484, 4996]
+    assert simulator.predict(prompt.first(3500) + ids(9000, 5)).cached == 3000
+
+
+def test_a_sliding_window_goes_back_within_its_window() -> None:
+    shape = Shape(rewind=Rewind.WINDOW, window=128)
+    simulator, prompt = Simulator(shape), ids(A, 3000)
+    turn(simulator, prompt)
+    assert simulator.predict(prompt.first(2900) + ids(9000, 5)).cached == 2900
+    assert simulator.predict(prompt.first(1000) + ids(9000, 5)).cached == 0
+    turn(simulator, ids(B + 9000, 3000))  # parks it: of the window only what the model still sees is saved
+    back = simulator.predict(prompt.first(2900) + ids(9000, 5))
+    assert (back.source, back.common, back.cached) == ("parked", 2900, 2483)
+
+
+def test_an_empty_prompt_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one token"):
+        Simulator(DENSE).predict(NO_TOKENS)
+
+
+SHAPES = st.builds(
+    Shape, slots=st.integers(1, 4), unified=st.booleans(), ram_bytes=st.sampled_from([0, 600, 8 << 30, None]),
+    token_bytes=st.just(10.0), context=st.just(100), rewind=st.sampled_from(Rewind), window=st.just(6),
+    checkpoints=st.sampled_from([0, 2, 32]), checkpoint_step=st.just(10), batch=st.just(16), micro_batch=st.just(8))
+PROMPTS = st.lists(st.integers(0, 1), min_size=1, max_size=60).map(Tokens)
+ACTS = st.lists(st.tuples(PROMPTS, st.none() | st.integers(0, 5), st.integers(0, 40)), max_size=12)
+
+
+def state(simulator: Simulator) -> Any:
+    return simulator.slots, simulator.parked, simulator._used, simulator._busy, simulator._stopped
+
+
+def played(shape: Shape, acts: list[tuple[Tokens, int | None, int]]) -> Simulator:
+    simulator = Simulator(shape)
+    for prompt, slot, length in acts:
+        found = simulator.begin(prompt, "x", 1.0, slot)
+        if length < len(prompt) // 2:
+            simulator.cut(found.slot, max(length, found.cached))
+        else:
+            simulator.end(found.slot, Tokens([1] * length))
+    return simulator
+
+
+@settings(deadline=None)
+@given(SHAPES, ACTS, PROMPTS, st.none() | st.integers(0, 5))
+def test_predicting_changes_nothing_and_says_what_beginning_does(
+    shape: Shape, acts: list[tuple[Tokens, int | None, int]], prompt: Tokens, slot: int | None,
+) -> None:
+    simulator = played(shape, acts)
+    before = simulator.copy()
+    said = simulator.predict(prompt, slot)
+    assert state(simulator) == state(before)
+    assert simulator.begin(prompt, "", 0.0, slot) == said
+    assert 0 <= said.cached <= min(said.common, len(prompt) - 1)
+    assert said.common <= said.best <= len(prompt)
+    assert (said.best > 0) == (said.best_where is not None)
+    assert (said.source == "nothing") == (said.common == 0)
+
+
+@settings(deadline=None)
+@given(SHAPES, ACTS, PROMPTS)
+def test_a_copy_goes_its_own_way(shape: Shape, acts: list[tuple[Tokens, int | None, int]], prompt: Tokens) -> None:
+    simulator = played(shape, acts)
+    same = simulator.copy()
+    turn(simulator, prompt, sampled=Tokens([1, 2, 3]))
+    simulator.observe([0] * shape.slots)
+    assert state(same) == state(played(shape, acts))
+
+
+@settings(deadline=None)
+@given(SHAPES, ACTS)
+def test_a_server_as_the_simulator_sees_it_surprises_nobody(
+    shape: Shape, acts: list[tuple[Tokens, int | None, int]],
+) -> None:
+    simulator = played(shape, acts)
+    assert simulator.observe([len(held.tokens) if held else 0 for held in simulator.slots]) == []
+    assert all(held.tokens for held in simulator.parked)
+    assert shape.ram_bytes != 0 or not simulator.parked

@@ -1,0 +1,1 @@
+"""Ollama, by its native interface."""

@@ -1,0 +1,290 @@
+"""An answer of Ollama's `/api/chat`, and what is remembered from answer to answer to tell what went wrong.
+
+The rule: Ollama says nothing when it loads a model anew or leaves messages out; both are told from its own figures,
+with the numbers. A cached count that is computed here is always marked as an estimate.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from kvchat.backends import errors
+from kvchat.backends.answer import ChatAnswer
+from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble, failure
+from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
+from kvchat.backends.dialects.ollama.models import full_name
+from kvchat.backends.payload import (
+    as_object,
+    count_at,
+    figure_at,
+    is_object,
+    name_at,
+    object_at,
+    parsed_or_none,
+    text_at,
+)
+from kvchat.backends.stream import Payload
+from kvchat.cache.accounting import SPEED_SAMPLE
+from kvchat.prompt.message import State, chained
+from kvchat.prompt.wire import whole_characters
+from kvchat.text.faults import Fault
+
+NS_PER_MS = 1_000_000
+RELOAD_MS = 200.0
+"""A loaded model is handed out in less than this; starting one takes longer."""
+_SLACK = 16
+"""Tokens by which a prompt may shrink although nothing is left out: what a template puts behind the last question."""
+_SURE, _SPARSE = 0.5, 1 / 12
+"""Of the tokens that the new messages seem to have, so many are counted on, and at most so many for each of their
+bytes: text differs, and a table's rules have few."""
+_MOST_SESSIONS = 256
+WIDEN = "give it a larger window (server.context_size, sent as num_ctx)"
+ROOM = f"Start a new conversation, delete a turn, or {WIDEN}"
+
+
+@dataclass(slots=True)
+class Use:
+    """How a model was last used from here."""
+
+    is_loaded: bool = False
+    """Whether it was in memory when last heard of."""
+    runner: Mapping[str, object] | None = None
+    """The options it was loaded with; None when it was not this backend that asked."""
+    last: float | None = None
+    """When a request to it last began or ended, by the backend's clock."""
+    tokens_per_ms: float | None = None
+    """How fast it reads what is not cached, from a prompt that was read whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What a session's prompt was when it was last read."""
+
+    model: str
+    messages: int
+    digest: bytes
+    """Of those messages: what begins with them goes on from there."""
+    text_bytes: int
+    tokens: int
+
+    def is_beginning_of(self, asked: Asked) -> bool:
+        return self.model == asked.model and self.digest == _digest(asked.wires[:self.messages])
+
+
+@dataclass(slots=True)
+class Memory:
+    """What one server's answers have told so far."""
+
+    models: dict[str, Use] = field(default_factory=dict)
+    sessions: OrderedDict[str, Read] = field(default_factory=OrderedDict)
+    counts_whole_prompt: bool = True
+    """Whether `prompt_eval_count` counts cached tokens too."""
+    reports_cached: bool = False
+    """Whether an answer has told how many tokens came from the cache."""
+
+    def use_of(self, model: str) -> Use:
+        return self.models.setdefault(full_name(model), Use())
+
+    def remember(self, session: str, read: Read) -> None:
+        self.sessions[session] = read
+        self.sessions.move_to_end(session)
+        if len(self.sessions) > _MOST_SESSIONS:
+            self.sessions.popitem(last=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The request that is answered."""
+
+    model: str
+    session: str
+    wires: tuple[bytes, ...]
+    options: Mapping[str, object]
+    keep_alive: str
+    now: Callable[[], float]
+    """The backend's clock."""
+
+    @property
+    def context_size(self) -> int | None:
+        return count_at(self.options, "num_ctx")
+
+    @property
+    def runner(self) -> Mapping[str, object]:
+        return {name: value for name, value in self.options.items() if name in RUNNER_OPTIONS}
+
+
+class OllamaAnswer(ChatAnswer):
+    """Collects one answer; the states are those of any chat answer."""
+
+    def __init__(self, url: str, emit: Emit, asked: Asked, memory: Memory) -> None:
+        super().__init__(url, emit, asked.context_size)
+        self._asked = asked
+        self._memory = memory
+        self._use = memory.use_of(asked.model)
+        self._before = replace(self._use)
+        self._sent = self._use.last = asked.now()
+        self._warnings: list[str] = []
+
+    def take(self, payload: Payload) -> None:
+        found = errors.error_in(payload.value)
+        if found is not None:
+            raise stream_error(self._url, found[0])
+        part = as_object(payload.value, "a part of an answer")
+        self._model = name_at(part, "model") or self._model
+        self._is_foreign = self._is_foreign or not part.keys() & {"message", "done"}
+        message = object_at(part, "message")
+        if text := text_at(message, "thinking"):
+            self._said()
+            self._emit(ReasoningDelta(text))
+        if text := text_at(message, "content"):
+            self._said()
+            self._emit(TextDelta(text))
+        if self._calls.take(message):
+            self.moves += 1
+        if part.get("done") is True:
+            self._finish = text_at(part, "done_reason") or "stop"
+            self._judge(part)
+
+    def _said(self) -> None:
+        self._has_words = True
+        self.moves += 1
+
+    def _judge(self, part: Mapping[str, object]) -> None:
+        """The final figures, and what they say of the cache."""
+        asked, use = self._asked, self._use
+        use.last = asked.now()
+        if self._finish in ("load", "unload"):
+            use.is_loaded = self._finish == "load"
+            return
+        reported = Reported(
+            count_at(part, "prompt_eval_count") if self._memory.counts_whole_prompt else None,
+            count_at(part, "prompt_eval_cached_count"), count_at(part, "eval_count"),
+            _ms(part, "prompt_eval_duration"), _ms(part, "eval_duration"))
+        self._memory.reports_cached = self._memory.reports_cached or reported.cached_tokens is not None
+        loaded_in = _ms(part, "load_duration") or 0.0
+        if loaded_in > RELOAD_MS and self._is_cold(reported):
+            if self._before.is_loaded:
+                self._warnings.append(_reloaded(asked, self._before, self._sent, loaded_in))
+            if reported.prompt_ms and (reported.prompt_tokens or 0) >= SPEED_SAMPLE:
+                use.tokens_per_ms = (reported.prompt_tokens or 0) / reported.prompt_ms
+        use.is_loaded, use.runner = True, asked.runner
+        self._reported = self._estimated(reported)
+        self._emit(self._reported)
+        self._check_length(reported.prompt_tokens)
+        self._check_model(part)
+
+    def _is_cold(self, reported: Reported) -> bool:
+        """Whether nothing speaks against a cache that was empty: a busy machine hands out a loaded model late, too."""
+        if reported.cached_tokens is not None:
+            return reported.cached_tokens == 0
+        guess = self._estimated(reported)
+        return not guess.estimated or 2 * (guess.cached_tokens or 0) < (guess.prompt_tokens or 0)
+
+    def _estimated(self, known: Reported) -> Reported:
+        """`known` with the cached tokens that the time for the others tells, where the speed is known."""
+        speed, prompt = self._use.tokens_per_ms, known.prompt_tokens
+        if known.cached_tokens is not None or speed is None or not prompt or known.prompt_ms is None:
+            return known
+        evaluated = round(min(prompt, known.prompt_ms * speed))
+        return replace(known, cached_tokens=min(prompt - evaluated, prompt - 1), estimated=True)
+
+    def _check_length(self, tokens: int | None) -> None:
+        """Warn when the prompt is shorter than the conversation; remember it for the next turn."""
+        if not tokens:
+            return
+        asked, before = self._asked, self._memory.sessions.get(self._asked.session)
+        if before is None or not before.is_beginning_of(asked):
+            size = text_bytes(asked.wires)
+        else:
+            added = text_bytes(asked.wires[before.messages:])
+            size = before.text_bytes + added
+            per_byte = before.tokens / max(1, before.text_bytes)
+            if tokens < before.tokens - _SLACK + added * min(per_byte * _SURE, _SPARSE):
+                self._warnings.append(_truncated(tokens, before.tokens + round(added * per_byte), asked.context_size))
+                return  # what it was before stays the measure
+        self._memory.remember(
+            asked.session, Read(asked.model, len(asked.wires), _digest(asked.wires), size, tokens))
+
+    def _check_model(self, part: Mapping[str, object]) -> None:
+        answered = self._model
+        if answered and full_name(answered) != full_name(self._asked.model):
+            self._warnings.append(f"Another model answered: {errors.quoted(answered)}, not "
+                                  f"{errors.quoted(self._asked.model)}. Nothing of this conversation was cached there.")
+        if isinstance(host := part.get("remote_host"), str) and host:
+            self._warnings.append(f"This model runs at {errors.quoted(host)}: the conversation was sent there, it left "
+                                  "this machine. Choose a model that runs here to keep it.")
+
+    def ended(self, error: BackendError | None = None) -> Ended:
+        ended = super().ended(error)
+        if ended.state is State.CONTEXT_FULL:
+            ended = replace(ended, note=f"The conversation fills its window of {self._asked.context_size:,} tokens. "
+                                        f"{ROOM}.")
+        return replace(ended, warnings=tuple(self._warnings))
+
+
+def _digest(wires: Sequence[bytes]) -> bytes:
+    digest = b""
+    for wire in wires:
+        digest = chained(digest, wire)
+    return digest
+
+
+def _ms(part: Mapping[str, object], key: str) -> float | None:
+    nanoseconds = figure_at(part, key)
+    return None if nanoseconds is None else nanoseconds / NS_PER_MS
+
+
+def _reloaded(asked: Asked, before: Use, sent: float, took_ms: float) -> str:
+    return (f"The model was loaded again ({took_ms / 1000:.1f} s), and the whole prompt was read anew: "
+            f"{_why_reloaded(asked, before, sent)}.")
+
+
+def _why_reloaded(asked: Asked, before: Use, sent: float) -> str:
+    if before.runner is None:
+        return "it had been loaded with other options than kvchat sends, or its time without use was over"
+    changed = [name for name in sorted(before.runner.keys() | asked.runner.keys())
+               if before.runner.get(name) != asked.runner.get(name)]
+    if changed:
+        return f"{', '.join(changed)} changed since the last request"
+    limit = keep_alive_seconds(asked.keep_alive)
+    idle = sent - before.last if before.last is not None else 0.0
+    if limit is not None and idle >= limit:
+        return (f"it was idle for {span(idle)}, and Ollama unloads it after {span(limit)}. "
+                "A longer server.keep_alive keeps it")
+    return ("nothing changed here, so another program used the model with other options, or another model took its "
+            "memory")
+
+
+def _truncated(tokens: int, expected: int, context_size: int | None) -> str:
+    left_out = f"The server read {tokens:,} tokens of a conversation that has about {expected:,}: it left the oldest " \
+               "messages out"
+    if context_size and expected > context_size:
+        return (f"{left_out}, because its window of {context_size:,} tokens is full. Compact the conversation, or "
+                f"{WIDEN}.")
+    asked_for = f"although a window of {context_size:,} tokens (num_ctx) was asked for" if context_size else "unasked"
+    return (f"{left_out}, {asked_for}. Start Ollama with OLLAMA_CONTEXT_LENGTH={context_size or expected}, and see "
+            "whether a proxy before it changes requests.")
+
+
+def unwrapped(body: str) -> str:
+    """An error body; where Ollama passes on the JSON error of its engine as the text of its own, that one."""
+    value = parsed_or_none(body)
+    inner = value.get("error") if is_object(value) else None
+    return inner if isinstance(inner, str) and is_object(parsed_or_none(inner)) else body
+
+
+def roomier(error: BackendError) -> BackendError:
+    """An error with what helps against a full window at Ollama."""
+    if error.trouble is not Trouble.CONTEXT_OVERFLOW:
+        return error
+    return failure(
+        Trouble.CONTEXT_OVERFLOW, Fault.OWN_WINDOW_FULL, status=error.status, prompt_tokens=error.prompt_tokens,
+        context_size=error.context_size, prompt=error.prompt_tokens, window=error.context_size, room=WIDEN)
+
+
+def stream_error(url: str, message: str) -> BackendError:
+    """An error that came inside an answer."""
+    found = errors.error_in(parsed_or_none(message))
+    return roomier(errors.of_stream(url, *(found or (whole_characters(message), {}))))

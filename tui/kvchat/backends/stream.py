@@ -1,0 +1,299 @@
+"""The body of an answer as a stream of JSON values: server-sent events (WHATWG rules), JSON lines, or one document.
+
+The rule: the first byte of a body decides, not its label alone; servers and proxies label errors wrongly. The parser
+works on bytes, in whatever pieces they arrive, and only CR, LF and CRLF end a line: models write U+2028, U+0085 and the
+like into their answers, and servers send them raw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from kvchat.backends.errors import error_in
+from kvchat.backends.payload import PayloadError, parsed
+
+# -- server-sent events -----------------------------------------------------------------------------------------------
+
+
+MIB = 1024 * 1024
+LINE_LIMIT = 8 * MIB
+EVENT_LIMIT = 16 * MIB
+ANSWER_LIMIT = 64 * MIB
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class TooLargeError(Exception):
+    """A line, an event or the whole answer is larger than kvchat reads. What was parsed before it is good."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{what} is larger than {limit // MIB} MiB")
+        self.what = what
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A dispatched event."""
+
+    data: str
+    type: str = "message"
+
+
+@dataclass(frozen=True, slots=True)
+class Comment:
+    """A comment line: a server's sign of life."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A line of bare JSON between events: no field of this protocol, but some servers report errors so."""
+
+    text: str
+
+
+Piece = Event | Comment | Stray
+
+
+class SseParser:
+    """Feed it bytes in any split; the same bytes always give the same pieces."""
+
+    def __init__(self, *, line_limit: int = LINE_LIMIT, event_limit: int = EVENT_LIMIT,
+                 answer_limit: int = ANSWER_LIMIT) -> None:
+        self._line_limit = line_limit
+        self._event_limit = event_limit
+        self._answer_limit = answer_limit
+        self._total = 0
+        self._start: bytes | None = b""
+        """The first bytes while they may still be a byte order mark; then None."""
+        self._after_cr = False
+        self._pending = bytearray()
+        """The unfinished line."""
+        self._data: list[bytes] = []
+        self._size = 0
+        self._type = b""
+
+    def feed(self, chunk: bytes) -> Iterator[Piece]:
+        """The pieces that `chunk` completes. Raises TooLargeError after the pieces before the excess."""
+        self._total += len(chunk)
+        if self._total > self._answer_limit:
+            raise TooLargeError("the answer", self._answer_limit)
+        chunk = self._normalised(self._without_bom(chunk))
+        head, newline, rest = chunk.partition(b"\n")
+        self._pending += head
+        if newline:
+            first = bytes(self._pending)
+            lines = rest.split(b"\n")
+            self._pending = bytearray(lines.pop())
+            yield from self._line(first)
+            for line in lines:
+                yield from self._line(line)
+        if len(self._pending) > self._line_limit:
+            raise TooLargeError("a line", self._line_limit)
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        if self._start is None:
+            return chunk
+        start = self._start + chunk
+        if len(start) < len(_BOM) and _BOM.startswith(start):
+            self._start = start
+            return b""
+        self._start = None
+        return start.removeprefix(_BOM)
+
+    def _normalised(self, chunk: bytes) -> bytes:
+        """`chunk` with LF as its only line end. A CR ends its line at once; an LF after it is then dropped."""
+        if not chunk:
+            return chunk
+        if self._after_cr and chunk.startswith(b"\n"):
+            chunk = chunk[1:]
+        self._after_cr = chunk.endswith(b"\r")
+        if b"\r" in chunk:
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return chunk
+
+    def _line(self, line: bytes) -> Iterator[Piece]:
+        if not line:
+            if self._data:
+                data = b"\n".join(self._data) if len(self._data) > 1 else self._data[0]
+                yield Event(_text(data), _text(self._type) or "message")
+            self._data, self._size, self._type = [], 0, b""
+            return
+        if len(line) > self._line_limit:
+            raise TooLargeError("a line", self._line_limit)
+        name, _, value = line.partition(b":")
+        if value.startswith(b" "):
+            value = value[1:]
+        if name == b"data":
+            self._size += len(value) + 1
+            if self._size > self._event_limit:
+                raise TooLargeError("an event", self._event_limit)
+            self._data.append(value)
+        elif name == b"event":
+            self._type = value
+        elif not name:
+            yield Comment(_text(value))
+        elif name.startswith(b"{"):
+            yield Stray(_text(line))
+
+
+def _text(data: bytes) -> str:
+    """`data` as UTF-8, each invalid sequence as U+FFFD. It never splits a character: data is whole lines."""
+    return data.decode("utf-8", "replace")
+
+
+# -- the stream -------------------------------------------------------------------------------------------------------
+
+
+EVENT_STREAM = "text/event-stream"
+DONE = "[DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class Payload:
+    """One JSON value of an answer."""
+
+    value: object
+    is_error: bool = False
+    """Whether the server marked it as an error (`event: error`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamDone:
+    """`[DONE]`: nothing more will come. It does not say that the answer is complete."""
+
+
+Decoded = Payload | StreamDone
+
+
+class NotAnAnswerError(PayloadError):
+    """The body is neither events nor JSON: a web page, most likely."""
+
+
+class Decoder:
+    """Feed it a body in any split. Raises PayloadError or TooLargeError after what was good before it."""
+
+    def __init__(self, content_type: str) -> None:
+        self._body: _Events | _Json | None = _Events(self._comment) if content_type == EVENT_STREAM else None
+        self._is_sure = self._body is not None
+        self.on_comment: Callable[[str], None] = _ignored
+        """Called with the text of each comment between events; most are mere signs of life."""
+
+    def feed(self, chunk: bytes) -> Iterator[Decoded]:
+        if self._body is None:
+            first = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()[:1]
+            if not first:
+                return
+            if first == b"<":
+                raise NotAnAnswerError("a web page")
+            self._body = _Json() if first in b"{[" else _Events(self._comment)
+        for item in self._body.feed(chunk):
+            self._is_sure = True
+            yield item
+
+    def end(self) -> Iterator[Decoded]:
+        """What the end of the body completes."""
+        if isinstance(self._body, _Json):
+            yield from self._body.end()
+        elif self._body is not None and not self._is_sure:
+            raise NotAnAnswerError("something else")
+
+    def _comment(self, text: str) -> None:
+        self.on_comment(text)
+
+
+def _ignored(_: str) -> None:
+    """The default for comments."""
+
+
+class _Events:
+    def __init__(self, comment: Callable[[str], None]) -> None:
+        self._parser = SseParser()
+        self._comment = comment
+
+    def feed(self, chunk: bytes) -> Iterator[Decoded]:
+        for piece in self._parser.feed(chunk):
+            if isinstance(piece, Event):
+                yield from _of_event(piece)
+            elif isinstance(piece, Stray):
+                yield from _of_stray(piece)
+            elif isinstance(piece, Comment):
+                self._comment(piece.text)
+
+
+def _of_event(event: Event) -> Iterator[Decoded]:
+    data = event.data.strip()
+    if data == DONE:
+        yield StreamDone()
+    elif event.type == "error":
+        try:
+            yield Payload(parsed(data), is_error=True)
+        except PayloadError:
+            yield Payload(data, is_error=True)
+    elif data:
+        yield Payload(parsed(data))
+
+
+def _of_stray(stray: Stray) -> Iterator[Decoded]:
+    """A line of JSON without a field name counts only if it reports an error."""
+    try:
+        value = parsed(stray.text)
+    except PayloadError:
+        return
+    if error_in(value):
+        yield Payload(value, is_error=True)
+
+
+class _Json:
+    """JSON lines while each line is a value of its own; as soon as the first is not, one document."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()
+        self._total = 0
+        self._lines = 0
+        self._is_document = False
+
+    def feed(self, chunk: bytes) -> Iterator[Decoded]:
+        self._total += len(chunk)
+        if self._total > ANSWER_LIMIT:
+            raise TooLargeError("the answer", ANSWER_LIMIT)
+        if self._is_document:
+            self._pending += chunk
+            return
+        head, newline, rest = chunk.partition(b"\n")
+        self._pending += head
+        while newline and not self._is_document:
+            yield from self._line(bytes(self._pending))
+            if self._is_document:
+                self._pending += newline + rest
+                return
+            head, newline, rest = rest.partition(b"\n")
+            self._pending = bytearray(head)
+        if self._lines and len(self._pending) > LINE_LIMIT:
+            raise TooLargeError("a line", LINE_LIMIT)
+
+    def _line(self, line: bytes) -> Iterator[Decoded]:
+        text = _decoded(line)
+        if not text:
+            return
+        try:
+            value = parsed(text)
+        except PayloadError:
+            if self._lines:
+                raise
+            self._is_document = True
+            return
+        self._lines += 1
+        yield Payload(value)
+
+    def end(self) -> Iterator[Decoded]:
+        text = _decoded(bytes(self._pending))
+        if text:
+            yield Payload(parsed(text))
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace").removeprefix("\ufeff").strip()

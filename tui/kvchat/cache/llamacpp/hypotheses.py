@@ -1,0 +1,292 @@
+"""What a server's cache may be like, where it does not say: one simulator per guess, and the one that has been right.
+
+The rule: every guess is played along from the first request; the one that predicted best is believed, the first one
+where nothing tells them apart. What was learnt is a `Shape` that can be kept for the server, its build and model.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.checkpoints import Memory
+from kvchat.cache.llamacpp.simulator import Mismatch, Prediction, Simulator
+from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache.tokens import Tokens
+
+MEMORY = 0.9
+"""How much of its record a guess keeps with each new request: a rule that changed shows after a few."""
+TOLERANCE = 2
+"""Tokens that a right guess may be off."""
+FAR_BEHIND = 3.0
+"""A guess that was wrong so many times more than the best one is not played on, until the server is started anew."""
+WINDOWS = (1024, 512, 128, 4096)
+"""Tokens of the sliding windows that models have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """A request as one guess has played it."""
+
+    shape: Shape
+    before: Simulator
+    """The simulator as it was when the request was sent."""
+    prediction: Prediction
+
+
+@dataclass(slots=True)
+class _Guess:
+    """One guess, played."""
+
+    simulator: Simulator
+    wrong: float = 0.0
+    """How often it was wrong of late."""
+    mistakes: int = 0
+    """How often it was wrong since the server was started."""
+    said: Prediction | None = None
+    """Of the last `begin`."""
+    before: Simulator | None = None
+    """The simulator before the last `begin`."""
+
+
+class Hypotheses:
+    """Simulators of one server, one per guess about its cache. Everything but `best` goes to all of them."""
+
+    def __init__(self, shapes: Sequence[Shape]) -> None:
+        self._runs = False
+        """Whether the last `begin` is not ended yet."""
+        self._all = [_Guess(Simulator(shape)) for shape in shapes]
+        self._guesses = list(self._all)
+        self._dropped: list[_Guess] = []
+
+    @property
+    def _best(self) -> _Guess:
+        return min(self._guesses, key=lambda guess: guess.wrong)
+
+    @property
+    def best(self) -> Simulator:
+        """The simulator that has been right most."""
+        return self._best.simulator
+
+    @property
+    def settled(self) -> bool:
+        """Whether one guess is ahead of all others."""
+        first, *others = sorted(guess.wrong for guess in self._guesses)
+        return not others or first + 0.5 < others[0]
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether all guesses are of a dense model, which goes back to anywhere."""
+        return all(_is_dense(guess) for guess in self._guesses)
+
+    @property
+    def said(self) -> Prediction | None:
+        """What the guess that is believed now said of the last `begin`."""
+        return self._best.said
+
+    @property
+    def _proved(self) -> _Guess:
+        """The guess that was wrong least since the server was started. Of equals it is the one that claims least: a
+        model that goes back anywhere, no host cache."""
+        return min(self._guesses, key=lambda guess: (
+            guess.mistakes, not _is_dense(guess), guess.simulator.shape.ram_bytes != 0))
+
+    @property
+    def proved_shape(self) -> Shape:
+        """What the server's cache is like by all that it has reported."""
+        return self._proved.simulator.shape
+
+    @property
+    def proved(self) -> Played | None:
+        """The last `begin` as the guess of `proved_shape` has it; None: there was none."""
+        guess = self._proved
+        if guess.said is None or guess.before is None:
+            return None
+        return Played(guess.simulator.shape, guess.before, guess.said)
+
+    @property
+    def running(self) -> int | None:
+        """The slot of the last `begin`, as long as it is not known how that ended."""
+        return self.said.slot if self._runs and self.said is not None else None
+
+    @property
+    def all_said(self) -> dict[Shape | None, Prediction]:
+        """What each guess said of the last `begin`."""
+        return {guess.simulator.shape: guess.said for guess in self._guesses if guess.said is not None}
+
+    @property
+    def is_dense(self) -> bool | None:
+        """Whether the model's cache goes back to anywhere, as far as what was reported tells; None: it does not."""
+        dense = [guess.mistakes for guess in self._guesses if _is_dense(guess)]
+        others = [guess.mistakes for guess in self._guesses if not _is_dense(guess)]
+        if not dense or not others:
+            return not others
+        return min(dense) < min(others) if min(dense) != min(others) else None
+
+    def begin(self, prompt: Tokens, owner: str, at: float, slot: int | None = None,
+              users: Sequence[int] = (), tip: str = "") -> Prediction:
+        self._runs = True
+        for guess in self._guesses:
+            guess.before = guess.simulator.copy()
+            guess.said = guess.simulator.begin(prompt, owner, at, slot, users, tip)
+        found = self.said
+        assert found is not None
+        return found
+
+    def reported(self, cached: int) -> None:
+        """What the server reported to have reused for the last `begin`."""
+        for guess in self._guesses:
+            if guess.said is not None:
+                wrong = not guess.said.allows(cached, TOLERANCE)
+                guess.wrong = guess.wrong * MEMORY + wrong
+                guess.mistakes += wrong
+        self._drop()
+
+    def _drop(self) -> None:
+        most = self._best.wrong + FAR_BEHIND
+        self._dropped += [guess for guess in self._guesses if guess.wrong >= most]
+        self._guesses = [guess for guess in self._guesses if guess.wrong < most]
+
+    def end(self, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
+        """The last `begin` is done. `tip`: as of `Held`, with the answer."""
+        self._runs = False
+        for guess in self._guesses:
+            if guess.said is not None:
+                guess.simulator.end(guess.said.slot, sampled, stopped=stopped, tip=tip)
+
+    def cut(self, processed: int) -> None:
+        """The last `begin` was cancelled when `processed` tokens were in."""
+        self._runs = False
+        for guess in self._guesses:
+            if guess.said is not None:
+                guess.simulator.cut(guess.said.slot, processed)
+
+    def never_began(self) -> None:
+        """The last `begin` was cancelled before the server took it up."""
+        self._runs = False
+        for guess in self._guesses:
+            guess.simulator, guess.before = guess.before or guess.simulator, None
+
+    @property
+    def memories(self) -> dict[str, list[Memory]]:
+        """By the kind of model: how far back it can go in what the best guess's slots and host cache hold, in order."""
+        best, found = self.best, dict[str, list[Memory]]()
+        for guess in self._guesses:
+            simulator, shape = guess.simulator, guess.simulator.shape
+            same = (shape.unified, shape.ram_bytes) == (best.shape.unified, best.shape.ram_bytes)
+            if not _is_dense(guess) and same and [len(held.tokens) for held in simulator.held] == [
+                    len(held.tokens) for held in best.held]:
+                found[shape.kind] = [held.memory for held in simulator.held]
+        return found
+
+    def recall(self, slots: Sequence[Held | None], parked: Sequence[Held], least_recent: Sequence[int],
+               memories: Mapping[str, Sequence[Memory]]) -> None:
+        """As `Simulator.recall`. `memories`: as they were."""
+        for guess in self._guesses:
+            known = iter(memories.get(guess.simulator.shape.kind, ()))
+
+            def remembered(held: Held, known: Iterator[Memory] = known) -> Held:
+                return replace(held, memory=next(known, Memory()))
+
+            guess.simulator.recall([remembered(held) if held is not None else None for held in slots],
+                              [remembered(held) for held in parked], least_recent)
+
+    def identify(self, known: Callable[[Held], Held]) -> None:
+        """As `Simulator.identify`."""
+        for guess in self._guesses:
+            guess.simulator.identify(known)
+
+    @property
+    def shapes(self) -> list[Shape]:
+        """Of all guesses, in the order in which they were given."""
+        return [guess.simulator.shape for guess in self._all]
+
+    @property
+    def records(self) -> list[tuple[float, int]]:
+        """How often each guess was wrong, of late and since the server was started, in the order of their shapes."""
+        return [(guess.wrong, guess.mistakes) for guess in self._all]
+
+    def recall_records(self, records: Sequence[tuple[float, int]]) -> None:
+        """Go on with the records of guesses of the same shapes; with none where they are not as many."""
+        if len(records) != len(self._all):
+            return
+        for guess, (wrong, mistakes) in zip(self._all, records, strict=True):
+            guess.wrong, guess.mistakes = wrong, mistakes
+        self._drop()
+
+    def adopt(self, slot: int, held: Held) -> None:
+        """As `Simulator.adopt`."""
+        for guess in self._guesses:
+            guess.simulator.adopt(slot, held)
+
+    def restored(self, slot: int, held: Held) -> None:
+        for guess in self._guesses:
+            guess.simulator.restored(slot, held)
+
+    def cleared(self, slot: int) -> None:
+        for guess in self._guesses:
+            guess.simulator.cleared(slot)
+
+    def forget(self) -> None:
+        """The server was started anew, perhaps with other options: nothing is held, and all guesses are played again,
+        those that were dropped behind the others."""
+        for guess in (*self._guesses, *self._dropped):
+            guess.simulator.forget()
+            guess.said = guess.before = None
+            guess.mistakes = 0
+        for guess in self._dropped:
+            guess.wrong = min(guess.wrong, self._best.wrong + 1)
+        self._guesses, self._dropped = [*self._guesses, *self._dropped], []
+
+    def observe(self, counts: Sequence[int | None], used: Collection[int] = ()) -> list[Mismatch]:
+        """As `Simulator.observe`; a guess that the slots contradict loses credit. Returns what surprised the best one;
+        nothing where another guess explains the slots."""
+        best, surprises = self._best, [(guess, guess.simulator.observe(counts, used)) for guess in self._guesses]
+        for guess, found in surprises:
+            guess.wrong += bool(found)
+        explained = any(not found for _, found in surprises)
+        return [] if explained else next(found for guess, found in surprises if guess is best)
+
+
+def _is_dense(guess: _Guess) -> bool:
+    return guess.simulator.shape.rewind is Rewind.ANYWHERE
+
+
+def guesses(slots: int | None, learnt: Shape | None = None) -> list[Shape]:
+    """What a llama.cpp server's cache may be like, the likeliest first. llama-server's default is four slots with one
+    KV cache for all."""
+    slots = slots or 1
+    likely = slots == 4
+    found = [
+        Shape(slots=slots, unified=unified, ram_bytes=ram, rewind=rewind, window=window)
+        for rewind, window in ((Rewind.ANYWHERE, 0), (Rewind.NOWHERE, 0), *((Rewind.WINDOW, size) for size in WINDOWS))
+        for ram in (8192 << 20, 0)
+        for unified in ((likely, not likely) if slots > 1 else (False,))
+    ]
+    return list(dict.fromkeys([replace(learnt, slots=slots), *found] if learnt else found))
+
+
+def shape_to_json(shape: Shape) -> str:
+    return json.dumps(asdict(shape))
+
+
+def shape_from_json(text: str) -> Shape | None:
+    """The shape in `text`; None if it is not one."""
+    try:
+        found = json.loads(text)
+        shape = Shape(**{**found, "rewind": Rewind(found["rewind"])})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    usual = Shape()
+    for field in fields(Shape):
+        value, like = getattr(shape, field.name), getattr(usual, field.name)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value < 1 << 62
+        if field.name == "ram_bytes" and value is None:
+            continue
+        if type(value) is not type(like) and not (isinstance(like, float) and number):
+            return None
+        if isinstance(like, (int, float)) and not isinstance(like, bool) and not number:
+            return None
+    return shape if shape.slots and shape.batch and shape.micro_batch else None

@@ -1,0 +1,340 @@
+"""The simulator of llama.cpp's cache: the same slots and parked states, kept in step with what is sent.
+
+It says before a request how many of its tokens the server will reuse. The rule: it follows the server's own
+decisions (slot choice, parking, look-up, rewinding) and knows nothing but token ids, so that a wrong prediction means
+that something else used the server. Pure: no I/O, no clock. Requests are served one after another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Literal
+
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
+from kvchat.cache.llamacpp.checkpoints import Checkpoint, Memory, overwritten, read, resume, saved
+from kvchat.cache.llamacpp.host_cache import better, park, ratio, trimmed
+from kvchat.cache.llamacpp.prediction import Mismatch, Place, Prediction
+from kvchat.cache.llamacpp.slot_state import Held
+from kvchat.cache.tokens import Tokens
+
+__all__ = ["Checkpoint", "Held", "Memory", "Mismatch", "Place", "Prediction", "Simulator"]
+
+STOPPED_LATE = 64
+"""Tokens that a server may have written after the client stopped reading."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request on its way in a slot, or the last one there when it was stopped."""
+
+    prompt: Tokens
+    owner: str
+    at: float
+    start: int
+    """Cached tokens."""
+    before: Memory
+    """The slot's memory when reading began."""
+    users: Sequence[int]
+    number: int
+    tip: str
+
+
+class Simulator:
+    """The slots and parked states of one server."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.shape = shape
+        self.forget()
+
+    def forget(self) -> None:
+        """The server was started anew: nothing is held."""
+        self._slots: list[Held | None] = [None] * self.shape.slots
+        self._parked: list[Held] = []
+        self._used: list[int] = [0] * self.shape.slots
+        """When each slot was released last, on the clock."""
+        self._clock = 0
+        """Counts what is begun and ended."""
+        self._busy: dict[int, _Request] = {}
+        self._stopped: dict[int, _Request] = {}
+        """The last request of a slot, where the client stopped it."""
+
+    @property
+    def slots(self) -> Sequence[Held | None]:
+        """What each slot holds; None: nothing."""
+        return tuple(self._slots)
+
+    @property
+    def parked(self) -> Sequence[Held]:
+        """The parked states, the oldest first."""
+        return tuple(self._parked)
+
+    @property
+    def least_recent(self) -> Sequence[int]:
+        """The slots, the one released longest ago first."""
+        return sorted(range(self.shape.slots), key=lambda slot: (self._used[slot], -slot))
+
+    def recall(self, slots: Sequence[Held | None], parked: Sequence[Held], least_recent: Sequence[int]) -> None:
+        """Go on from what another simulator of this server knew: its `slots`, `parked` and `least_recent`."""
+        self.forget()
+        self._slots[:] = [*slots, *self._slots][:self.shape.slots]
+        self._parked = list(parked) if self.shape.ram_bytes != 0 else []
+        for slot in least_recent:
+            if 0 <= slot < self.shape.slots:
+                self._clock += 1
+                self._used[slot] = self._clock
+
+    def adopt(self, slot: int, held: Held) -> None:
+        """A request that was not played left this in `slot`."""
+        if 0 <= slot < self.shape.slots:
+            self._slots[slot] = held
+
+    def identify(self, known: Callable[[Held], Held]) -> None:
+        """Put what `known` gives for it in the place of every state."""
+        self._slots = [known(held) if held is not None else None for held in self._slots]
+        self._parked = [known(held) for held in self._parked]
+
+    def copy(self) -> Simulator:
+        """The same state in another object, to try something out."""
+        simulator = Simulator(self.shape)
+        simulator._slots, simulator._parked, simulator._used = list(self._slots), list(self._parked), list(self._used)
+        simulator._clock, simulator._busy, simulator._stopped = self._clock, dict(self._busy), dict(self._stopped)
+        return simulator
+
+    def without_parked(self, prompt: Tokens, more_than: int) -> Simulator:
+        """The same without the parked states that begin with more tokens of `prompt`."""
+        simulator = self.copy()
+        simulator._parked = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
+        return simulator
+
+    def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = ()) -> Prediction:
+        """What `begin` would return; changes nothing."""
+        return self.copy().begin(prompt, "", 0.0, slot, users)
+
+    def slot_after_cancel(self, prompt: Tokens) -> int:
+        """The slot that `prompt` goes to when the requests that were cancelled have ended. Until then it is not known
+        how much of their prompts is in: their batches may have read all of it."""
+        later = self.copy()
+        for slot, request in self._stopped.items():
+            held = self._slots[slot]
+            if held is None or len(held.tokens) < len(request.prompt):
+                later._keep(slot, request, len(request.prompt))
+        return later.predict(prompt).slot
+
+    def begin(
+        self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (), tip: str = "",
+    ) -> Prediction:
+        """The request is sent. `slot` pins it. `users` are the tokens at which user messages begin, in order: chat
+        requests only. `tip`: as of `Held`, before it is answered. Raises ValueError for an empty prompt, which the
+        server does not read at all."""
+        if not prompt:
+            raise ValueError("A prompt needs at least one token.")
+        best, where = self._best(prompt)
+        index, chosen_by, look_up = self._choose(prompt, slot)
+        old, before = self._slots[index], self.held
+        taken = self._look_up(index, prompt) if look_up else None
+        state = self._slots[index]
+        common = state.tokens.common(prompt) if state else 0
+        memory, length = (state.memory, len(state.tokens)) if state else (Memory(), 0)
+        cached, memory = resume(memory, length, common, len(prompt), self.shape)
+        self._clock += 1
+        request = _Request(prompt, owner, at, cached, memory, tuple(users), self._clock, tip)
+        self._busy[index] = request
+        self._stopped.pop(index, None)
+        self._keep(index, request, len(prompt))
+        self._clear_idle(index)
+        source: Literal["slot", "parked", "nothing"] = "nothing" if not common else "parked" if taken else "slot"
+        lost = old if old and not self._survives(old, prompt) else None
+        unknown = state is not None and common == state.tokens.known < len(state.tokens)
+        most = min(length, len(prompt) - 1) if unknown else cached
+        gone = self._gone(before)
+        return Prediction(cached, index, source, common, best, where, chosen_by, lost, most,
+                          tuple(held for held in gone if held is old or held is taken),
+                          tuple(held for held in gone if held is not old and held is not taken))
+
+    def end(self, slot: int, sampled: Tokens, *, stopped: bool = False, tip: str = "") -> None:
+        """The request in `slot` is done. `sampled` are all sampled tokens: the last one is never decoded. `tip`: as of
+        `Held`, with the answer.
+
+        `stopped`: the client stopped it, so that the server may have written some more."""
+        slot %= self.shape.slots
+        request, held = self._release(slot), self._slots[slot]
+        if request is None or held is None:
+            return
+        tokens = _decoded(request.prompt, sampled)
+        first = overwritten(held.memory.first, len(tokens), self.shape)
+        self._slots[slot] = replace(held, tokens=tokens, memory=replace(held.memory, first=first),
+                                    tip=tip or held.tip)
+        self._share_window(slot)
+        if stopped:
+            self._stopped[slot] = request
+
+    def cut(self, slot: int, processed: int) -> None:
+        """The request in `slot` was cancelled when `processed` tokens of its prompt, cached ones included, were in."""
+        slot %= self.shape.slots
+        request = self._release(slot)
+        if request is not None:
+            self._stopped[slot] = request
+            self._keep(slot, request, max(processed, request.start))
+
+    def restored(self, slot: int, held: Held) -> None:
+        """A slot file was restored into `slot`."""
+        self.cleared(slot)
+        self._slots[slot % self.shape.slots] = replace(held, memory=saved(held.memory, len(held.tokens), self.shape))
+
+    def cleared(self, slot: int) -> None:
+        """`slot` was emptied."""
+        slot %= self.shape.slots
+        self._slots[slot] = None
+        self._busy.pop(slot, None)
+        self._stopped.pop(slot, None)
+
+    def observe(self, counts: Sequence[int | None], used: Collection[int] = ()) -> list[Mismatch]:
+        """Compare with the tokens that the server reports per idle slot (`n_prompt_tokens`); None for a busy one.
+        `used`: slots that are known to have been used by another client, even where the count is the same.
+
+        A slot with another count was used by another client: what it held is parked where the server parks, for it
+        does when an unrelated prompt comes; else it is lost. After a stopped request a different count is normal, and
+        so is a task that was not seen before: it may be that one."""
+        found, used = [], set(used) - self._stopped.keys()
+        for slot, count in enumerate(counts[: self.shape.slots]):
+            held = self._slots[slot]
+            same = count == (len(held.tokens) if held else 0) and slot not in used
+            if count is None or slot in self._busy or same:
+                continue
+            if slot not in used and self._settled(slot, count):
+                self._stopped.pop(slot)
+                continue
+            found.append(Mismatch(slot, held, count))
+            if held is not None:
+                self._parked = park(self._parked, held, self.shape)
+            self.cleared(slot)
+            if count:
+                self._slots[slot] = Held(Tokens.unknown(count))
+        return found
+
+    def _settled(self, slot: int, count: int) -> bool:
+        """Whether `count` is what a stopped request left behind; the slot is then set to it."""
+        request, held = self._stopped.get(slot), self._slots[slot]
+        if request is None or count < request.start:
+            return False
+        if count <= len(request.prompt):
+            self._keep(slot, request, count)
+            return True
+        if held is None or len(held.tokens) < len(request.prompt):  # the batch that ran read the rest of the prompt
+            held = self._having(request, len(request.prompt))
+        if count > len(held.tokens) + STOPPED_LATE:
+            return False
+        self._slots[slot] = replace(held, tokens=held.tokens.first(count) + Tokens.unknown(count - len(held.tokens)))
+        return True
+
+    def _best(self, prompt: Tokens) -> tuple[int, Place | None]:
+        """The longest common prefix with anything held, and where that is."""
+        best, where = 0, None
+        for index, held in enumerate(self._slots):
+            if held is not None and (common := held.tokens.common(prompt)) > best:
+                best, where = common, Place("slot", index)
+        for index, held in enumerate(self._parked):
+            if (common := held.tokens.common(prompt)) > best:
+                best, where = common, Place("parked", index)
+        return best, where
+
+    def _choose(
+        self, prompt: Tokens, pinned: int | None,
+    ) -> tuple[int, Literal["prefix", "least recent", "pinned"], bool]:
+        """The slot, why it is that one, and whether parked states are looked up.
+
+        A number beyond the last slot means one of them, too, but its state then counts as useless: it is parked, and
+        a better parked state is looked up."""
+        free = [slot for slot in range(self.shape.slots) if slot not in self._busy] or range(self.shape.slots)
+        chosen, most = None if pinned is None else pinned % self.shape.slots, 0.0
+        for slot in free if pinned is None else [pinned]:
+            held = self._slots[slot] if slot < self.shape.slots else None
+            share = ratio(held.tokens.common(prompt), len(prompt)) if held else 0.0
+            if share > most and share > ratio(self.shape.similarity, 1):
+                chosen, most = slot, share
+        if chosen is None:
+            return min(free, key=lambda slot: (self._used[slot], -slot)), "least recent", True
+        held = self._slots[chosen]
+        loses = held is not None and ratio(ratio(most * len(prompt), 1), len(held.tokens)) < self.shape.keep
+        return chosen, "prefix" if pinned is None else "pinned", loses
+
+    def _look_up(self, slot: int, prompt: Tokens) -> Held | None:
+        """Park what `slot` holds and take the better parked state, if there is one: that."""
+        if self.shape.ram_bytes == 0:
+            return None
+        held = self._slots[slot]
+        if held is not None:
+            self._parked = park(self._parked, held, self.shape)
+        index, taken = better(self._parked, held, prompt, self.shape), None
+        if index is not None:
+            taken = self._parked.pop(index)
+            self._slots[slot] = replace(taken, memory=saved(taken.memory, len(taken.tokens), self.shape))
+        self._parked = trimmed(self._parked, self.shape)
+        return taken
+
+    def _clear_idle(self, chosen: int) -> None:
+        """Park the other slots' states; with one KV cache for all they are emptied, too."""
+        if not self.shape.parks_idle or self.shape.ram_bytes == 0:
+            return
+        for slot, held in enumerate(self._slots):
+            if slot == chosen or slot in self._busy or held is None:
+                continue
+            self._parked = trimmed(park(self._parked, held, self.shape), self.shape)
+            if self.shape.unified:
+                self.cleared(slot)
+
+    @property
+    def held(self) -> list[Held]:
+        """All states, in slots and parked."""
+        return [held for held in (*self._slots, *self._parked) if held is not None]
+
+    def _gone(self, before: Sequence[Held]) -> list[Held]:
+        """Those of the states `before` of which not all is held any more."""
+        now = self.held
+        there = {id(held) for held in now}
+        return [held for held in before if id(held) not in there
+                and not any(other.tokens.starts_with(held.tokens) for other in now)]
+
+    def _survives(self, held: Held, prompt: Tokens) -> bool:
+        """Whether all of a replaced state is still somewhere."""
+        return prompt.starts_with(held.tokens) or any(p.tokens.starts_with(held.tokens) for p in self._parked)
+
+    def _release(self, slot: int) -> _Request | None:
+        """The request that ran in `slot`, which is free from now on."""
+        self._clock += 1
+        self._used[slot] = self._clock
+        return self._busy.pop(slot, None)
+
+    def _keep(self, slot: int, request: _Request, processed: int) -> None:
+        """Let `slot` hold the first `processed` tokens of a request's prompt."""
+        self._slots[slot] = self._having(request, processed) if processed else None
+        self._share_window(slot)
+
+    def _having(self, request: _Request, processed: int) -> Held:
+        """What is held of a request's prompt when `processed` tokens of it are in."""
+        memory = read(request.before, request.start, len(request.prompt), processed, request.users, request.number,
+                      self.shape)
+        return Held(request.prompt.first(processed), request.owner, request.at, memory, request.tip)
+
+    def _share_window(self, slot: int) -> None:
+        """With one cache for all, what `slot` reads overwrites the others' old positions, of the oldest use first."""
+        if self.shape.rewind is not Rewind.WINDOW or not self.shape.unified:
+            return
+        filled = sum(len(held.tokens) - held.memory.first for held in self._slots if held)
+        over = filled - self.shape.window_room
+        for other in sorted(range(self.shape.slots), key=lambda other: (other == slot, self._used[other])):
+            held = self._slots[other]
+            if over <= 0 or held is None:
+                continue
+            spare = max(0, len(held.tokens) - self.shape.window - held.memory.first)
+            taken = min(over, spare)
+            over -= taken
+            self._slots[other] = replace(held, memory=replace(held.memory, first=held.memory.first + taken))
+
+
+@lru_cache(maxsize=1)
+def _decoded(prompt: Tokens, sampled: Tokens) -> Tokens:
+    """What a slot holds after an answer: one copy for all simulators of a server."""
+    return prompt + sampled.first(len(sampled) - 1)

@@ -1,1 +1,0 @@
-"""Servers that share prefixes among all conversations: a compressed prefix trie."""

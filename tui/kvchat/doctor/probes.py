@@ -1,0 +1,256 @@
+"""The conversation of the probe: invented texts, sent as kvchat sends a conversation, and what each turn cost.
+
+The rule: each conversation begins with a random tag, so that it shares nothing with what the server holds; and no
+request is sent that could take more tokens than are left.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from kvchat.backends.dialect import (
+    Backend,
+    ChatTurn,
+    Ended,
+    ReasoningDelta,
+    Reported,
+    StreamEvent,
+    TextDelta,
+    Trouble,
+    failure,
+)
+from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.doctor.report import ProbeTurn, Step
+from kvchat.prompt.message import Message, Role, State, new_id
+from kvchat.prompt.request import Parameters
+from kvchat.text.faults import Fault
+
+TEXT = ("garden river stone window morning bread paper summer winter yellow green silver quiet small old new long "
+         "bright slow warm cold road hill field house table water light cloud wind rain snow tree leaf flower bird "
+         "horse boat bridge tower market street song story letter book lamp chair door key clock bell")
+WORDS = TEXT.split()
+SENTENCE = 9
+"""Words of an invented sentence."""
+LEAST_PER_CHARACTER, MOST_PER_CHARACTER = 0.15, 0.3
+"""Tokens per character of plain English words."""
+OVERRUN = 2
+"""How many times as long as it was asked for an answer may become: some servers send a token in several pieces."""
+TEMPLATE_TOKENS = 64
+"""What most templates add to a first prompt at most, and several times what they add to a later one."""
+
+
+class Meter:
+    """Counts the tokens that the server evaluated and predicted for the probe."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self.spent = 0
+
+    def fits(self, tokens: int) -> bool:
+        return self.spent + tokens <= self._budget
+
+    def add(self, tokens: int) -> None:
+        self.spent += max(0, tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How large the probe is."""
+
+    first: int = 280
+    """Words of the system message and the first question together."""
+    next: int = 24
+    """Words of each further question."""
+    answer: int = 16
+    """Tokens of each answer at most."""
+
+
+SMALL = Size(60, 10, 4)
+"""For a server that reads slowly or has a small window."""
+
+
+BLIND = Size(100, 16, 8)
+"""For a server that counts no tokens: the most they can be has to fit the budget."""
+
+
+def size_for(window: int | None, *, slow: bool = False, counts: bool = True) -> Size:
+    """The probe for a window of so many tokens (None: not known); `counts`: whether the server counts tokens."""
+    if slow or (window is not None and window < 1024):
+        return replace(SMALL, first=min(SMALL.first, max(8, (window or 1024) // 8)))
+    return Size() if counts else BLIND
+
+
+def prose(words: int, seed: str) -> str:
+    """Invented sentences of `words` words."""
+    chosen = random.Random(seed).choices(WORDS, k=max(1, words))
+    parts = [chosen[at:at + SENTENCE] for at in range(0, len(chosen), SENTENCE)]
+    return " ".join(f"{' '.join(part).capitalize()}." for part in parts)
+
+
+@dataclass
+class Heard:
+    """One answer as it comes in."""
+
+    began: float = field(default_factory=time.monotonic)
+    first: float | None = None
+    last: float | None = None
+    text: str = ""
+    reasoning: str = ""
+    reasoning_field: str = "reasoning_content"
+    reported: Reported = field(default_factory=Reported)
+    pieces: int = 0
+    """Of text that came; each is a token or more on most servers."""
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of the answer so far."""
+        return self.pieces if self.reported.predicted_tokens is None else self.reported.predicted_tokens
+
+    def __call__(self, event: StreamEvent) -> None:
+        match event:
+            case TextDelta():
+                self.text += event.text
+            case ReasoningDelta():
+                self.reasoning += event.text
+                self.reasoning_field = event.field
+            case Reported():
+                self.reported = event
+                return
+            case _:
+                return
+        self.pieces += 1
+        self.last = time.monotonic()
+        self.first = self.first or self.last
+
+    def figures(self, window: int | None) -> TurnFigures:
+        """What it cost; the time of the answer is taken here where the server does not tell it."""
+        said = self.reported
+        predicted_ms = said.predicted_ms
+        if predicted_ms is None and self.first and self.last and (said.predicted_tokens or 0) > 1:
+            predicted_ms = (self.last - self.first) * 1000 or None
+        return TurnFigures(said.prompt_tokens, said.cached_tokens, said.predicted_tokens, None,
+                           (self.first - self.began) * 1000 if self.first else None, said.prompt_ms, predicted_ms,
+                           window)
+
+
+class Talk:
+    """A conversation with a server, turn by turn; it only grows at its end."""
+
+    def __init__(self, backend: Backend, meter: Meter, size: Size, *, model: str = "",
+                 system_in_user: bool = False) -> None:
+        self._backend = backend
+        self._model = model
+        self._meter = meter
+        self._size = size
+        self._session = new_id()
+        self.slot: int | None = None
+        """The slot that requests name; None: the server chooses."""
+        self._template = TEMPLATE_TOKENS
+        """What the template adds to a first prompt at most."""
+        self._system_in_user = system_in_user
+        self.warnings: list[str] = []
+        self._wires: tuple[bytes, ...] = ()
+        self._before: TurnFigures | None = None
+        self._characters = 0
+        """Of what was sent and answered so far."""
+        tag = new_id()[:8]
+        self._seed = tag
+        self._system = f"[{tag}] {prose(size.first // 3, tag + 's')} You answer in a few words."
+
+    def alike(self, size: Size, *, system_in_user: bool) -> Talk:
+        """A new conversation on the same budget."""
+        new = Talk(self._backend, self._meter, size, model=self._model, system_in_user=system_in_user)
+        new._template, new.slot = self._template, self.slot
+        return new
+
+    @property
+    def _longest(self) -> int:
+        """Pieces of an answer at which it is ended from here."""
+        return self._size.answer * OVERRUN
+
+    async def turn(self, step: Step) -> ProbeTurn | None:
+        """Ask the next question; None where it could take more than is left. Raises BackendError."""
+        words = self._size.next if self._wires else self._size.first - self._size.first // 3
+        text = prose(words, f"{self._seed}{step}") + " What comes to mind?"
+        wires = (*self._begun(), Message(Role.USER, text).wire())
+        most = self._most(len(text) + (0 if self._wires else len(self._system)))
+        if not self._meter.fits(most):
+            return None
+        heard, ended = await self._sent(wires)
+        if self._refused_system(ended):
+            self._system_in_user = True
+            heard, ended = await self._sent(wires)
+        done = self._counted(step, heard, ended, most)
+        self._wires = (*wires, Message(Role.ASSISTANT, heard.text, reasoning=heard.reasoning,
+                                       reasoning_field=heard.reasoning_field).wire())
+        self._characters += len(text) + len(heard.text) + len(heard.reasoning)
+        self._before = done.figures
+        return done
+
+    async def aside(self, step: Step) -> ProbeTurn | None:
+        """A small prompt of its own in the same session, as a client's request for a title is. Raises BackendError."""
+        text = f"[{new_id()[:8]}] {prose(24, new_id())} Give these words a title of three words."
+        most = int(len(text) * MOST_PER_CHARACTER) + self._template + self._longest
+        if not self._meter.fits(most):
+            return None
+        heard, ended = await self._sent((Message(Role.USER, text).wire(),))
+        done = self._counted(step, heard, ended, most, alone=True)
+        if done.figures.prompt_tokens is not None:
+            added = done.figures.prompt_tokens - int(len(text) * LEAST_PER_CHARACTER)
+            self._template = max(TEMPLATE_TOKENS // 4, added)
+        return done
+
+    def _begun(self) -> tuple[bytes, ...]:
+        return self._wires or (Message(Role.SYSTEM, self._system).wire(),)
+
+    def _most(self, characters: int) -> int:
+        """The most tokens that the next request can take, if nothing of it is reused."""
+        before = self._before
+        known = (before.prompt_tokens or 0) + (before.predicted_tokens or 0) if before else 0
+        if not known:
+            characters += self._characters
+        template = TEMPLATE_TOKENS // 4 if known else self._template
+        return known + int(characters * MOST_PER_CHARACTER) + template + self._longest
+
+    async def _sent(self, wires: Sequence[bytes]) -> tuple[Heard, Ended]:
+        info = self._backend.info
+        options = {"preserve_reasoning": True} if info.preserves_reasoning else {}
+        turn = ChatTurn(tuple(wires), self._session, self._model, Parameters(max_tokens=self._size.answer), options,
+                        self.slot, system_in_user=self._system_in_user)
+        heard = Heard()
+
+        def hear(event: StreamEvent) -> None:
+            heard(event)
+            if heard.tokens > self._longest:
+                asked.cancel()
+
+        asked = asyncio.create_task(self._backend.chat(turn, hear))
+        try:
+            return heard, await asked
+        except asyncio.CancelledError:
+            this = asyncio.current_task()
+            if heard.tokens <= self._longest or (this is not None and this.cancelling()):
+                raise
+        endless = failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url)
+        return heard, Ended(State.ERROR, endless.sentence, endless)
+
+    def _refused_system(self, ended: Ended) -> bool:
+        return (ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not self._wires
+                and not self._system_in_user)
+
+    def _counted(self, step: Step, heard: Heard, ended: Ended, most: int, alone: bool = False) -> ProbeTurn:
+        """The turn with its figures, paid from the budget. Raises BackendError when it failed."""
+        if ended.error is not None:
+            self._meter.add(most + max(0, heard.tokens - self._longest) if heard.tokens else 0)
+            raise ended.error
+        self.warnings.extend(ended.warnings)
+        figures = heard.figures(self._backend.info.context_size)
+        figures = replace(figures, new_tokens=new_tokens(figures.prompt_tokens, None if alone else self._before))
+        read = figures.evaluated_tokens if figures.evaluated_tokens is not None else figures.prompt_tokens
+        predicted = figures.predicted_tokens if figures.predicted_tokens is not None else self._size.answer
+        self._meter.add(most if read is None else read + predicted)
+        return ProbeTurn(step, figures, heard.reported.estimated)

@@ -1,0 +1,382 @@
+"""Index runs: making the index hold what the files of a collection say, from the folders to the index.
+
+The rule: the stamps in the index are all that is known of what was done, and what they say is done is not done again.
+So a run that ended anywhere is gone on with by the next one, and deleting the index only costs time. What is gone from
+the disk is taken out only while its root is certainly there. One file's trouble is one line of the report; the others
+are indexed.
+
+A document has its stamp only once all its chunks are in, so that what a run that is killed at any moment leaves half
+done is read again; and no transaction is so long that another kvchat waits for it noticeably. What cannot be put in
+because another kvchat holds the index raises IndexBusyError.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.documents.collection import Collection, Options, Progress, Report, Skipped, Status, doc_of
+from kvchat.documents.errors import DocumentError, UnreadableError
+from kvchat.documents.file_versions import Stamp, reason_of, stamp_of
+from kvchat.documents.index_lock import alone
+from kvchat.documents.loading import Loaded, VanishedError, loaded
+from kvchat.documents.scanning import Found, Root, scan, trouble_of
+from kvchat.index.index import Chunk, Document, Index, IndexBusyError, exactly
+
+if TYPE_CHECKING:
+    from kvchat.documents.reading.sandbox import Readers
+
+MOST_SECONDS = 0.25
+MOST_CHUNKS = 2000
+MOST_CHARACTERS = 4_000_000
+MOST_GONE = 200
+_REST = 0.05
+"""Seconds between removals in which another process can take the lock: whoever waits tries every 0.03."""
+
+
+class Batch:
+    """Documents that wait for their transaction."""
+
+    def __init__(self, index: Index, lasts: Callable[[], bool] = lambda: True) -> None:
+        self._index = index
+        self._lasts = lasts
+        """Whether there is still something to write for."""
+        self._documents: list[Document] = []
+        self._begun = 0.0
+        self._chunks = 0
+        self._characters = 0
+
+    def put(self, doc: str, chunks: Sequence[Chunk], stamp: str, date: float | None) -> None:
+        """Make `chunks` what there is of a document, now or a moment later. A large one goes in by and by."""
+        if max(len(chunks), self._there(doc)) > MOST_CHUNKS:
+            self.flush()
+            self._index.replace_slowly((doc, chunks, stamp, date), MOST_CHUNKS, _REST)
+            return
+        if not self._documents:
+            self._begun = time.monotonic()
+        self._documents.append((doc, chunks, stamp, date))
+        self._chunks += len(chunks)
+        self._characters += sum(len(chunk.text) for chunk in chunks)
+        if (self._chunks >= MOST_CHUNKS or self._characters >= MOST_CHARACTERS
+                or time.monotonic() - self._begun >= MOST_SECONDS):
+            self.flush()
+
+    def flush(self) -> None:
+        """Put in what waits."""
+        if self._documents and self._lasts():
+            self._index.replace_all(self._documents, at_once=True)
+        self._documents = []
+        self._chunks = self._characters = 0
+
+    def remove(self, docs: Sequence[str]) -> None:
+        """Take documents out."""
+        some: list[str] = []
+        chunks = 0
+        for doc in docs:
+            if not self._lasts():
+                return
+            there = self._there(doc)
+            if there > MOST_CHUNKS:
+                self._index.replace_slowly((doc, (), "", None), MOST_CHUNKS, _REST)
+                there = 0
+            if some and (chunks + there > MOST_CHUNKS or len(some) == MOST_GONE):
+                self._index.replace_all((), gone=some, at_once=True)
+                time.sleep(_REST)
+                some, chunks = [], 0
+            some.append(doc)
+            chunks += there
+        if self._lasts():
+            self._index.replace_all((), gone=some, at_once=True)
+
+    def _there(self, doc: str) -> int:
+        """How many chunks the index has of a document."""
+        return self._index.count(exactly(doc))
+
+
+STOPPED = "It was stopped; what is done is kept."
+TOLD_EVERY = 0.1
+"""Seconds between two tellings at least."""
+_SLOW = 500_000
+"""Bytes of a file from which its name is told before it is read, however short ago another one was."""
+
+log = logging.getLogger(__name__)
+
+
+class Visit:
+    """Going through a collection once."""
+
+    def __init__(self, index: Index, collection: Collection, options: Options, readers: Readers,
+                 told: Callable[[Progress], None], stopped: Callable[[], bool], anew: bool,
+                 lasts: Callable[[], bool] = lambda: True) -> None:
+        self._index, self._collection, self._options = index, collection, options
+        self._readers, self._told, self._stopped, self._anew = readers, told, stopped, anew
+        self._batch = Batch(index, lasts)
+        self._begun = time.monotonic()
+        self._told_at = self._begun - TOLD_EVERY
+        self._skipped: list[Skipped] = []
+        self._added = self._changed = self._unchanged = self._removed = 0
+        self._files = self._all_files = self._bytes = self._all_bytes = self._bytes_skipped = 0
+        self._documents = self._chunks = self._indexed_bytes = 0
+
+    def report(self) -> Report:
+        """Do it all."""
+        trouble = ""
+        try:
+            self._go_through()
+        except (IndexBusyError, DocumentError) as error:
+            trouble = str(error)
+        try:
+            self._batch.flush()  # also what waits where it ended early
+        except IndexBusyError as error:
+            trouble = str(error)
+        self._tell(force=True)
+        return self.reported(trouble)
+
+    def _go_through(self) -> None:
+        """Raises IndexBusyError, and DocumentError where it cannot be gone through to the end, or is stopped."""
+        known = self._index.docs(self._collection.scope, surely=True)
+        self._documents = len(known)
+        for text in known.values():
+            self._count(None, stamp_of(text))
+        root = Root(Path(self._collection.root), bool(known))
+        todo = self._looked_for(known)
+        root.check()
+        self._forget(known)
+        self._tell(force=True)
+        for found, old in todo:
+            self._brought_up_to_date(root, found, old)
+
+    def reported(self, trouble: str) -> Report:
+        """What was done so far."""
+        return Report(self._collection.name, self._added, self._changed, self._unchanged, self._removed, self._chunks,
+                      self._indexed_bytes, time.monotonic() - self._begun,
+                      tuple(sorted(self._skipped, key=lambda one: one.path)), trouble)
+
+    def is_kept(self) -> bool:
+        """Whether the index has all that was put into it: another kvchat may have made it anew."""
+        return len(self._index.docs(self._collection.scope, surely=True)) == self._documents
+
+    # -- looking for work
+
+    def _looked_for(self, known: dict[str, str]) -> list[tuple[Found, Stamp | None]]:
+        """The files to read. What is found is taken out of `known`."""
+        todo: list[tuple[Found, Stamp | None]] = []
+        for item in scan(Path(self._collection.root), self._options):
+            if self._stopped():
+                raise DocumentError(STOPPED)
+            doc = self._doc(item.path)
+            self._documents += doc not in known
+            old = stamp_of(known.pop(doc, None))
+            if isinstance(item, Skipped):
+                self._skip(item.path, Stamp(reason=reason_of(item.reason)), old)
+                continue
+            self._all_files += 1
+            self._all_bytes += item.size
+            if old and old.sha256 and old.is_of(item) and not self._anew:
+                self._as_it_was(item, old)
+            else:
+                todo.append((item, old))
+            self._tell(counting=True)
+        return todo
+
+    def _as_it_was(self, found: Found, old: Stamp) -> None:
+        self._done(found.size)
+        self._bytes_skipped += found.size
+        if old.reason:
+            self._skipped.append(Skipped(found.path, old.reason))
+        else:
+            self._unchanged += 1
+
+    def _forget(self, gone: dict[str, str]) -> None:
+        """Take out what is no longer on the disk."""
+        self._batch.remove(list(gone))
+        self._documents -= len(gone)
+        for stamp in map(stamp_of, gone.values()):
+            self._removed += not (stamp and stamp.reason)
+            self._count(stamp, None)
+
+    # -- one file
+
+    def _brought_up_to_date(self, root: Root, found: Found, old: Stamp | None) -> None:
+        if self._stopped():
+            raise DocumentError(STOPPED)
+        self._tell(found.path, force=found.size >= _SLOW)
+        try:
+            file = loaded(root.folder + b"/" + found.path.encode(), self._options.largest)
+        except VanishedError as error:
+            root.check()
+            self._skipped.append(Skipped(found.path, str(error)))
+            self._batch.remove([self._doc(found.path)])
+            self._documents -= 1
+            self._count(old, None)
+        except UnreadableError as error:
+            root.check()
+            self._skip(found.path, Stamp(found.size, found.mtime_ns, reason=reason_of(str(error))), old)
+        else:
+            self._take(found.path, file, old)
+        self._done(found.size)
+
+    def _take(self, path: str, file: Loaded, old: Stamp | None) -> None:
+        """Index what was loaded, unless the index has it."""
+        sha256 = hashlib.sha256(file.data).hexdigest()
+        if old and old.holds(sha256) and not self._anew and self._renewed(path, file, old):
+            return
+        try:
+            chunks = self._chunks_of(path.rpartition("/")[2], file.data)
+        except UnreadableError as error:
+            self._skip(path, Stamp(file.size, file.mtime_ns, 0, sha256, reason_of(str(error))), old)
+            return
+        self._put(path, chunks, Stamp(file.size, file.mtime_ns, len({chunk.key for chunk in chunks}), sha256), old)
+        if old is None or old.reason:
+            self._added += 1
+        elif old.sha256 == sha256:
+            self._unchanged += 1
+        else:
+            self._changed += 1
+
+    def _renewed(self, path: str, file: Loaded, old: Stamp) -> bool:
+        """Note that a file was only touched; False where the index has lost some of it."""
+        chunks = self._index.get(self._doc(path))
+        if len(chunks) != old.chunks:
+            return False
+        self._put(path, chunks, replace(old, size=file.size, mtime_ns=file.mtime_ns), old)
+        self._bytes_skipped += file.size
+        if old.reason:
+            self._skipped.append(Skipped(path, old.reason))
+        else:
+            self._unchanged += 1
+        return True
+
+    def _chunks_of(self, name: str, data: bytes) -> list[Chunk]:
+        """Raises UnreadableError, whatever a reader stumbles over."""
+        from kvchat.documents.chunking import chunks
+
+        try:
+            return chunks(self._readers.read(name, data), name)
+        except UnreadableError:
+            raise
+        except Exception as error:
+            log.warning("a file could not be read: %s", type(error).__name__, exc_info=True)
+            raise UnreadableError(f"could not be read ({type(error).__name__})") from None
+
+    def _skip(self, path: str, stamp: Stamp, old: Stamp | None) -> None:
+        """Note why a file is not indexed, and take out what was indexed of it."""
+        self._skipped.append(Skipped(path, stamp.reason))
+        if old != stamp:
+            self._put(path, (), stamp, old)
+
+    # -- sums
+
+    def _put(self, path: str, chunks: Iterable[Chunk], stamp: Stamp, old: Stamp | None) -> None:
+        self._batch.put(self._doc(path), list(chunks), str(stamp), stamp.mtime_ns / 1e9 if stamp.mtime_ns else None)
+        self._count(old, stamp)
+
+    def _count(self, old: Stamp | None, new: Stamp | None) -> None:
+        for sign, stamp in ((-1, old), (1, new)):
+            if stamp:
+                self._chunks += sign * stamp.chunks
+                self._indexed_bytes += sign * (0 if stamp.reason else stamp.size)
+
+    def _done(self, size: int) -> None:
+        self._files += 1
+        self._bytes += size
+
+    def _doc(self, path: str) -> str:
+        return doc_of(self._collection.name, path)
+
+    def _tell(self, path: str = "", *, counting: bool = False, force: bool = False) -> None:
+        now = time.monotonic()
+        if force or now - self._told_at >= TOLD_EVERY:
+            self._told_at = now
+            self._told(Progress(self._collection.name, self._files, self._all_files, self._bytes, self._all_bytes,
+                                self._chunks, now - self._begun, path, counting, self._bytes_skipped))
+
+
+ELSEWHERE = "It is being indexed by another kvchat."
+READ_S = 120.0
+"""Seconds for each file: a PDF of some thousand pages takes that long."""
+UNWRITABLE = "The search index cannot be written; its folder is read-only or full."
+FORGOTTEN = "The collection was forgotten meanwhile."
+GONE = "Nothing of it is in the search index any more; make it anew with kvchat documents rebuild {}."
+_REPLACED = "The search index was replaced meanwhile; index it once more."
+
+
+def index_collection(index: Index, collection: Collection, options: Options, *,
+                     told: Callable[[Progress], None] = lambda progress: None,
+                     stopped: Callable[[], bool] = lambda: False, anew: bool = False) -> Report:
+    """Bring what the index holds of a collection up to date. `anew`: read every file, also those that have not
+    changed; searches find what was there until then. `stopped` is asked between files. Raises nothing: what goes wrong
+    is in the report."""
+    from kvchat.documents.reading.sandbox import Readers
+
+    path = index.path
+    with alone(path, collection.name) as hold:
+        if not hold:
+            return Report(collection.name, trouble=ELSEWHERE)
+        for _ in range(2):
+            with Readers(READ_S) as readers:
+                visit = Visit(index, collection, options, readers, told, lambda: stopped() or not hold.lasts, anew,
+                              lambda: hold.lasts)
+                report = visit.report()
+            if not hold.lasts:
+                return visit.reported(FORGOTTEN)
+            if index.path != path:
+                return visit.reported(UNWRITABLE)
+            try:
+                if report.trouble or visit.is_kept():
+                    return report
+            except IndexBusyError as error:
+                return visit.reported(str(error))
+        return visit.reported(_REPLACED)
+
+
+def status_of(index: Index, collection: Collection) -> Status:
+    """What is in the index of a collection, by the stamps alone."""
+    files = chunks = size = 0
+    skipped: list[Skipped] = []
+    for doc, text in index.docs(collection.scope).items():
+        stamp = stamp_of(text)
+        if stamp is None:
+            continue
+        if stamp.reason:
+            skipped.append(Skipped(doc.removeprefix(collection.scope), stamp.reason))
+        else:
+            files, chunks, size = files + 1, chunks + stamp.chunks, size + stamp.size
+    trouble = index.trouble or trouble_of(Path(collection.root), bool(skipped or files))
+    if not trouble and not (skipped or files) and collection.indexed and _has_files(Path(collection.root)):
+        trouble = GONE.format(collection.name)
+    return Status(collection, files, chunks, size, tuple(skipped), trouble)
+
+
+def _has_files(root: Path) -> bool:
+    try:
+        return root.is_file() or any(root.iterdir())
+    except OSError:
+        return False
+
+
+def is_stale(index: Index, collection: Collection, options: Options) -> bool:
+    """Whether files were added, changed or removed since they were indexed, as far as looking at the folders can tell.
+    A root that is not there is not: there is nothing to be done then."""
+    known = index.docs(collection.scope)
+    if index.trouble or trouble_of(Path(collection.root), bool(known)):
+        return False
+    root = Path(collection.root)
+    try:
+        for item in scan(root, options):
+            text = known.pop(doc_of(collection.name, item.path), None)
+            if isinstance(item, Skipped):
+                fresh = text == str(Stamp(reason=reason_of(item.reason)))
+            else:
+                stamp = stamp_of(text)
+                fresh = stamp is not None and stamp.is_of(item) and not stamp.is_readable_now(root / item.path)
+            if not fresh:
+                return True
+    except DocumentError:
+        return False
+    return bool(known)

@@ -1,0 +1,449 @@
+"""Office texts (.docx, .odt): paragraphs under their headings, lists, tables and footnotes.
+
+The rule: what the office program does not show is not read: deleted and hidden text, the codes of fields, comments.
+Nothing is inflated beyond `LARGEST` bytes in all, and XML that defines anything of its own is refused; so neither a
+bomb of ZIP nor one of entities goes off. A position is the number of a paragraph or of a table's row, from 1, those
+without text not counted.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from io import BytesIO
+from typing import TYPE_CHECKING
+
+from kvchat.documents.errors import UnreadableError, attempted
+from kvchat.documents.reading.content import Builder, Content, Unit, as_title
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+LARGEST = 64 << 20
+"""Bytes of XML of one file."""
+_PIECE = 1 << 16
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff]")
+_SPACES = re.compile("[ \u00a0]{2,}")
+_DEEPEST = 8
+
+
+class Handler:
+    """Told of the elements of a part, as `xml.etree.ElementTree.XMLParser` tells its target."""
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        """An element begins."""
+
+    def end(self, tag: str) -> None:
+        """It ends."""
+
+    def data(self, text: str) -> None:
+        """Text in the innermost element."""
+
+    def doctype(self, name: str, public: str | None, system: str | None) -> None:
+        """Refused: with it, entities could be defined."""
+        raise UnreadableError("has a document type in its XML, which is not safe to read")
+
+    def close(self) -> None:
+        """The part ends."""
+
+
+class Zipped:
+    """The parts of an office file. Raises UnreadableError where there is no archive."""
+
+    def __init__(self, data: bytes, what: str) -> None:
+        from zipfile import ZipFile
+
+        self._broken = UnreadableError(f"is a broken {what}")
+        self._left = LARGEST
+        file = attempted(lambda: ZipFile(BytesIO(data)))
+        if file is None:
+            raise self._broken
+        self._file: ZipFile = file
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._file.NameToInfo
+
+    def holds(self, name: str, mark: bytes) -> bool:
+        """Whether a part has these bytes in its first 64 KiB."""
+        return bool(attempted(lambda: mark in self._file.open(name).read(_PIECE)))
+
+    def parse(self, name: str, handler: Handler, *, optional: bool = False) -> None:
+        """Tell the handler all of a part. Raises UnreadableError where it is missing (but an `optional` one), broken or
+        too large."""
+        from xml.etree.ElementTree import XMLParser
+
+        if optional and name not in self:
+            return
+        parser = XMLParser(target=handler)
+        try:
+            with self._file.open(name) as part:
+                while piece := part.read(_PIECE):
+                    self._left -= len(piece)
+                    if self._left < 0:
+                        raise UnreadableError(f"has more than {LARGEST >> 20} MB of XML inside")
+                    parser.feed(piece)
+            parser.close()
+        except (UnreadableError, MemoryError):
+            raise
+        except RuntimeError as error:  # how zipfile asks for a password
+            raise (UnreadableError("is encrypted") if "password" in str(error) else self._broken) from None
+        except Exception:  # of zipfile, zlib or the parser
+            raise self._broken from None
+
+
+class _Title(Handler):
+    """The title among the properties."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self._inside = False
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        self._inside = tag == "{http://purl.org/dc/elements/1.1/}title"
+
+    def end(self, tag: str) -> None:
+        self._inside = False
+
+    def data(self, text: str) -> None:
+        if self._inside:
+            self.parts.append(text)
+
+
+def title_in(archive: Zipped, part: str) -> str:
+    """The title that a file's properties name."""
+    title = _Title()
+    with suppress(UnreadableError):
+        archive.parse(part, title, optional=True)
+    return " ".join("".join(title.parts).split())
+
+
+class Flow:
+    """What of a document has come so far."""
+
+    def __init__(self) -> None:
+        self.title = ""
+        """The text of the first paragraph that is styled as the document's title."""
+        self._builder = Builder()
+        self._number = 0
+        self._rows: list[list[list[str]]] = []
+        """For each table that is open, the texts in the cells of its row."""
+        self._before = ""
+
+    def paragraph(self, text: str, *, level: int = 0, depth: int = 0, is_title: bool = False) -> None:
+        """A paragraph; `level`: a heading, `depth`: an item of a list, from 1."""
+        text = _SPACES.sub(" ", _CONTROLS.sub("", text)).strip()
+        if not text:
+            return
+        if self._rows and self._rows[-1]:
+            self._rows[-1][-1].append(" ".join(text.split()))
+            return
+        if is_title and not self.title:
+            self.title = as_title(text)
+        self._number += 1
+        if level:
+            self._builder.head(level, " ".join(text.split()), self._number, self._number)
+        elif depth:
+            indent = "  " * min(depth - 1, _DEEPEST)
+            self._add(f"{indent}- {text}".replace("\n", f"\n{indent}  "), "item")
+        else:
+            self._add(text, "")
+
+    def table(self) -> None:
+        """A table begins, maybe in a cell of another."""
+        self._rows.append([])
+
+    def cell(self) -> None:
+        """A cell begins."""
+        if self._rows:
+            self._rows[-1].append([])
+
+    def row(self) -> None:
+        """A row has ended."""
+        if not self._rows:
+            return
+        text = " | ".join(" ".join(cell) for cell in self._rows[-1]).rstrip(" |")
+        self._rows[-1] = []
+        if text and len(self._rows) > 1 and self._rows[-2]:
+            self._rows[-2][-1].append(text)
+        elif text:
+            self._number += 1
+            self._add(text, "row")
+
+    def end_table(self) -> None:
+        """A table has ended."""
+        if self._rows:
+            self.row()
+            self._rows.pop()
+            self._before = ""
+
+    def content(self, title: str) -> Content:
+        """All of it; `title`: the one among the document's properties."""
+        while self._rows:
+            self.end_table()
+        return Content(title or self.title, Unit.PARAGRAPH, self._builder.sections(), exact=False)
+
+    def _add(self, text: str, kind: str) -> None:
+        self._builder.add(text, self._number, self._number, close=bool(kind) and kind == self._before)
+        self._before = kind
+
+
+_HEADING = re.compile(r"heading ([1-9])", re.IGNORECASE)
+_WORD_UNSEEN = frozenset(("del", "moveFrom", "Fallback", "instrText", "delText", "rPrChange", "pPrChange"))
+_WORD_MARKS = {"tab": "\t", "br": "\n", "cr": "\n", "noBreakHyphen": "-", "ptab": "\t"}
+_OFF = frozenset(("0", "false", "off"))
+_TITLE = -1
+"""The level of a document's title."""
+
+
+def read_docx(data: bytes) -> Content:
+    """What a Word document says. Raises UnreadableError."""
+    archive = Zipped(data, "Word document")
+    styles, footnotes, endnotes, flow = _Styles(), _Notes(), _Notes(), Flow()
+    archive.parse("word/styles.xml", styles, optional=True)
+    archive.parse("word/footnotes.xml", footnotes, optional=True)
+    archive.parse("word/endnotes.xml", endnotes, optional=True)
+    notes = {"footnoteReference": footnotes.by_id(), "endnoteReference": endnotes.by_id()}
+    archive.parse("word/document.xml", _WordBody(flow, styles.levels(), notes))
+    return flow.content(title_in(archive, "docProps/core.xml"))
+
+
+def _name(tag: str) -> str:
+    """A tag without its namespace: there are two, for the transitional and the strict form."""
+    return tag.rpartition("}")[2]
+
+
+def _attribute(attributes: dict[str, str], name: str) -> str:
+    return next((value for key, value in attributes.items() if _name(key) == name), "")
+
+
+class _Styles(Handler):
+    """The styles, told as they stand in `word/styles.xml`. Their names are English in a file of any language."""
+
+    def __init__(self) -> None:
+        self._style = ""
+        self._levels: dict[str, int] = {}
+        self._based: dict[str, str] = {}
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        name, value = _name(tag), _attribute(attributes, "val")
+        if name == "style":
+            self._style = _attribute(attributes, "styleId")
+        elif name == "basedOn":
+            self._based[self._style] = value
+        elif name == "name" and (found := _HEADING.fullmatch(value)):
+            self._levels[self._style] = int(found[1])
+        elif name == "name" and value.lower() == "title":
+            self._levels[self._style] = _TITLE
+        elif name == "outlineLvl":
+            self._levels.setdefault(self._style, _level(value))
+
+    def levels(self) -> dict[str, int]:
+        """The level of a heading that each style gives; 0: of none."""
+        found = dict(self._levels)
+        for style in self._based:
+            base = style
+            for _ in range(20):
+                if base in self._levels:
+                    found[style] = self._levels[base]
+                    break
+                base = self._based.get(base, "")
+        return found
+
+
+def _level(value: str) -> int:
+    """What an outline level of 0 to 8 makes; 9 is body text."""
+    return int(value) + 1 if value.isascii() and value.isdigit() and len(value) == 1 and value != "9" else 0
+
+
+class _Paragraphs(Handler):
+    """The paragraphs of a part, as its elements come. One can stand within another: in a text box."""
+
+    def __init__(self) -> None:
+        self._texts: list[list[str]] = []
+        self._unseen = 0
+        self._wanted = False
+        self._run = False
+        self._hidden = False
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = _name(tag)
+        if name in _WORD_UNSEEN:
+            self._unseen += 1
+        elif self._unseen:
+            return
+        elif name == "p":
+            self._texts.append([])
+            self.begun()
+        elif name == "r":
+            self._run, self._hidden = True, False
+        elif name == "vanish" and self._run:
+            self._hidden = _attribute(attributes, "val").lower() not in _OFF
+        elif name == "t":
+            self._wanted = not self._hidden
+        elif name in _WORD_MARKS and self._run:
+            self.put(_WORD_MARKS[name])
+        else:
+            self.seen(name, attributes)
+
+    def end(self, tag: str) -> None:
+        name = _name(tag)
+        self._wanted = False
+        if name in _WORD_UNSEEN:
+            self._unseen -= 1
+        elif self._unseen:
+            return
+        elif name == "r":
+            self._run = self._hidden = False
+        elif name == "p" and self._texts:
+            self.paragraph("".join(self._texts.pop()))
+        else:
+            self.ended(name)
+
+    def data(self, text: str) -> None:
+        if self._wanted and not self._unseen:
+            self.put(text.replace("\n", " "))
+
+    def put(self, text: str) -> None:
+        """Text of the innermost paragraph."""
+        if self._texts and not self._hidden:
+            self._texts[-1].append(text)
+
+    def begun(self) -> None:
+        """A paragraph begins."""
+
+    def seen(self, name: str, attributes: dict[str, str]) -> None:
+        """Any other element begins."""
+
+    def ended(self, name: str) -> None:
+        """Any other element ends."""
+
+    def paragraph(self, text: str) -> None:
+        """A paragraph ends."""
+
+
+class _Notes(_Paragraphs):
+    """Footnotes or endnotes, by their ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: dict[str, list[str]] = {}
+        self._id = ""
+
+    def seen(self, name: str, attributes: dict[str, str]) -> None:
+        if name in ("footnote", "endnote"):
+            self._id = "" if _attribute(attributes, "type") else _attribute(attributes, "id")
+
+    def paragraph(self, text: str) -> None:
+        text = " ".join(text.split())
+        if self._id and text:
+            self._found.setdefault(self._id, []).append(text)
+
+    def by_id(self) -> dict[str, str]:
+        return {key: " ".join(texts) for key, texts in self._found.items()}
+
+
+class _WordBody(_Paragraphs):
+    """The document itself."""
+
+    def __init__(self, flow: Flow, levels: dict[str, int], notes: dict[str, dict[str, str]]) -> None:
+        super().__init__()
+        self._flow = flow
+        self._levels = levels
+        self._notes = notes
+        self._formats: list[tuple[int, int]] = []
+        """For each paragraph that is open its level as a heading and its depth in a list."""
+
+    def begun(self) -> None:
+        self._formats.append((0, 0))
+
+    def seen(self, name: str, attributes: dict[str, str]) -> None:
+        level, depth = self._formats[-1] if self._formats else (0, 0)
+        value = _attribute(attributes, "val")
+        if name == "tbl":
+            self._flow.table()
+        elif name == "tc":
+            self._flow.cell()
+        elif name in self._notes:
+            note = self._notes[name].get(_attribute(attributes, "id"))
+            self.put(f" ({note})" if note else "")
+        elif not self._formats:
+            return
+        elif name == "pStyle":
+            self._formats[-1] = (self._levels.get(value, 0), depth)
+        elif name == "outlineLvl":
+            self._formats[-1] = (_level(value), depth)
+        elif name == "numPr":
+            self._formats[-1] = (level, max(depth, 1))
+        elif name == "ilvl":
+            self._formats[-1] = (level, 1 + min(int(value), 8) if value.isascii() and value.isdigit() else 1)
+        elif name == "numId" and value == "0":
+            self._formats[-1] = (level, 0)
+
+    def ended(self, name: str) -> None:
+        if name == "tr":
+            self._flow.row()
+        elif name == "tbl":
+            self._flow.end_table()
+
+    def paragraph(self, text: str) -> None:
+        level, depth = self._formats.pop() if self._formats else (0, 0)
+        self._flow.paragraph(text, level=max(level, 0), depth=depth, is_title=level == _TITLE)
+
+
+_ODT_UNSEEN = frozenset(("annotation", "tracked-changes", "hidden-text", "script", "scripts", "automatic-styles"))
+_ODT_MARKS = {"tab": "\t", "line-break": "\n"}
+
+
+def read_odt(data: bytes) -> Content:
+    """What an OpenDocument text says. Raises UnreadableError."""
+    archive = Zipped(data, "OpenDocument text")
+    if archive.holds("META-INF/manifest.xml", b"encryption-data"):
+        raise UnreadableError("is encrypted")
+    flow = Flow()
+    archive.parse("content.xml", _OdtBody(flow))
+    return flow.content(title_in(archive, "meta.xml"))
+
+
+class _OdtBody(Handler):
+    """The content, as its elements come."""
+
+    def __init__(self, flow: Flow) -> None:
+        self._flow = flow
+        self._texts: list[tuple[int, list[str]]] = []
+        """The level and the parts of each paragraph that is open; a footnote stands within one."""
+        self._unseen = self._depth = 0
+
+    def start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = tag.rpartition("}")[2]
+        values = {key.rpartition("}")[2]: value for key, value in attributes.items()}
+        self._unseen += name in _ODT_UNSEEN
+        self._depth += name == "list"
+        if name in ("p", "h"):
+            level = values.get("outline-level", "1")
+            self._texts.append((min(int(level), 9) if level.isascii() and level.isdigit() else 1, [])
+                               if name == "h" else (0, []))
+        elif name == "s":
+            count = values.get("c", "1")
+            self.data(" " * (min(int(count[:3]), 100) if count.isascii() and count.isdigit() else 1))
+        elif name == "table":
+            self._flow.table()
+        elif name in ("table-cell", "covered-table-cell"):
+            self._flow.cell()
+        else:
+            self.data(_ODT_MARKS.get(name, ""))
+
+    def data(self, text: str) -> None:
+        if self._texts and not self._unseen:
+            self._texts[-1][1].append(text if text in ("\n", "\t") else text.replace("\n", " "))
+
+    def end(self, tag: str) -> None:
+        name = tag.rpartition("}")[2]
+        if name in ("p", "h") and self._texts:
+            level, parts = self._texts.pop()
+            self._flow.paragraph("".join(parts), level=level, depth=self._depth)
+        elif name == "table-row":
+            self._flow.row()
+        elif name == "table":
+            self._flow.end_table()
+        self._unseen -= name in _ODT_UNSEEN
+        self._depth -= name == "list"

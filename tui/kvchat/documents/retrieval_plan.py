@@ -1,0 +1,208 @@
+"""The retrieval plan of a question: the files and places it mentions, and what to search there.
+
+The rule: where a person names a place, only that is searched, and what cannot be followed is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.documents.attaching import attached
+from kvchat.documents.collection import Collection, doc_of
+from kvchat.documents.errors import DocumentError, TooLargeError
+from kvchat.documents.mentions import Written, is_of_disk, without, written
+from kvchat.prompt.context import ContextBlock
+from kvchat.sanitize import one_line
+
+if TYPE_CHECKING:
+    from kvchat.documents.library import Library
+
+_CHIP = re.compile(r"\[[^\[\]\n]{1,80}: [\d,]+ (?:lines?|characters)\]")
+"""What stands in a text for a paste or an attached file: `[setup.md: 312 lines]`."""
+_SUFFIX = re.compile(r"\.[^\W_]{1,8}")
+ONLY_TEXT = r"Where it is only text, write \@."
+
+
+@dataclass(frozen=True, slots=True)
+class Consultation:
+    """What is to be searched for a question, and what was read for it already."""
+
+    query: str = ""
+    """The text without what it mentions; empty: there is nothing to search for."""
+    scopes: tuple[str, ...] = ()
+    """Where to search."""
+    named: bool = False
+    """Whether the person named these places in the text."""
+    files: tuple[ContextBlock, ...] = ()
+    """The small files that it mentions, as they are now."""
+    problems: tuple[str, ...] = ()
+
+
+def mentioned(text: str, collections: Iterable[str]) -> list[Written]:
+    """The mentions in a text that may mean something: files of the disk, and places in these collections."""
+    known = {name.casefold() for name in collections}
+    return [one for one in written(text) if any(
+        not _is_bare(name) if is_of_disk(name) else _first(name) in known or _nearest(name, known)
+        for name in one.names)]
+
+
+def consultation(library: Library | None, text: str, mentions: Sequence[Written], collections: Sequence[str],
+                 most_bytes: int, indexing: Container[str] = ()) -> Consultation:
+    """What `text` with these `mentions` asks for; `collections` are searched where it mentions nothing. A file of at
+    most `most_bytes` goes as a whole, a larger one of a collection is searched. `indexing`: the collections that are
+    being indexed."""
+    known = library.collections() if library is not None else []
+    following = _Following(library, {one.name.casefold(): one for one in known}, most_bytes, indexing)
+    scopes: dict[str, None] = {}
+    files: dict[str, ContextBlock] = {}
+    spans: list[tuple[int, int]] = []
+    problems: dict[str, None] = {}
+    for mention in mentions:
+        try:
+            name, followed = following.of(mention)
+        except DocumentError as error:
+            problems[str(error)] = None
+            continue
+        if isinstance(followed, ContextBlock):
+            files[followed.ref] = followed
+        elif followed is not None:
+            scopes[followed] = None
+        if followed is not None:
+            spans.append((mention.start, mention.end_of(name)))
+    query = without(text, [*spans, *(found.span() for found in _CHIP.finditer(text))])
+    if scopes or library is None:
+        return Consultation(query, tuple(scopes), True, tuple(files.values()), tuple(problems))
+    by_name = {one.name: one.scope for one in known}
+    chosen = tuple(by_name[name] for name in collections if name in by_name)
+    return Consultation(query, chosen, False, tuple(files.values()), tuple(problems))
+
+
+class _Following:
+    """What the mentions of one text mean: the collections are read once, and each mention is followed once."""
+
+    def __init__(self, library: Library | None, known: dict[str, Collection], most_bytes: int,
+                 indexing: Container[str]) -> None:
+        self._library, self._known, self._most, self._indexing = library, known, most_bytes, indexing
+        self._followed: dict[tuple[str, ...], tuple[str, ContextBlock | str | None]] = {}
+
+    def of(self, mention: Written) -> tuple[str, ContextBlock | str | None]:
+        """The name it has, and the file to send as a whole or the scope to search in; None: it is only text. Raises
+        DocumentError."""
+        if mention.names not in self._followed:
+            self._followed[mention.names] = self._first_of(mention.names)
+        return self._followed[mention.names]
+
+    def _first_of(self, names: Sequence[str]) -> tuple[str, ContextBlock | str | None]:
+        for name in names:
+            followed = self._of_disk(name) if is_of_disk(name) else self._of_collection(name)
+            if followed is not None:
+                return name, followed
+        if is_of_disk(names[0]):
+            if meant := [name for name in names if _looks_meant(name)]:
+                raise DocumentError(f"There is no file {one_line(meant[-1], 200)}. {ONLY_TEXT}")
+        elif meant := [name for name in names if _first(name) in self._known]:
+            raise DocumentError(f"There is no {one_line(meant[min(1, len(meant) - 1)], 200)}. {ONLY_TEXT}")
+        elif near := _nearest(names[-1], self._known):
+            raise DocumentError(f"There is no collection {one_line(names[-1].partition('/')[0], 60)}; there is "
+                                f"@{self._known[near].name}. {ONLY_TEXT}")
+        return names[0], None
+
+    def _of_disk(self, name: str) -> ContextBlock | None:
+        try:
+            path = Path(name).expanduser().absolute()
+            if _is_bare(name) or not path.exists():
+                return None
+            if path.is_dir():
+                if path.parent == path.parent.parent:
+                    return None  # `@/lib` is the folder of a project as a rule
+                raise DocumentError(f"@{one_line(name, 200)} is a folder; index it with /documents add "
+                                    f"{one_line(name, 200)} to search in it. {ONLY_TEXT}")
+        except (OSError, RuntimeError, ValueError):
+            return None
+        return attached(path, path.name, self._most)
+
+    def _of_collection(self, name: str) -> ContextBlock | str | None:
+        collection, library = self._known.get(_first(name)), self._library
+        if collection is None or library is None:
+            return None
+        rest = name.partition("/")[2].strip("/")
+        if not rest:
+            if not library.index.names(collection.scope, "", 1):
+                raise self._not_indexed(collection, name)
+            return collection.scope
+        scope = library.scope_within(collection, rest)  # where the file is gone, what was indexed of it is found
+        is_indexed = scope is not None and not scope.endswith("/")
+        whole = Path(collection.root, rest) if not Path(collection.root).is_file() else Path(collection.root)
+        file = library.file_of(doc_of(collection.name, rest)) if is_indexed or whole.name == Path(rest).name else None
+        try:
+            if file is not None:
+                return attached(file, name, self._most)
+        except TooLargeError:
+            if not is_indexed:
+                raise self._not_indexed(collection, name) from None
+        if scope is not None:
+            return scope
+        if _is_folder(whole):
+            raise self._not_indexed(collection, name)
+        return None
+
+    def _not_indexed(self, collection: Collection, name: str) -> DocumentError:
+        shown = one_line(name, 200)
+        if collection.name in self._indexing:
+            return DocumentError(still_indexed(shown))
+        if self._library is not None and self._library.index.path is None:
+            return DocumentError(f"{shown} cannot be searched: the search index cannot be read now. Send it again in a "
+                                 "minute, or without the mention.")
+        return DocumentError(f"There is nothing of {shown} in the search index; index it in /documents, or send it "
+                             "without the mention.")
+
+
+def still_indexed(name: str) -> str:
+    """That a place is named of which nothing is found yet."""
+    return f"{name} is still being indexed; send it again in a while, or without the mention."
+
+
+def _first(name: str) -> str:
+    return name.partition("/")[0].casefold()
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The collection that was meant by a mistyped name; empty: none."""
+    first = _first(name)
+    known = [*known]
+    if first in known or len(first) < 4:
+        return ""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(first, known, 1, 0.85)), "")
+
+
+def _is_bare(name: str) -> bool:
+    """Whether a path names nothing: `/`, `~`, `../`."""
+    return not name.strip("/.~")
+
+
+def _looks_meant(name: str) -> bool:
+    """Whether a path that leads to nothing is one that somebody mistyped: its folder is there, and it has an ending, or
+    begins as only a path does."""
+    try:
+        path = Path(name).expanduser()
+        begins, _, rest = name.partition("/")
+        has_ending = bool(_SUFFIX.fullmatch(path.suffix))
+        if _is_bare(name) or not (has_ending or (begins and "/" in rest.strip("/"))):
+            return False
+        folder = path.absolute().parent
+        return folder != folder.parent and folder.is_dir()
+    except (OSError, RuntimeError, ValueError):
+        return False
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,165 @@
+"""What the file of a source says by now, beside the text that was sent.
+
+The rule: a file is only looked at in its collection's own folder, links followed to their end; what leads out of it is
+neither read nor opened.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kvchat.documents.collection import Place, place_of
+from kvchat.prompt.context import FILE, ContextBlock
+from kvchat.sanitize import clean, one_line
+
+if TYPE_CHECKING:
+    from kvchat.documents.library import Library
+
+LARGEST = 64_000_000
+"""Bytes of a file that is compared with what was sent."""
+NOT_TEXT = frozenset({".pdf", ".docx"})
+"""Files that an editor cannot show."""
+AS_READ = "this is the text as it was read."
+CHANGED = f"The file has changed since; {AS_READ}"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a text stands by now."""
+
+    path: Path | None = None
+    """The file, where it is there and may be opened."""
+    line: int = 1
+    words: str = ""
+    """What is to be said of it, in a sentence; empty: it says the same."""
+    exact: bool = False
+    """Whether the text stands in the file word for word, from `line` on."""
+
+
+def standing(library: Library, block: ContextBlock) -> Standing:
+    """What there is to know of the file of a passage or an attached file. Reads the file."""
+    place = place_in(block)
+    if not block.ref or not place.path:
+        return Standing(words=f"Which file it is from is not known; {AS_READ}")
+    path = library.file_of(block.ref)
+    if path is None:
+        return Standing(words=_why_not(library, place))
+    return _compared(library, path, place, block)
+
+
+def place_in(block: ContextBlock) -> Place:
+    """Where a block stands. A file stands nowhere in itself: what follows its path says which state it was in."""
+    place = place_of(block.ref)
+    return Place(place.collection, place.path) if block.kind == FILE else place
+
+
+def _why_not(library: Library, place: Place) -> str:
+    """Why a file cannot be opened."""
+    if not place.collection:
+        return f"The file is gone; {AS_READ}"
+    known = next((one for one in library.collections() if one.name.casefold() == place.collection.casefold()), None)
+    name = one_line(place.collection, 60)
+    if known is None:
+        return f"There is no collection {name} any more; {AS_READ}"
+    root = Path(known.root)
+    try:
+        if not root.exists():
+            return f"The folder of {name} is missing, {one_line(known.root, 200)}; {AS_READ}"
+        if (root / place.path).exists():
+            return f"The file leads out of the folder of {name}, so it is not opened; {AS_READ}"
+    except (OSError, ValueError):
+        pass
+    return f"The file is gone; {AS_READ}"
+
+
+def _compared(library: Library, path: Path, place: Place, block: ContextBlock) -> Standing:
+    text = "" if path.suffix.lower() in NOT_TEXT else _text_of(path)
+    if text is None:
+        return Standing(path, place.line, f"The file cannot be read now; {AS_READ}")
+    sought, whole = _plain(block.text), _plain(text)
+    if sought and whole:
+        near = _offset(whole, place.line)
+        found = whole.find(sought, near)
+        last = place.where.partition("~")[0].partition("-")[2]
+        if found < 0 or (last.isdecimal() and whole.count("\n", 0, found) >= int(last)):
+            found = whole.find(sought)
+        if found >= 0:
+            line = whole.count("\n", 0, found) + 1
+            moved = bool(place.where) and not (place.line <= line <= _last_line(place))
+            words = f"It stands at line {line:,} by now." if moved else ""
+            return Standing(path, line, words if place.where or sought == whole else CHANGED, exact=True)
+    same = _is_as_attached(block) if block.kind == FILE else _is_as_indexed(library, path, place, block)
+    return Standing(path, place.line, "" if same else CHANGED)
+
+
+def _is_as_attached(block: ContextBlock) -> bool:
+    """Whether an attached file is in the state in which it was attached."""
+    from kvchat.documents.attaching import has_changed
+
+    return has_changed(block) is False
+
+
+def _last_line(place: Place) -> int:
+    last = place.where.partition("~")[0].rpartition("-")[2]
+    return int(last) if last.isdecimal() else place.line
+
+
+def _offset(text: str, line: int) -> int:
+    """Where a line begins; the end, where there are not so many."""
+    at = 0
+    for _ in range(line - 1):
+        at = text.find("\n", at) + 1
+        if not at:
+            return len(text)
+    return at
+
+
+def _plain(text: str) -> str:
+    """As texts are compared: without blanks at the ends of lines, and without empty lines at the end."""
+    return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").split("\n")).rstrip("\n")
+
+
+def _text_of(path: Path) -> str | None:
+    """None: it cannot be read."""
+    from kvchat.documents.errors import UnreadableError
+    from kvchat.documents.loading import loaded
+    from kvchat.documents.reading.decoding import decoded
+
+    try:
+        return decoded(loaded(path.resolve(), LARGEST).data)
+    except (UnreadableError, OSError, RuntimeError):
+        return None
+
+
+def _is_as_indexed(library: Library, path: Path, place: Place, block: ContextBlock) -> bool:
+    """Whether the index has this very text of the file as it is: for formats whose text is not the file's own lines."""
+    from kvchat.documents.file_versions import stamp_of
+
+    doc = block.ref.rpartition("#")[0]
+    stamp = stamp_of(library.index.docs(doc).get(doc)) if place.collection else None
+    if stamp is None:
+        return False
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    if (stamp.size, stamp.mtime_ns) != (status.st_size, status.st_mtime_ns):
+        return False
+    chunks = library.index.get(doc, [place.where])
+    return any(_plain(chunk.text) == _plain(block.text) for chunk in chunks)
+
+
+def file_lines(standing: Standing, place: Place) -> str:
+    """`/home/mara/notes/setup.md:12-40`, as it is copied; without a file the title."""
+    if standing.path is None:
+        return clean(place.title)
+    first = standing.line if standing.exact else place.line
+    where = place.where.partition("~")[0]
+    if where.startswith("p"):
+        return clean(f"{standing.path} p. {where[1:]}")
+    if not where or where.startswith("¶"):
+        return clean(str(standing.path))
+    last = first + max(0, _last_line(place) - place.line)
+    return clean(f"{standing.path}:{first}-{last}" if last > first else f"{standing.path}:{first}")

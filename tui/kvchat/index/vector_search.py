@@ -1,0 +1,73 @@
+"""Which chunks are near to a vector: with numpy of all in the scope, without it of the best by words.
+
+The rule: what is held in memory is bounded to a few scopes, and read again when vectors have changed; but where that
+takes long it is not done at every search while vectors are being put in. Ids of chunks are never used again, so that
+what is held may be old, never wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+
+from kvchat.index import content, vectors
+from kvchat.index.ranking import Ranked
+from kvchat.index.scoping import Within
+
+FEW = 500
+"""Vectors of a scope that are all compared without numpy too."""
+_SCOPES = 3
+"""Scopes whose vectors are held."""
+_QUICK_S = 0.02
+"""Reading that takes no longer than this is done whenever vectors have changed."""
+_REST = 20
+"""How many times as long as reading takes what was read is used, though vectors have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The vectors of a scope, in memory."""
+
+    matrix: vectors.Matrix
+    state: vectors.State
+    """Of the vectors, when they were read."""
+    good_until: float
+    """By the monotonic clock: what changes before that waits."""
+
+    def fits(self, state: vectors.State) -> bool:
+        same_model = (self.state.model, self.state.length) == (state.model, state.length)
+        return self.state == state or (same_model and time.monotonic() < self.good_until)
+
+
+def near(held: dict[Within, Held], connection: Connection, vector: Sequence[float], model: str, within: Within,
+         found: Sequence[Ranked], count: int) -> dict[int, float]:
+    """The cosines of the chunks whose vectors are compared, of about `count` at most: by id. `held`: what is in memory,
+    read and kept by this function; `found`: the best by words."""
+    one = vectors.unit(vector)
+    state = vectors.state(connection)
+    if one is None or state.length != len(one) or model not in ("", state.model):
+        return {}
+    if vectors.numpy() is not None:
+        dated = content.ids(connection, within) if within.is_dated else None
+        return _matrix(held, connection, within.undated, state).nearest(one, count, dated)
+    rows = vectors.rows(connection, within, FEW + 1)
+    if len(rows) > FEW:
+        rows = list(content.of(connection, "SELECT chunk, scale, data FROM vector WHERE chunk",
+                               [ranked.id for ranked in found]))
+    return vectors.compared(rows, one)
+
+
+def _matrix(held: dict[Within, Held], connection: Connection, within: Within,
+            state: vectors.State) -> vectors.Matrix:
+    known = held.pop(within, None)
+    if known is None or not known.fits(state):
+        began = time.monotonic()
+        matrix = vectors.Matrix.of(vectors.rows(connection, within), state.length)
+        now = time.monotonic()
+        known = Held(matrix, state, now + _REST * (now - began) if now - began > _QUICK_S else now)
+    held[within] = known
+    if len(held) > _SCOPES:
+        del held[next(iter(held))]
+    return known.matrix

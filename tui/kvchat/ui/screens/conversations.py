@@ -1,0 +1,275 @@
+"""The conversations in a list with a filter, searching all of them as one types, and giving one a title.
+
+The rule: nothing is deleted here: the list only says what was asked. A search starts when the typing pauses, and an
+answer to an older query is never shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from textual import on, work
+from textual.binding import BindingType
+from textual.content import Content
+from textual.timer import Timer
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from kvchat.prompt.conversation import Conversation, SearchHit
+from kvchat.prompt.message import Role
+from kvchat.sanitize import one_line
+from kvchat.text.format import counted, moment
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.modal import Hint, ListModal, Modal
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MATCH, MUTED, STRONG, USER, Part, content, joined, shown
+from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
+
+if TYPE_CHECKING:
+    from kvchat.chat.conversations import Conversations
+
+Picked = tuple[Literal["open", "delete"], str] | tuple[Literal["new"], None]
+
+
+class ConversationPicker(ListModal[Picked]):
+    """All conversations, newest first. Result: ("open", id), ("delete", id), ("new", None)."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("list_dialog")]
+
+    def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
+                 mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "",
+                 now: datetime | None = None) -> None:
+        """`mark` tells the mark of the conversation with this id."""
+        super().__init__(classes="-list")
+        self.heading = "Conversations"
+        self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.delete", "delete"),
+                      ("dialog.close", "close"))
+        self._conversations = conversations
+        self._texts = [conversation.title.casefold() for conversation in conversations]
+        self._current = current
+        self._ask_mark = mark
+        self._query = query
+        self._now = now or datetime.fromtimestamp(time.time()).astimezone()
+        self._kept: list[int] = []
+
+    def body(self) -> Iterable[Widget]:
+        yield FilterLine("filter by title", self._query)
+        yield RowList(self._draw, tip=lambda row: f"{GLYPHS[self._mark(row)]}  {WORDS[self._mark(row)]}")
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._filter(self._query)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        if event.value != self._query:
+            self._filter(event.value)
+
+    def _filter(self, query: str) -> None:
+        self._query = query
+        self._kept = kept(self._texts, query)
+        rows = self.rows
+        new = self.key("list_dialog.new")
+        rows.empty = f"No title matches. {new} begins a new conversation." if query.strip() else "No conversations yet."
+        cursor = 0
+        if not query.strip():
+            cursor = next((row for row, index in enumerate(self._kept)
+                           if self._conversations[index].id == self._current), 0)
+        rows.show(len(self._kept), cursor=cursor)
+
+    def _mark(self, row: int) -> Mark:
+        return self._ask_mark(self._conversations[self._kept[row]].id)
+
+    def _draw(self, index: int, width: int) -> Content:
+        conversation = self._conversations[self._kept[index]]
+        mark = self._mark(index)
+        turns = counted(conversation.turns, "turn") if conversation.turns else "empty"
+        right = content((f"{turns:>11}" if width >= 60 else "", MUTED),
+                        (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))
+        title = highlighted(content(shown(conversation.title, width)), self._query)
+        state = "open" if conversation.id == self._current else "new answer" if conversation.unread else ""
+        tail = content((f"  {state}", ACCENT)) if state else content()
+        room = max(0, width - right.cell_length - 4 - tail.cell_length)
+        left = content((GLYPHS[mark], MARK_TONES[mark]), " ") + title.truncate(room, ellipsis=True) + tail
+        return joined(left, right, width)
+
+    def choose(self, index: int) -> None:
+        self.finish(("open", self._conversations[self._kept[index]].id))
+
+    def action_new(self) -> None:
+        self.finish(("new", None))
+
+    def action_delete(self) -> None:
+        if self.rows.cursor is not None:
+            self.finish(("delete", self._conversations[self._kept[self.rows.cursor]].id))
+
+
+PAUSE_SECONDS = 0.12
+LIMIT = 200
+
+ROLES: dict[str, str] = {Role.USER: "you", Role.ASSISTANT: "answer", Role.SYSTEM: "system"}
+
+
+class Found(NamedTuple):
+    """The message a person chose from the results."""
+
+    conversation: str
+    node: str
+    query: str
+
+
+def snippet(text: str) -> Content:
+    """A snippet on one line, what matched (between \\x02 and \\x03) marked."""
+    parts: list[Part] = []
+    for piece in text.split("\x02"):
+        matched, end, rest = piece.partition("\x03")
+        if not parts and not text.startswith("\x02"):
+            matched, end, rest = "", "", piece.replace("\x03", "")
+        parts += [(_flat(matched), MATCH) if end else _flat(matched), _flat(rest.replace("\x03", ""))]
+    return content(*parts)
+
+
+def _flat(text: str) -> str:
+    """`text` on one line with the blanks at its ends kept, for they stand before and after a match."""
+    if not text.strip():
+        return " " if text else ""
+    before, after = text[:1].isspace(), text[-1:].isspace()
+    return " " * before + one_line(text) + " " * after
+
+
+class SearchScreen(ListModal[Found]):
+    """Messages that match, under the titles of their conversations. Result: Found."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("search_dialog")]
+
+    def __init__(self, conversations: Conversations, *, query: str = "", now: datetime | None = None) -> None:
+        super().__init__(classes="-list -wide")
+        self.heading = "Search all conversations"
+        self.hints = self._keys(False)
+        self._conversations = conversations
+        self._query = query
+        self._now = now or datetime.fromtimestamp(time.time()).astimezone()
+        self._ranked = False
+        self._lines: list[SearchHit | str] = []
+        """A hit, or the title above the hits of a conversation."""
+        self._days: dict[int, str] = {}
+        self._shown_query = ""
+        self._timer: Timer | None = None
+
+    @staticmethod
+    def _keys(ranked: bool) -> Sequence[Hint]:
+        return (("rows.choose", "open"), ("search_dialog.rank", "newest first" if ranked else "best first"),
+                ("dialog.close", "close"))
+
+    def body(self) -> Iterable[Widget]:
+        yield FilterLine("words to look for", self._query)
+        yield RowList(self._draw)
+
+    def on_mount(self) -> None:
+        query = self.query_one(Input)
+        query.focus()
+        self.rows.empty = "Type a word: every message of every conversation is searched."
+        self.rows.show(0)
+        if self._query:
+            self._run(self._query)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        if event.value == self._query:
+            return
+        self._query = event.value
+        if self._timer is not None:
+            self._timer.stop()
+        self._timer = self.set_timer(PAUSE_SECONDS, lambda: self._run(self._query))
+
+    @work(exclusive=True, group="search", exit_on_error=False)
+    async def _run(self, query: str) -> None:
+        if not query.strip():
+            self._show([], "", "Type a word: every message of every conversation is searched.")
+            return
+        try:
+            hits = await self._conversations.search(query, limit=LIMIT, ranked=self._ranked)
+        except Exception as error:
+            self._show([], query, f"The search did not work: {one_line(str(error), 200) or type(error).__name__}.")
+            return
+        self._show(hits, query, "Nothing found.")
+
+    def _show(self, hits: Sequence[SearchHit], query: str, empty: str) -> None:
+        groups: dict[str, list[SearchHit]] = {}
+        for hit in hits:
+            groups.setdefault(hit.conversation, []).append(hit)
+        self._lines = []
+        self._days = {}
+        headings = set()
+        for found in groups.values():
+            if self._lines:
+                headings.add(len(self._lines))
+                self._lines.append("")
+            at = len(self._lines)
+            headings.add(at)
+            self._days[at] = moment(max(hit.created for hit in found), self._now)
+            self._lines += [found[0].title, *found]
+        self._shown_query = query
+        self.rows.empty = empty
+        more = "the first " if len(hits) >= LIMIT else ""
+        frame = self.query_one("#frame")
+        count = f" · {more}{counted(len(hits), 'message')}" if hits else ""
+        frame.border_title = Content(self.heading + count)
+        self.rows.show(len(self._lines), headings=headings)
+
+    def _draw(self, index: int, width: int) -> Content:
+        line = self._lines[index]
+        if isinstance(line, str):
+            return joined(content((shown(line, width), STRONG)), content((self._days.get(index, ""), MUTED)), width)
+        role = f"{ROLES.get(line.role, one_line(line.role, 8)):<8}"
+        return content((role, USER if line.role == Role.USER else MUTED)) + snippet(line.snippet)
+
+    def choose(self, index: int) -> None:
+        line = self._lines[index]
+        if isinstance(line, SearchHit):
+            self.finish(Found(line.conversation, line.node, self._shown_query))
+
+    def action_rank(self) -> None:
+        self._ranked = not self._ranked
+        self.show_hints(self._keys(self._ranked))
+        if self._query.strip():
+            self._run(self._query)
+
+
+TITLE_LIMIT = 200
+
+
+class RenameScreen(Modal[str]):
+    """Asks for a title; the result is the new one, None when it was left as it is."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(classes="-small")
+        self.heading = "Rename conversation"
+        self.hints = (("enter", "rename"), ("dialog.close", "cancel"))
+        self._title = one_line(title, TITLE_LIMIT)
+
+    def body(self) -> Iterable[Widget]:
+        yield FilterLine("a title", self._title)
+        yield Static(classes="words")
+
+    def on_mount(self) -> None:
+        title = self.query_one(Input)
+        title.max_length = TITLE_LIMIT
+        title.focus()
+        title.action_select_all()
+
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        self.query_one(Static).update("")
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        title = " ".join(event.value.split())
+        if not title:
+            close = self.key("dialog.close")
+            self.query_one(Static).update(content((f"Write a title, or press {close} to keep the old one.", BAD)))
+        else:
+            self.finish(title if title != self._title else None)

@@ -1,0 +1,1 @@
+"""The documents, for the manager, and the dialogs that it opens."""

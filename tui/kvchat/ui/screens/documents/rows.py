@@ -1,0 +1,256 @@
+"""A collection in words: its row, its progress and its sentences. Pure functions of what is known and the width.
+
+The rule: names and paths are data: they are cleaned here, shown as they are, and never read as markup.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from kvchat.documents.collection import Collection, Progress, Report, Skipped, Status
+from kvchat.prompt.conversation import ALWAYS, ASK, OFF
+from kvchat.sanitize import one_line
+from kvchat.text.format import UNKNOWN, age, count, counted, duration, moment, percent, size
+from kvchat.ui.render.sources import ending
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, Part, content, home_path, joined, shown
+
+WIDE = 84
+"""Cells of a row from which on the folder stands in it too."""
+BAR = 8
+_FIGURES = (("files", 8), ("chunks", 9), ("size", 8), ("indexed", 12))
+_HERE = 6
+"""Cells of the column of this conversation."""
+_MARKS = {ASK: ("ask", ACCENT), ALWAYS: ("always", ACCENT)}
+
+_OTHERS = re.compile(r"holds ([\d,]+) files? of other kinds: (.*)", re.DOTALL)
+_BEGINNINGS = ("It", "Its", "The", "There", "No")
+
+
+@dataclass(frozen=True, slots=True)
+class Searching:
+    """What a conversation searches by itself."""
+
+    mode: str = OFF
+    collections: tuple[str, ...] = ()
+
+    def of(self, name: str) -> str:
+        """The mode of one collection."""
+        return self.mode if name in self.collections else OFF
+
+    def cycled(self, name: str) -> Searching:
+        """With the next mode for a collection: off, ask, always, off. There is one mode for all that are searched, so
+        that one which joins others gets theirs."""
+        others = self.without(name).collections
+        match self.of(name):
+            case "off":
+                return Searching(self.mode if others and self.mode != OFF else ASK, (*others, name))
+            case "ask":
+                return Searching(ALWAYS, self.collections)
+            case _:
+                return self.without(name)
+
+    def without(self, name: str) -> Searching:
+        """With a collection switched off."""
+        others = tuple(one for one in self.collections if one != name)
+        return Searching(self.mode if others else OFF, others)
+
+
+@dataclass(frozen=True, slots=True)
+class Telling:
+    """What the rows are told with."""
+
+    now: datetime
+    key: Callable[[str], str]
+    """The key of an action, as a sentence names it."""
+    statuses: Mapping[str, Status] = field(default_factory=dict)
+    indexing: Mapping[str, Progress] = field(default_factory=dict)
+    reports: Mapping[str, Report] = field(default_factory=dict)
+    searching: Searching = field(default_factory=Searching)
+    has_conversation: bool = True
+    longest: int = 20
+    """Cells of the longest name."""
+
+
+def welcome(key: Callable[[str], str]) -> Sequence[str]:
+    """What stands there when there are no collections."""
+    return (
+        "No documents yet.",
+        "",
+        "Point kvchat at folders of notes, code, web pages and PDFs. It finds the passages that belong to a question, "
+        "sends them along with it, and the answer says which of them it relies on.",
+        "",
+        "The files stay where they are and are never changed; only an index of them is kept on this disk, and what of "
+        "it goes to a model is shown before you send.",
+        "",
+        f"{key('manager.add')} adds a folder, or a single file.",
+    )
+
+
+def _cells(longest: int, width: int) -> tuple[int, int]:
+    """Cells of the name and of what stands between it and the figures: the folder, where there is room for it."""
+    left = width - sum(cells for _, cells in _FIGURES) - _HERE - 4
+    name = max(8, min(longest, left if width < WIDE else left // 2))
+    return name, max(0, left - name)
+
+
+def heading_row(telling: Telling, width: int) -> Content:
+    """What stands in the columns."""
+    name, between = _cells(telling.longest, width)
+    left = "name".ljust(name) + (f"  {'folder' if width >= WIDE else ''}".ljust(between))
+    right = "".join(word.rjust(cells) for word, cells in _FIGURES)
+    return content((f"{left}{right}  {'  here' if telling.has_conversation else ''}", MUTED))
+
+
+def row(one: Collection, telling: Telling, width: int) -> Content:
+    """Name and folder, what is in it or how far its indexing is, and what this conversation does with it."""
+    name_cells, between = _cells(telling.longest, width)
+    name = content(_padded(shown(one.name, name_cells), name_cells))
+    mark, tone = _MARKS.get(telling.searching.of(one.name), ("·", MUTED))
+    here = content("  ", (f"{mark if telling.has_conversation else '':>{_HERE}}", tone))
+    room = width - name_cells - here.cell_length - 2
+    status = telling.statuses.get(one.name)
+    if (progress := telling.indexing.get(one.name)) is not None:
+        return joined(name + content("  ") + progress_words(progress, room), here, width)
+    trouble = trouble_of(one, telling)
+    if trouble:
+        return joined(name + content("  ", (shown(trouble, room), BAD)), here, width)
+    where = ending(home_path(one.root), between - 3) if width >= WIDE and between > 6 else ""
+    folder = content((_padded(f"  {where}", between), MUTED))
+    if status is None:
+        figures = ("…", "…", "…", "…")
+    else:
+        when = f"{age(telling.now.timestamp() - one.indexed)} ago" if one.indexed is not None else "never"
+        figures = (count(status.files), count(status.chunks), size(status.bytes), when)
+    parts: list[Part] = [(text.rjust(cells), MUTED) for text, (_, cells) in zip(figures, _FIGURES, strict=True)]
+    return joined(name + folder + content(*parts), here, width)
+
+
+def _padded(text: str, cells: int) -> str:
+    return text + " " * max(0, cells - cell_len(text))
+
+
+def trouble_of(one: Collection, telling: Telling) -> str:
+    """What is wrong with a collection, in a sentence; empty: nothing."""
+    report, status = telling.reports.get(one.name), telling.statuses.get(one.name)
+    return (status.trouble if status else "") or (report.trouble if report else "")
+
+
+def progress_bar(progress: Progress, cells: int = BAR) -> str:
+    """`▓▓▓▓▓░░░`"""
+    full = round(cells * progress.share) if not progress.counting else 0
+    return "▓" * full + "░" * (cells - full)
+
+
+def progress_words(progress: Progress, width: int) -> Content:
+    """`▓▓▓▓▓░░░ 1,204 of 5,310 files · 18,220 chunks · 40 s left`; what does not fit is left out from the end."""
+    if not progress.all_files:
+        return content((fitted(["counting files …", "counting …"], width), MUTED))
+    files = f"{count(progress.files)} of {count(progress.all_files)}{'+' if progress.counting else ''}"
+    left = progress.seconds_left
+    time = f" · {duration(left)} left" if left is not None and left >= 1 else ""
+    chunks = f" · {count(progress.chunks)} chunks"
+    room = width - BAR - 1
+    words = fitted([f"{files} files{chunks}{time}", f"{files} files{time}", f"{files}{time}", files], room)
+    return content((progress_bar(progress), ACCENT), " ", words)
+
+
+def fitted(choices: list[str], width: int) -> str:
+    """The first of the choices that fits, else the last one, cut."""
+    return next((words for words in choices if cell_len(words) <= width), shown(choices[-1], width))
+
+
+def about(one: Collection, telling: Telling, width: int) -> list[Content]:
+    """The collection under the cursor, in four lines."""
+    lines = [content((ending(home_path(one.root), width), MUTED))]
+    progress, status = telling.indexing.get(one.name), telling.statuses.get(one.name)
+    trouble = trouble_of(one, telling)
+    if progress is not None:
+        lines.append(progress_words(progress, width))
+        lines.append(content((ending(one_line(progress.path), width), MUTED)))
+    elif trouble:
+        lines += [line.rstrip() for line in content((one_line(trouble, 2 * width), BAD)).wrap(width)][:2]
+    elif status is not None:
+        when = "not gone through to the end yet"
+        if one.indexed is not None:
+            when = f"indexed {moment(one.indexed, telling.now)}"
+        lines.append(content(shown(f"{counted(status.files, 'file')}, {counted(status.chunks, 'chunk')}, "
+                                   f"{size(status.bytes)}; {when}", width)))
+        if status.skipped:
+            more = f"{skipped_words(status.skipped)}; {telling.key('rows.choose')} shows more"
+            lines.append(content((shown(more, width), MUTED)))
+    if telling.has_conversation and len(lines) < 4:
+        lines.append(content((shown(here_words(one.name, telling.searching), width), MUTED)))
+    return lines
+
+
+def here_words(name: str, searching: Searching) -> str:
+    """What this conversation does with a collection."""
+    match searching.of(name):
+        case "ask":
+            return "Here: its passages are offered with each question, for you to take."
+        case "always":
+            return "Here: the passages found for a question are sent with it."
+        case _:
+            return f"Here: searched only where a question says @{one_line(name, 40)}."
+
+
+def indexing_words(indexing: Mapping[str, Progress]) -> str:
+    """`indexing handbook 43 %` for the status line; empty where nothing is indexed."""
+    if not indexing:
+        return ""
+    running = next((one for one in indexing.values() if one.all_files), next(iter(indexing.values())))
+    share = "" if running.counting or not running.all_files else f" {percent(running.share)}"
+    more = f" +{len(indexing) - 1}" if len(indexing) > 1 else ""
+    return f"indexing {one_line(running.collection, 24)}{share}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class OtherKinds:
+    """The files of a folder that are of no kind that is read: they are counted, not skipped one by one."""
+
+    files: int
+    named: str
+    """`.png 150, .pyc 40`"""
+
+
+def other_kinds(skipped: Sequence[Skipped]) -> tuple[OtherKinds | None, list[Skipped]]:
+    """How many files are of other kinds, which the scan tells of the folder itself, and the files that were skipped."""
+    files = [one for one in skipped if not (one.path == "" and _OTHERS.fullmatch(one.reason))]
+    told = next((found for one in skipped if one.path == "" and (found := _OTHERS.fullmatch(one.reason))), None)
+    return (OtherKinds(int(told[1].replace(",", "")), told[2]) if told is not None else None), files
+
+
+def skipped_words(skipped: Sequence[Skipped]) -> str:
+    """`6 skipped files, 212 of other kinds`; empty where there are none."""
+    kinds, files = other_kinds(skipped)
+    if kinds is None:
+        return counted(len(files), "skipped file") if files else ""
+    if not files:
+        return f"{counted(kinds.files, 'file')} of other kinds"
+    return f"{counted(len(files), 'skipped file')}, {count(kinds.files)} of other kinds"
+
+
+def report_words(report: Report) -> str:
+    """`handbook: 1,204 files, 3 skipped`; where something is wrong, a sentence of it."""
+    name = one_line(report.collection, 40)
+    if report.trouble:
+        first, blank, rest = one_line(report.trouble, 300).partition(" ")
+        return f"{name}: {first.lower() if first in _BEGINNINGS else first}{blank}{rest.rstrip('.')}."
+    files = report.added + report.changed + report.unchanged
+    left = other_kinds(report.skipped)[1]
+    skipped = f", {count(len(left))} skipped" if left else ""
+    return f"{name}: {counted(files, 'file')}{skipped}"
+
+
+def changes_words(report: Report) -> str:
+    """What an indexing did: `12 new, 3 changed, 1 gone, 1,188 as they were, in 4.1 s`."""
+    parts = [f"{count(number)} {word}" for number, word in (
+        (report.added, "new"), (report.changed, "changed"), (report.removed, "gone"),
+        (report.unchanged, "as they were")) if number]
+    return f"{', '.join(parts) or 'no files'}, in {duration(report.seconds) if report.seconds else UNKNOWN}"

@@ -1,0 +1,1 @@
+"""The memory, for the manager."""

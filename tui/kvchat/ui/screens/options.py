@@ -1,0 +1,395 @@
+"""What a conversation is asked with: the sampling parameters, and the system prompt with the library of saved ones.
+
+The rule: an empty field leaves the server's default alone, and parameters never touch the prefix. The price of another
+system prompt stands beside the text, and nothing is changed before it is applied.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import on
+from textual.binding import BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input, Label, Static, TextArea
+
+from kvchat.cache.accounting import NOISE
+from kvchat.cache.price import Price
+from kvchat.config.option import UnfitError, json_table
+from kvchat.config.toml import UnreadableError, parsed
+from kvchat.prompt.conversation import SavedPrompt
+from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
+from kvchat.prompt.request import Parameters, reserved
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import about, counted
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.modal import Modal
+from kvchat.ui.screens.rows import FilterLine, RowList
+from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, STRONG, content, shown
+
+if TYPE_CHECKING:
+    from kvchat.chat.options import Options
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One parameter: what it is called, what it does, and which values it takes."""
+
+    name: str
+    label: str
+    does: str
+    lowest: float
+    highest: float
+    whole: bool = False
+
+    def parsed(self, text: str) -> float | int | None:
+        """The value that `text` says; None for an empty one. Raises ValueError with a sentence."""
+        text = text.strip()
+        if not text:
+            return None
+        kind = "A whole number" if self.whole else "A number"
+        end = f"to {self.highest:,.10g}." if math.isfinite(self.highest) else "up."
+        limits = f"{kind} from {self.lowest:g} {end}"
+        try:
+            value = int(text) if self.whole else float(text.replace(",", "."))
+        except ValueError:
+            raise ValueError(limits) from None
+        if not self.lowest <= value <= self.highest:
+            raise ValueError(limits)
+        return value
+
+
+FIELDS = (
+    Field("temperature", "temperature", "0: the likeliest token, 1: freely", 0, 5),
+    Field("top_p", "top p", "the likeliest tokens up to this share", 0, 1),
+    Field("top_k", "top k", "only this many of the likeliest", 0, 1_000_000, whole=True),
+    Field("min_p", "min p", "at least this share of the best", 0, 1),
+    Field("max_tokens", "max tokens", "where an answer is cut", 1, math.inf, whole=True),
+    Field("seed", "seed", "the same seed, the same sampling", -1, math.inf, whole=True),
+    Field("presence_penalty", "presence penalty", "against words that came at all", -2, 2),
+    Field("frequency_penalty", "frequency penalty", "against words that came often", -2, 2),
+    Field("repeat_penalty", "repeat penalty", "against repetition; 1 does nothing", 0, 5),
+)
+STOP_DOES = "texts that end an answer, | between"
+FORMAT_DOES = 'text, json, or {"type": …}'
+EXTRA_DOES = 'sent as they are: mirostat = 2, or {"mirostat": 2}'
+FORMATS = {"text": {"type": "text"}, "json": {"type": "json_object"}}
+
+
+def parsed_stop(text: str) -> tuple[str, ...]:
+    r"""The stop texts, separated by |; \n is a newline, \| a bar, \\ a backslash."""
+    found, current, escaped = [], "", False
+    for char in text:
+        if escaped:
+            current += {"n": "\n", "t": "\t"}.get(char, char)
+            escaped = False
+        elif char == "\\":
+            escaped = True
+        elif char == "|":
+            found.append(current)
+            current = ""
+        else:
+            current += char
+    return tuple(part for part in [*found, current + "\\" * escaped] if part)
+
+
+def written_stop(stop: Iterable[str]) -> str:
+    """Stop texts as `parsed_stop` reads them."""
+    escapes = {"\\": "\\\\", "|": "\\|", "\n": "\\n", "\t": "\\t"}
+    return "|".join("".join(escapes.get(char, char) for char in text) for text in stop)
+
+
+def parsed_table(text: str) -> dict[str, object]:
+    """The fields that one line of TOML or JSON says. Raises ValueError with a sentence."""
+    text = text.strip()
+    try:
+        table = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        table = None
+    try:
+        return json_table(table if table is not None else _toml_table(text))
+    except UnreadableError:
+        raise ValueError('Fields are written as name = value, or as JSON: {"name": value}.') from None
+    except UnfitError as unfit:
+        raise ValueError(f"The fields {unfit}.") from None
+
+
+def _toml_table(text: str) -> dict[object, object]:
+    line = text if text.startswith("{") else f"{{{text}}}"
+    found = parsed(f"table = {line}")["table"]
+    return found if isinstance(found, dict) else {}
+
+
+def parsed_extra(text: str) -> dict[str, object]:
+    """The further fields that a line says. Raises ValueError with a sentence."""
+    extra = parsed_table(text)
+    for name in extra:
+        if why := reserved(name):
+            raise ValueError(f"{one_line(name, 30)} cannot be set: {why}.")
+    return extra
+
+
+def parsed_format(text: str) -> Mapping[str, object] | None:
+    """The response format that a word or a table says; None for nothing. Raises ValueError with a sentence."""
+    text = text.strip()
+    if text.startswith("{"):
+        return parsed_table(text) or None
+    if text and text.lower() not in FORMATS:
+        raise ValueError('text, json, or a table {"type": …}.')
+    return FORMATS.get(text.lower())
+
+
+def written_table(table: Mapping[str, object] | None) -> str:
+    """A table as `parsed_table` reads it."""
+    return json.dumps(dict(table), ensure_ascii=False) if table else ""
+
+
+def written_format(table: Mapping[str, object] | None) -> str:
+    """A response format as `parsed_format` reads it."""
+    return next((word for word, known in FORMATS.items() if known == table), written_table(table))
+
+
+def _written_number(value: float | None) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the screen."""
+
+    name: str
+    label: str
+    does: str
+    parsed: Callable[[str], Any]
+    """The value of a text. Raises ValueError with a sentence."""
+    written: Callable[[Any], str]
+
+
+ROWS = (
+    *(Row(field.name, field.label, field.does, field.parsed, _written_number) for field in FIELDS),
+    Row("stop", "stop", STOP_DOES, parsed_stop, written_stop),
+    Row("response_format", "response format", FORMAT_DOES, parsed_format, written_format),
+    Row("extra", "more fields", EXTRA_DOES, parsed_extra, written_table),
+)
+
+
+class ParametersScreen(Modal[Parameters]):
+    """One line a parameter. Result: the new parameters, None when nothing was changed."""
+
+    DEFAULT_CSS = """
+    ParametersScreen VerticalScroll { height: auto; max-height: 100%; margin-top: 1; }
+    ParametersScreen .field {
+        height: 1;
+        & Label { width: 18; }
+        & Input { width: 14; background: $foreground 8%; padding: 0 1; &:focus { background: $foreground 16%; } }
+        & .says { width: 1fr; height: 1; margin-left: 2; text-wrap: nowrap; text-overflow: ellipsis; }
+        &:ansi Input { text-style: underline; background: ansi_default; }
+        &.wide {
+            height: auto;
+            & Vertical { height: auto; }
+            & Input { width: 1fr; }
+            & .says { height: auto; max-height: 3; margin-left: 0; text-wrap: wrap; }
+        }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("fields")]
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__()
+        self.heading = "Sampling parameters"
+        self.hints = (("fields.previous fields.next", "field"), ("fields.apply", "apply"), ("dialog.close", "cancel"))
+        self._parameters = parameters
+        self._shown = {row.name: one_line(row.written(getattr(parameters, row.name))) for row in ROWS}
+
+    def body(self) -> Iterable[Widget]:
+        yield Static(content(("An empty field leaves the server's default. None of these touches the cache: "
+                              "nothing is read again.", MUTED)), classes="words")
+        with VerticalScroll(can_focus=False):
+            for row in ROWS:
+                yield self._line(row, self._shown[row.name])
+
+    @staticmethod
+    def _line(row: Row, value: str) -> Horizontal:
+        label = Label(Content(row.label))
+        field = Input(value, placeholder="default", id=row.name, select_on_focus=False)
+        says = Static(content((row.does, MUTED)), id=f"{row.name}-says", classes="says")
+        if row.name != "extra":
+            return Horizontal(label, field, says, classes="field")
+        return Horizontal(label, Vertical(field, says), classes="field wide")
+
+    def on_mount(self) -> None:
+        self.query_one("#temperature", Input).focus()
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        with suppress(ValueError):
+            self._value(next(row for row in ROWS if row.name == event.input.id))
+
+    def _value(self, row: Row) -> object:
+        """The value of a line; a wrong one is told beside it. What was not touched stays as it was, to the last digit.
+        Raises ValueError."""
+        says = self.query_one(f"#{row.name}-says", Static)
+        text = self.query_one(f"#{row.name}", Input).value
+        try:
+            value = getattr(self._parameters, row.name) if text == self._shown[row.name] else row.parsed(text)
+        except ValueError as error:
+            says.update(content((str(error), BAD)))
+            raise
+        says.update(content((row.does, MUTED)))
+        return value
+
+    @on(Input.Submitted)
+    def _entered(self) -> None:
+        self.action_apply()
+
+    def action_apply(self) -> None:
+        values: dict[str, Any] = {}
+        for row in ROWS:
+            try:
+                values[row.name] = self._value(row)
+            except ValueError:
+                self.query_one(f"#{row.name}", Input).focus()
+                return
+        changed = replace(self._parameters, **values)
+        self.finish(changed if changed != self._parameters else None)
+
+
+def change_price(price: Price) -> str:
+    """What changing the system prompt costs, in a line."""
+    if price.tokens is None:
+        return "░ re-reads the whole conversation, how much is unknown; the old branch stays"
+    if price.tokens <= NOISE:
+        return "free: nothing has been read yet"
+    time = about(price.seconds)
+    return f"░ re-reads {counted(price.tokens, 'token')}{', ' + time if time else ''}; the old branch stays"
+
+
+class PromptList(RowList, can_focus=True):
+    """The saved prompts, with keys of their own when they have the focus."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("rows")]
+    DEFAULT_CSS = """
+    PromptList { & > .row-list--cursor { background: transparent; text-style: none; } }
+    PromptList:focus > .row-list--cursor { background: $foreground 10%; text-style: bold; }
+    """
+
+    def action_move(self, step: int) -> None:
+        self.move(step)
+
+    def action_page(self, direction: int) -> None:
+        self.page(direction)
+
+    def action_choose(self) -> None:
+        if self.cursor is not None:
+            self.post_message(self.Chosen(self, self.cursor))
+
+
+class SystemPromptScreen(Modal[str]):
+    """Edits the instructions. Result: the new text, None when nothing was changed."""
+
+    DEFAULT_CSS = """
+    SystemPromptScreen > #frame { height: 88%; max-height: 34; max-width: 112; }
+    SystemPromptScreen {
+        & #both { height: 1fr; }
+        & TextArea {
+            border: none; padding: 0; background: transparent; width: 1fr;
+            & .text-area--cursor-line { background: transparent; }
+            &:focus { border: none; }
+        }
+        & #library { width: 30; margin-left: 2; padding-left: 1; border-left: solid $foreground 20%; }
+        & #library .head { height: 1; }
+        & FilterLine { border: none; height: 1; }
+        & #price { margin-top: 1; }
+        &:ansi #library { border-left: solid ansi_bright_black; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
+
+    def __init__(self, instructions: str, price: Price, library: Options) -> None:
+        super().__init__()
+        self.heading = "System prompt"
+        self.hints = (("prompt.apply", "apply"), ("tab", "library"), ("rows.choose", "load"),
+                      ("prompt.delete", "delete"), ("dialog.close", "cancel"))
+        self._before = clean(instructions)
+        self._price = price
+        self._library = library
+        self._prompts: list[SavedPrompt] = []
+
+    def body(self) -> Iterable[Widget]:
+        with Horizontal(id="both"):
+            yield TextArea(self._before, compact=True, placeholder=f"Empty: “{DEFAULT_INSTRUCTIONS}”")
+            with Vertical(id="library"):
+                yield Label(content(("Library", STRONG)), classes="head")
+                yield PromptList(self._draw, empty="nothing saved yet")
+                yield FilterLine("save as …")
+        yield Static(classes="words", id="price")
+
+    def on_mount(self) -> None:
+        self._list()
+        self._say_price()
+        text = self.query_one(TextArea)
+        text.focus()
+        text.move_cursor(text.document.end)
+
+    def _list(self) -> None:
+        self._prompts = sorted(self._library.prompts(), key=lambda prompt: prompt.name.casefold())
+        rows = self.query_one(PromptList)
+        rows.show(len(self._prompts), cursor=rows.cursor or 0)
+
+    def _draw(self, index: int, width: int) -> Content:
+        return content(shown(self._prompts[index].name, width))
+
+    @on(TextArea.Changed)
+    def _say_price(self) -> None:
+        line = self.query_one("#price", Static)
+        if self._text() == self._before.strip():
+            line.update(content(("Unchanged: nothing is read again.", MUTED)))
+        else:
+            price = change_price(self._price)
+            line.update(content((price[0], AVOIDABLE), price[1:]) if price.startswith("░") else content(price))
+
+    def _text(self) -> str:
+        return self.query_one(TextArea).text.strip()
+
+    # The library.
+
+    @on(RowList.Chosen)
+    def _clicked(self) -> None:
+        self.action_load()
+
+    def action_load(self) -> None:
+        """Put the saved prompt under the cursor into the text; undo brings the text back."""
+        rows = self.query_one(PromptList)
+        if rows.cursor is not None:
+            text = self.query_one(TextArea)
+            text.replace(clean(self._prompts[rows.cursor].text), (0, 0), text.document.end)
+            text.focus()
+
+    async def action_delete(self) -> None:
+        rows = self.query_one(PromptList)
+        if rows.has_focus and rows.cursor is not None:
+            await self._library.delete_prompt(self._prompts[rows.cursor].name)
+            self._list()
+
+    @on(Input.Submitted)
+    async def _save(self, event: Input.Submitted) -> None:
+        name = one_line(event.value, 60)
+        line = self.query_one("#price", Static)
+        if not name or not self._text():
+            line.update(content((
+                "Write the name to save it under." if not name else "There is no text to save.", BAD)))
+            return
+        await self._library.save_prompt(SavedPrompt(name, self._text()))
+        event.input.value = ""
+        self._list()
+        line.update(content(f"Saved as “{name}”."))
+
+    def action_apply(self) -> None:
+        text = self._text()
+        self.finish(text if text != self._before.strip() else None)

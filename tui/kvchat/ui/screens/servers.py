@@ -1,0 +1,424 @@
+"""Choosing where a conversation goes on: a server and one of its models, a file on this disk, or an address; the first
+run, when no server was found; and what can be done when the engine fails.
+
+The rule: what is typed filters the list, and is offered as a server when it reads like an address. What went wrong is
+one sentence, then the ways out; every way ends in a key, or in a command that can be copied as it stands.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, Literal, Protocol
+from urllib.parse import urlsplit
+
+from textual import events, on, work
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.events import Key
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+from textual.widgets import Input, Static
+
+from kvchat.chat.server.choice import ServerChoice
+from kvchat.sanitize import clean, one_line
+from kvchat.text.format import count, size
+from kvchat.ui.screens.modal import ListModal
+from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
+from kvchat.ui.widgets.header_text import HOSTS, model_name
+from kvchat.ui.widgets.transcript.widget import Transcript
+
+ModelChoice = (tuple[Literal["model"], str] | tuple[Literal["file"], Path] | tuple[Literal["url"], str]
+               | tuple[Literal["server"], str, str])
+"""A model of the server in use; a model file; an address; a server by its name, and one of its models (empty: the one
+it has loaded)."""
+PHASES = {"idle": "not connected", "loading": "loading its model", "needs a key": "needs a key",
+          "answers": "does not say what it is",
+          "lost": "does not answer", "failed": "does not answer", "none": "not there", "connecting": "connecting …",
+          "starting": "starting …"}
+LOADED = {True: "loaded", False: "not loaded", None: ""}
+
+
+class FoundModel(Protocol):
+    """A model file on disk, as `ChatService.model_files` gives them."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def quantisation(self) -> str: ...
+    @property
+    def context_length(self) -> int | None: ...
+    @property
+    def source(self) -> str: ...
+
+
+def address_of(text: str) -> str | None:
+    """The base URL that `text` names, `http://` added where it is missing; None if it reads like no address."""
+    text = text.strip()
+    written = re.match(r"https?://", text, re.IGNORECASE)
+    if not written:
+        if not re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+):\d{1,5}(/\S*)?|localhost(/\S*)?", text):
+            return None
+        text = f"http://{text}"
+    try:
+        parts = urlsplit(text)
+        usable = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        return None
+    return text.rstrip("/") if usable and not any(char.isspace() for char in text) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the list: something to choose, or (without a choice) the name of a group."""
+
+    words: str
+    about: str = ""
+    """Safe to show."""
+    choice: ModelChoice | None = None
+    current: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A heading and what stands under it."""
+
+    words: str
+    about: str
+    lines: Sequence[Line]
+
+
+class ModelPicker(ListModal[ModelChoice]):
+    """Every server with its models, the files on this disk, and an address."""
+
+    def __init__(self, servers: Sequence[ServerChoice], *, current: str = "",
+                 look: Callable[[], Awaitable[Sequence[ServerChoice]]] | None = None,
+                 files: Callable[[], Awaitable[Sequence[FoundModel]]] | None = None) -> None:
+        """`current`: the model that answers here now. `look`: asks this machine's usual ports."""
+        super().__init__(classes="-list")
+        self.heading = "Model and server"
+        self.hints = (("rows.choose", "use"), ("dialog.close", "close"))
+        self._find, self._look = files, look
+        self._looking = files is not None
+        self._asking = look is not None
+        self._trouble = ""
+        self._engine_model = next((server.model for server in servers if server.current and server.embedded), "")
+        self._servers = [_group(server, current) for server in servers]
+        self._files: list[Line] = []
+        self._current = current
+        self._lines: list[Line] = []
+        self._query = ""
+        self._first: int | None = None
+        """The first line that has what is typed in so many words."""
+
+    def body(self) -> Iterable[Widget]:
+        yield FilterLine("filter, or the address of a server: http://HOST:PORT")
+        yield RowList(self._draw)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._filter(keep=False)
+        if self._find is not None:
+            self._load(self._find)
+        if self._look is not None:
+            self._ask(self._look)
+
+    @work(exclusive=True, group="servers", exit_on_error=False)
+    async def _ask(self, look: Callable[[], Awaitable[Sequence[ServerChoice]]]) -> None:
+        try:
+            self._servers = [_group(server, self._current) for server in await look()]
+        finally:
+            self._asking = False
+            self._filter(keep=True)
+
+    @work(exclusive=True, group="models", exit_on_error=False)
+    async def _load(self, find: Callable[[], Awaitable[Sequence[FoundModel]]]) -> None:
+        try:
+            self._files = [_file_line(file, self._engine_model) for file in await find()]
+        except Exception as error:
+            self._trouble = one_line(str(error), 120) or type(error).__name__
+        self._looking = False
+        self._filter(keep=True)
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        if event.value != self._query:
+            self._query = event.value
+            self._filter(keep=False)
+
+    def _filter(self, *, keep: bool) -> None:
+        """Show what the filter keeps; with `keep` the cursor stays on its line."""
+        chosen = self._lines[self.rows.cursor] if keep and self.rows.cursor is not None else None
+        self._lines, self._first = [], None
+        if address := address_of(self._query):
+            self._lines += [Line("Another server"), Line(address, "connect", ("url", address))]
+        for group in self._servers:
+            self._add(group.words, group.lines, group.about)
+        if self._asking:
+            self._add("On this machine", (), "looking for servers …")
+        looking = "looking …" if self._looking else self._trouble or "none found"
+        self._add("Model files on this disk", self._files, "" if self._files else looking)
+        headings = {i for i, line in enumerate(self._lines) if line.choice is None}
+        again = [line.choice for line in self._lines]
+        cursor = again.index(chosen.choice) if chosen is not None and chosen.choice in again else next(
+            (i for i, line in enumerate(self._lines) if line.current), 0) if self._first is None else self._first
+        self.rows.empty = "Nothing of this name. An address is written like http://HOST:PORT."
+        self.rows.show(len(self._lines), cursor=cursor, headings=headings)
+
+    def _add(self, group: str, lines: Sequence[Line], about: str = "") -> None:
+        """Add a group with what the filter keeps of it; the name of a server keeps all of its models."""
+        found = [lines[i] for i in kept([f"{line.words} {line.about} {group}".casefold() for line in lines],
+                                        self._query)]
+        filtering = bool(self._query.strip())
+        if not found and (filtering or not about):
+            return
+        if self._lines:
+            self._lines.append(Line(""))
+        self._lines.append(Line(group, about))
+        if self._first is None and filtering:
+            named = self._query.strip().casefold()
+            self._first = next((len(self._lines) + at for at, line in enumerate(found)
+                                if named in f"{line.words} {group}".casefold()), None)
+        self._lines += found
+
+    def _draw(self, index: int, width: int) -> Content:
+        line = self._lines[index]
+        if line.choice is None:
+            told = content((line.about, BAD if line.about in PHASES.values() else MUTED))
+            return joined(content((shown(line.words, width), STRONG)), told, width)
+        name = highlighted(content(shown(line.words, width)), self._query)
+        return joined(name + content(("  in use", ACCENT) if line.current else ""), content((line.about, MUTED)), width)
+
+    def choose(self, index: int) -> None:
+        if choice := self._lines[index].choice:
+            self.finish(choice)
+
+
+def _file_line(file: FoundModel, current: str) -> Line:
+    window = f"{count(file.context_length)} ctx" if file.context_length else ""
+    about = f"{one_line(file.quantisation, 10):<8}{size(file.size):>8}{window:>13}  {one_line(file.source, 14):<12}"
+    return Line(one_line(file.name, 120), about, ("file", file.path), str(file.path) == current)
+
+
+def _group(server: ServerChoice, current: str) -> Group:
+    """A server as a heading, with its models under it."""
+    address = "" if server.embedded else one_line(server.base_url.partition("://")[2] or server.base_url, 60)
+    title = server.profile or server.title
+    words = " · ".join(filter(None, (one_line(title, 40), one_line(server.title, 30) if server.profile else "",
+                                     address)))
+    facts = [f"{count(server.context_size)} ctx" if server.context_size else "",
+             f"{server.slots} slots" if server.slots and server.slots > 1 else "",
+             f"{server.warm} warm" if server.warm else "",
+             "" if server.host_class == "loopback" else HOSTS[server.host_class]]
+    about = " · ".join(filter(None, [PHASES.get(server.phase, ""), *facts]))
+    lines = [_model_line(server, model.id, model.loaded, model.size, model.about, current)
+             for model in server.listing if model.chats]
+    if not lines:
+        lines = [Line(model_name(server.model) if server.model else "connect",
+                      choice=("server", server.name, ""), current=server.current)]
+    return Group(words or "This machine", about, lines)
+
+
+def _model_line(server: ServerChoice, name: str, loaded: bool | None, octets: int | None, about: str,
+                current: str) -> Line:
+    facts = (one_line(about, 20), size(octets) if octets else "", LOADED[loaded])
+    choice: ModelChoice = ("model", name) if server.current else ("server", server.name, name)
+    return Line(model_name(name), " · ".join(filter(None, facts)), choice, server.current and name == current)
+
+
+Way = Literal[1, 2, 3]
+WAYS: tuple[Way, ...] = (1, 2, 3)
+WORDS = ("start the built-in engine with a model from this disk", "use a server elsewhere", "how to install one")
+INDENT = 5
+
+COMMANDS = (
+    ("the built-in engine", "pip install 'kvchat[embedded]'"),
+    ("with a model file", "kvchat --model FILE.gguf"),
+    ("llama.cpp's own server", "llama-server -m MODEL.gguf --port 8080"),
+    ("a server elsewhere", "kvchat --base-url http://HOST:PORT"),
+)
+
+
+class WelcomePanel(Widget, can_focus=True):
+    """Shown in the place of the transcript. Posts `Chosen` with 1 (engine), 2 (server) or 3 (how to install)."""
+
+    DEFAULT_CSS = (
+        """
+    WelcomePanel {
+        width: 1fr; height: auto; max-width: 100; padding: 1 2; background: transparent;
+    """
+        + TONE_CSS
+        + "}"
+    )
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(TONE_CLASSES)
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("enter", "choose", "Choose", show=False),
+        *(Binding(str(way), f"go({way})", f"Way {way}", show=False) for way in (1, 2, 3)),
+    ]
+    cursor: reactive[int] = reactive(0)
+    commands_shown: reactive[bool] = reactive(False, layout=True)
+
+    class Chosen(Message):
+        """One of the ways was chosen."""
+
+        def __init__(self, way: Way) -> None:
+            super().__init__()
+            self.way = way
+
+    def __init__(self, asked: Sequence[str], *, models: Sequence[FoundModel] | None = None, engine: bool = True,
+                 folders: Sequence[str] = (), id: str | None = None) -> None:
+        """`asked`: the servers that were looked for, each as `llama.cpp 8080`; `models`: the files found, None while
+        they are looked for; `engine`: whether the built-in engine is installed; `folders`: where files are looked
+        for."""
+        super().__init__(id=id)
+        self._asked = asked
+        self._models = models
+        self._engine = engine
+        self._folders = folders
+
+    def set_models(self, models: Sequence[FoundModel], *, engine: bool = True) -> None:
+        """What was found on the disk."""
+        self._models = models
+        self._engine = engine
+        self.refresh(layout=True)
+
+    def render(self) -> Content:
+        return Content("\n").join(line for line, _ in self._lines(self.content_size.width))
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines(width))
+
+    def _lines(self, width: int) -> list[tuple[Content, Way | None]]:
+        """The lines of the panel in `width` cells, each with the way it stands for."""
+        width = max(20, width)
+        asked = ", ".join(one_line(name, 40) for name in self._asked)
+        head = content(("No model server answered on this machine", STRONG),
+                       (f" (asked: {asked})." if asked else ".", MUTED))
+        lines: list[tuple[Content, Way | None]] = [(line, None) for line in (*head.wrap(width), content())]
+        for way, words, about in zip(WAYS, WORDS, self._about(), strict=True):
+            here = self.has_focus and WAYS[self.cursor] == way
+            number = content(("▌ " if here else "  ", ACCENT), (str(way), ACCENT), "  ")
+            told = [*content((words, STRONG if here else "")).wrap(width - INDENT),
+                    *content((about, MUTED)).wrap(width - INDENT)]
+            lines += [((content(" " * INDENT) if index else number) + line, way) for index, line in enumerate(told)]
+        if self.commands_shown:
+            lines += [(line, None) for line in (content(), *self._commands())]
+        return lines
+
+    def _about(self) -> tuple[str, str, str]:
+        return self._found(), "kvchat --base-url http://HOST:PORT", "shows the exact commands"
+
+    def _found(self) -> str:
+        if self._models is None:
+            return "looking for model files …"
+        if not self._models:
+            return "no model file found; 3 says where they are looked for"
+        names = " · ".join(f"{one_line(m.name, 40)} {one_line(m.quantisation, 10)} {size(m.size)}".replace("  ", " ")
+                           for m in self._models[:3])
+        more = " · …" if len(self._models) > 3 else ""
+        found = f"{len(self._models)} found: {names}{more}"
+        return found if self._engine else f"{found}; the engine is not installed: 3"
+
+    def _commands(self) -> list[Content]:
+        lines = [content("     ", (f"{what:<24}", MUTED), command) for what, command in COMMANDS]
+        if self._folders:
+            lines.append(content("     ", ("GGUF files are looked for in", MUTED)))
+            lines += [content("       ", one_line(folder, 90)) for folder in self._folders]
+        return lines
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def on_key(self, event: events.Key) -> None:
+        """A character that is no command here is meant for the composer."""
+        if event.is_printable and event.character and event.key not in self.screen.active_bindings:
+            event.stop()
+            self.post_message(Transcript.TypeThrough(event.character))
+
+    def action_move(self, step: int) -> None:
+        self.cursor = min(2, max(0, self.cursor + step))
+
+    def action_choose(self) -> None:
+        self.action_go(WAYS[self.cursor])
+
+    def action_go(self, way: Way) -> None:
+        self.cursor = WAYS.index(way)
+        if way == 3:
+            self.commands_shown = not self.commands_shown
+        self.post_message(self.Chosen(way))
+
+    def on_click(self, event: events.Click) -> None:
+        lines = self._lines(self.content_size.width)
+        row = event.y - self.gutter.top
+        if 0 <= row < len(lines) and (way := lines[row][1]):
+            self.action_go(way)
+
+
+Remedy = Literal["restart", "models"]
+REMEDIES: tuple[tuple[str, str, Remedy], ...] = (
+    ("r", "Restart the engine", "restart"),
+    ("m", "Choose another model or server", "models"),
+)
+LOG_LINES = 200
+
+
+class EngineTroubleScreen(ListModal[Remedy]):
+    """Says why the engine ended and shows the end of its log. Result: "restart", "models" or None."""
+
+    DEFAULT_CSS = """
+    EngineTroubleScreen RowList { margin-top: 1; height: 2; }
+    EngineTroubleScreen VerticalScroll {
+        height: auto; max-height: 10; margin-top: 1; padding-left: 1; border-left: solid $foreground 20%;
+        &:focus { border-left: solid $accent; }
+    }
+    EngineTroubleScreen:ansi VerticalScroll { border-left: solid ansi_bright_black; }
+    """
+
+    AUTO_FOCUS = ""
+
+    def __init__(self, sentence: str, log: str = "") -> None:
+        super().__init__()
+        self.heading = "The engine stopped"
+        self.hints = (("rows.choose", "choose"), ("tab", "the log"), ("dialog.close", "close"))
+        self._sentence = clean(sentence).strip()
+        self._log = "\n".join(clean(log).strip("\n").splitlines()[-LOG_LINES:])
+
+    def body(self) -> Iterable[Widget]:
+        yield Static(Content(self._sentence), classes="words")
+        if self._log:
+            with VerticalScroll():
+                yield Static(content((self._log, MUTED)), classes="words")
+        yield RowList(self._draw)
+
+    def on_mount(self) -> None:
+        self.rows.show(len(REMEDIES))
+        for log in self.query(VerticalScroll):
+            log.scroll_end(animate=False)
+
+    def _draw(self, index: int, width: int) -> Content:
+        key, label, _ = REMEDIES[index]
+        return content((key, ACCENT), f"  {label}")
+
+    def on_key(self, event: Key) -> None:
+        for key, _, remedy in REMEDIES:
+            if event.character == key:
+                event.stop()
+                self.finish(remedy)
+
+    def choose(self, index: int) -> None:
+        self.finish(REMEDIES[index][2])
