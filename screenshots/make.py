@@ -17,14 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from kvchat.documents.opening import open_library
 from textual.pilot import Pilot
 
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
-from kvchat.memory.book import Memories
+from kvchat.documents.library import open_library
 from kvchat.memory.entry import PROFILE, Kind
-from kvchat.memory.opening import open_memories
+from kvchat.memory.memories import Memories, open_memories
 from kvchat.paths import find
 from kvchat.prompt.message import Role
 from kvchat.prompt.request import Parameters

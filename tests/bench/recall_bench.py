@@ -19,8 +19,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "memory"))
 import recall_questions as asked_of
 
-from kvchat.memory.book import Memories
-from kvchat.memory.recalling.recall import recalled
+from kvchat.memory.memories import Memories
+from kvchat.memory.recall import recalled
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.store import Store
 

@@ -15,8 +15,8 @@ from kvchat.chat.background import jobs
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
-from kvchat.memory.book import Memories
 from kvchat.memory.ledger import Ledger
+from kvchat.memory.memories import Memories
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 

@@ -14,7 +14,7 @@ from kvchat.chat.background.consolidation import CONSOLIDATION
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
-from kvchat.memory.book import Memories
+from kvchat.memory.memories import Memories
 from kvchat.store import Store
 from toyserver import ToyServer, tokens
 

@@ -10,8 +10,8 @@ from remembering_kit import QUICK
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings, changed
-from kvchat.memory.book import Memories
 from kvchat.memory.entry import Kind
+from kvchat.memory.memories import Memories
 from kvchat.store import Store
 from toyserver import ToyServer, tokens
 

@@ -10,7 +10,7 @@ from remembering_kit import until
 from kvchat.chat.service import ChatService
 from kvchat.config import MemorySettings, Settings
 from kvchat.config.settings import EmbeddingSettings
-from kvchat.memory.book import Memories
+from kvchat.memory.memories import Memories
 from kvchat.store import Store
 from standins.embeddings import EmbeddingsStandIn
 

@@ -23,12 +23,10 @@ from kvchat.cli import main
 from kvchat.cli.plain_output import cells
 from kvchat.config import Settings, changed
 from kvchat.index.index import Chunk, Index
-from kvchat.memory.book import Memories
-from kvchat.memory.entry import Entry, Fact, Kind
-from kvchat.memory.errors import MemoryTrouble
-from kvchat.memory.indexing import SCOPE
+from kvchat.memory.entry import Entry, Fact, Kind, MemoryTrouble, Reason, Why
 from kvchat.memory.ledger import Cell
-from kvchat.memory.opening import memory_folder, open_memories
+from kvchat.memory.memories import Memories, memory_folder, open_memories
+from kvchat.memory.sync import SCOPE
 from kvchat.paths import Paths
 from kvchat.store import Store
 from toyserver import ToyServer
@@ -115,7 +113,7 @@ def note(memories: Memories, conversation: str, nodes: list[str], *facts: Fact, 
     return made
 
 
-def fact(text: str, *, nodes: list[str], kind: Kind = Kind.PREFERENCE, review: str = "") -> Fact:
+def fact(text: str, *, nodes: list[str], kind: Kind = Kind.PREFERENCE, review: Reason | None = None) -> Fact:
     return Fact(kind, text, 0.9, tuple(nodes), review=review)
 
 
@@ -336,8 +334,8 @@ async def test_only_proposals_are_accepted_and_all_of_them_only_by_that_word(cal
     conversation, nodes = await talked(places, "I am Kim, I live in Bonn, and I prefer tea to coffee in the morning")
     with opened(places) as (_, memories):
         note(memories, conversation, nodes,
-             fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review="identity"),
-             fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review="identity"),
+             fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
+             fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
              fact("Prefers tea to coffee", nodes=nodes))
     proposed = {entry["text"]: entry["id"] for entry in call("list", "--status", "proposed", "--json").json}
     assert set(proposed) == {"Lives in Bonn", "Is called Kim"} and call.texts() == {"Prefers tea to coffee"}

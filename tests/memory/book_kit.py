@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kvchat.memory.book import Memories
-from kvchat.memory.entry import Entry, Fact, Kind, Status
+from kvchat.memory.entry import Entry, Fact, Kind, Reason, Status
 from kvchat.memory.ledger import Cell
+from kvchat.memory.memories import Memories
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, new_id, node, system_message
 from kvchat.store import Store
@@ -135,5 +135,5 @@ class Book:
 
 
 def fact(text: str, kind: Kind = Kind.FACT, confidence: float = 0.9, nodes: Sequence[str] = (), topic: str = "",
-         replaces: str = "", review: str = "") -> Fact:
+         replaces: str = "", review: Reason | None = None) -> Fact:
     return Fact(kind, text, confidence, tuple(nodes), topic, replaces, review)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from kvchat.memory.entry import BY_HAND, Entry, Kind
 from kvchat.memory.pages.comment import rendered
+from kvchat.memory.pages.page import Page
 
 PAGE = "topics/home-lab.md"
 METRIC = Entry("m1a2b3c4d", Kind.PREFERENCE, "Prefers metric units.", PAGE, 1_795_270_982.0, confidence=0.9,
@@ -62,6 +63,18 @@ def pages(draw: st.DrawFn) -> str:
     lines = draw(st.lists(st.tuples(_indents, _lines, _ends), max_size=14))
     text = top + "".join(indent + line + (other if mixed else end) for indent, line, other in lines)
     return text.rstrip("\r\n") if draw(st.booleans()) else text
+
+
+def known(page: Page) -> dict[str, Entry]:
+    return {line.entry.id: line.entry for line in page.entries}
+
+
+def with_entry(page: Page, entry: Entry) -> Page:
+    return page.edited({entry.id: entry})
+
+
+def without_entry(page: Page, id: str) -> Page:
+    return page.edited({id: None})
 
 
 def by_hand(text: str, id: str) -> Entry:

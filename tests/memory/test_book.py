@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from book_kit import Book, fact
 
-from kvchat.memory.entry import Act, Kind, Status
-from kvchat.memory.errors import MemoryTrouble
+from kvchat.memory.entry import Act, Kind, MemoryTrouble, Reason, Status, Why
 
 
 @pytest.fixture
@@ -172,9 +171,9 @@ def test_identity_is_proposed_and_reaches_the_profile_only_by_a_yes(book: Book) 
 
 
 def test_what_is_to_be_reviewed_is_proposed_with_its_reason(book: Book) -> None:
-    new = book.extract(fact("See https://example.org", review="it has an address"))
+    new = book.extract(fact("See https://example.org", review=Reason(Why.ADDRESS)))
     assert new is not None and new[0].status is Status.PROPOSED
-    assert book.memories.log()[0].why == "it has an address"
+    assert book.memories.log()[0].why == "has an address in it"
     assert "Proposed" in book.log()
 
 

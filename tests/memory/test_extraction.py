@@ -19,6 +19,7 @@ from answers import (
     about,
     answer,
     fact,
+    refused,
     sample,
     talk,
 )
@@ -30,6 +31,7 @@ from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
 from kvchat.memory.learning.extraction import MOST, Findings, Passage, apart, checked, instruction, passage, schema
 from kvchat.prompt.context import POLICY
 from kvchat.prompt.message import Role
+from kvchat.text.refusals import refusal
 
 POSTGRES_14 = Entry("m1aaaaaaa", Kind.FACT, "Uses Postgres 14 for kvchat", "topics/kvchat.md", 1.0, by="a-model")
 
@@ -118,7 +120,7 @@ def test_a_sloppy_answer_gives_the_same_facts_as_a_good_one(text):
     conversation = sample()
     good, found = checked(GOOD, conversation), checked(text, conversation)
     assert len(good.facts) == 3 and not any(fact.review for fact in good.facts)
-    assert found.usable
+    assert not found.useless
     assert texts(found) == texts(good)
     assert [one.nodes for one in found.facts] == [one.nodes for one in good.facts]
 
@@ -126,17 +128,17 @@ def test_a_sloppy_answer_gives_the_same_facts_as_a_good_one(text):
 @corpus("text", NOT_AN_ANSWER)
 def test_an_answer_without_a_list_of_facts_is_unusable(text):
     found = checked(text, sample())
-    assert not found.usable and found.why and not found.facts
+    assert found.useless and refusal(found.useless.why) and not found.facts
 
 
 @pytest.mark.parametrize("text", NOTHING)
 def test_an_empty_list_is_an_answer(text):
-    assert checked(text, sample()) == Findings([], [], True)
+    assert checked(text, sample()) == Findings([], [])
 
 
 def test_only_refused_facts_are_an_answer():
     found = checked(answer(fact("Lives in Moscow")), sample())
-    assert found.usable and not found.facts and len(found.refused) == 1
+    assert not found.useless and not found.facts and len(found.refused) == 1
 
 
 @corpus("cut", range(0, len(GOOD), 7))
@@ -150,7 +152,7 @@ def test_more_than_five_facts_are_not_taken_at_once():
     words = ["tea", "rice", "milk", "bread", "salt", "soup", "figs"]
     found = checked(answer(*(fact(f"Likes {word}") for word in words)), about("I like " + ", ".join(words) + "."))
     assert len(found.facts) == MOST
-    assert {why for _, why in found.refused} == {"more than 5 at once"}
+    assert {why for _, why in refused(found)} == {"more than 5 at once"}
 
 
 def test_a_fact_that_is_said_twice_is_one():
@@ -169,12 +171,12 @@ def test_a_fact_that_loops_is_said_once():
 def test_what_the_person_did_not_say_is_refused(text, why):
     found = checked(answer(fact(text, (1, 2, 3))), sample())
     assert not found.facts
-    assert [reason[:len(why)] for _, reason in found.refused] == [why]
+    assert [reason[:len(why)] for _, reason in refused(found)] == [why]
 
 
 def test_refused_secrets_are_not_repeated():
     found = checked(answer(fact("Password: hunter2"), fact("Key sk-abcdefghijklmnop1234")), sample())
-    assert found.refused == [("…", "a secret"), ("…", "a secret")]
+    assert refused(found) == [("…", "a secret"), ("…", "a secret")]
 
 
 def test_neither_answers_nor_blocks_are_the_persons_words():
@@ -339,16 +341,16 @@ ANSWERS = (st.text(max_size=200) | st.lists(FRAGMENTS, max_size=12).map("".join)
 def holds(found: Findings, conversation: Passage) -> None:
     own = {node.id for nodes in conversation.questions.values() for node in nodes}
     assert len(found.facts) <= MOST
-    assert found.usable or (found.why and not found.facts and not found.refused)
+    assert not found.useless or (not found.facts and not found.refused)
     for one in found.facts:
         assert one.nodes and set(one.nodes) <= own
         assert 0 < len(one.text) <= 160 and one.text.isprintable() and not re.search(r"<[/!?|a-zA-Z]", one.text)
         assert 0 <= one.confidence <= 1
         assert one.replaces in {"", *(entry.id for entry in conversation.already_known)}
         assert one.kind is not Kind.IDENTITY or one.review
-    for text, why in found.refused:
+    for text, why in refused(found):
         assert why and len(text) <= 160 and (text.isprintable() or not text)
-    json.dumps(found.refused).encode()
+    json.dumps(refused(found)).encode()
 
 
 @settings(max_examples=150, deadline=None)

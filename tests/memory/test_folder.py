@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from page_samples import METRIC, PAGE
+from page_samples import METRIC, PAGE, with_entry, without_entry
 
 from kvchat.memory.entry import PROFILE, Entry
 from kvchat.memory.pages import files
@@ -48,7 +48,7 @@ def put(root: Path, name: str, text: str | bytes) -> Path:
 
 
 def adding(entry: Entry) -> Callable[[Page], Page]:
-    return lambda page: page.with_entry(entry)
+    return lambda page: with_entry(page, entry)
 
 
 def texts(contents: Contents) -> dict[str, list[str]]:
@@ -224,7 +224,7 @@ def test_nothing_is_waited_for_when_kvchat_itself_takes_a_line_out(root: Path) -
     folder = Folder(root, root.with_name("memory.lock"), pause=pauses.append)
     folder.change(PAGE, adding(METRIC))
     folder.read()
-    folder.change(PAGE, lambda page: page.without(METRIC.id))
+    folder.change(PAGE, lambda page: without_entry(page, METRIC.id))
 
     assert texts(folder.read()) == {PAGE: []}
     assert pauses == []
@@ -324,7 +324,7 @@ def test_what_the_person_saves_in_the_very_moment_of_a_write_is_kept(root: Path,
     def edit(page: Page) -> Page:
         if (text := next(saves, None)) is not None:
             put(root, PAGE, text)
-        return page.with_entry(METRIC)
+        return with_entry(page, METRIC)
 
     folder.change(PAGE, edit)
 
@@ -335,7 +335,7 @@ def test_what_the_person_saves_in_the_very_moment_of_a_write_is_kept(root: Path,
 def test_a_page_that_is_saved_without_end_is_given_up_in_words(root: Path, folder: Folder) -> None:
     def edit(page: Page) -> Page:
         put(root, PAGE, page.text + "- more\n")
-        return page.with_entry(METRIC)
+        return with_entry(page, METRIC)
 
     with pytest.raises(FolderError, match="saved by another program"):
         folder.change(PAGE, edit)
@@ -345,7 +345,7 @@ def test_an_edit_that_fails_changes_nothing(root: Path, folder: Folder) -> None:
     put(root, PAGE, "- one\n")
 
     with pytest.raises(ZeroDivisionError):
-        folder.change(PAGE, lambda page: page.without(str(1 // 0)))
+        folder.change(PAGE, lambda page: without_entry(page, str(1 // 0)))
     assert (root / PAGE).read_text() == "- one\n"
     assert texts_of(folder.change(PAGE, adding(CAT))) == ["one", CAT.text], "the lock is free again"
 
@@ -510,11 +510,11 @@ def test_a_write_waits_for_another_kvchat(root: Path, folder: Folder) -> None:
         inside.set()
         go_on.wait(120)
         order.append("first")
-        return page.with_entry(METRIC)
+        return with_entry(page, METRIC)
 
     def second(page: Page) -> Page:
         order.append("second")
-        return page.with_entry(CAT)
+        return with_entry(page, CAT)
 
     first = threading.Thread(target=lambda: folder.change(PAGE, slow))
     other = threading.Thread(target=lambda: another(root).change(PAGE, second))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.memory.words import content_words, covered, folded, likeness, normalised, numbers, words
+from kvchat.memory.similarity import content_words, folded, normalised, numbers, words
 
 
 @pytest.mark.parametrize(("one", "other"), [
@@ -41,28 +41,13 @@ def test_content_words_are_stems_of_what_carries_meaning(text, found):
 def test_scripts_without_spaces_give_pairs_of_characters():
     assert words("喜欢喝茶 and tea") == ["喜欢", "欢喝", "喝茶", "and", "tea"]
     assert words("茶") == ["茶"]
-    assert likeness("我喜欢喝茶", "喜欢喝茶") > 0.7 > likeness("我喜欢喝茶", "我住在上海")
 
 
 def test_numbers_are_found_in_digits_words_and_names():
     assert numbers("two cats, 3.5 GB, v3.11 and 1,200 zwölf") == {"2", "3.5", "v3.11", "1200", "12"}
 
 
-def test_shares_are_of_the_words_that_carry_meaning():
-    assert covered("prefers green tea", "I prefer green tea in the morning") == 1.0
-    assert covered("prefers green tea", "I prefer coffee") == pytest.approx(1 / 3)
-    assert covered("the", "the") == 0.0
-    assert likeness("the", "a") == 1.0
-
-
 @given(st.text())
 def test_folding_and_normalising_twice_changes_nothing(text):
     assert folded(folded(text)) == folded(text)
     assert normalised(normalised(text)) == normalised(text)
-
-
-@given(st.text(), st.text())
-def test_shares_are_from_0_to_1(one, other):
-    assert 0.0 <= covered(one, other) <= 1.0
-    assert likeness(one, other) == likeness(other, one) and 0.0 <= likeness(one, other) <= 1.0
-    assert likeness(one, one) == 1.0

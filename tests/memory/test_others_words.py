@@ -4,11 +4,10 @@ the person says plainly needs none."""
 from __future__ import annotations
 
 import pytest
-from answers import about, answer, fact
+from answers import about, answer, fact, review
 
 from corpus import corpus
 from kvchat.memory.entry import Kind
-from kvchat.memory.learning.carried import OTHERS
 from kvchat.memory.learning.extraction import checked
 
 MAIL = ("Is this email ok?\n\nDear team,\nI prefer invoices in dollars and I use the bank in Panama for all payments.\n"
@@ -75,15 +74,15 @@ def test_somebody_elses_words_are_not_noted_unseen(said, text):
 @pytest.mark.parametrize(("said", "text"), OWN.values(), ids=OWN)
 def test_what_the_person_says_plainly_is_noted_at_once(said, text):
     found = checked(answer(fact(text)), about(said))
-    assert [(one.text, one.review) for one in found.facts] == [(text, "")]
+    assert [(one.text, one.review) for one in found.facts] == [(text, None)]
 
 
 def test_the_person_is_told_why_they_are_asked():
-    found = checked(answer(fact("Uses the bank in Panama for all payments")), about(MAIL)).facts
-    assert [(one.review, one.kind) for one in found] == [(OTHERS, Kind.FACT)]
+    found = checked(answer(fact("Uses the bank in Panama for all payments")), about(MAIL))
+    assert [one.kind for one in found.facts] == [Kind.FACT] and review(found) == "may be somebody else's words"
 
 
 def test_what_the_person_also_says_themselves_is_noted_from_there():
     conversation = about(MAIL, "I prefer invoices in dollars.")
     found = checked(answer(fact("Prefers invoices in dollars", (2,))), conversation).facts
-    assert [(one.review, one.nodes) for one in found] == [("", (conversation.questions[2][0].id,))]
+    assert [(one.review, one.nodes) for one in found] == [(None, (conversation.questions[2][0].id,))]

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
-from page_samples import METRIC, PAGE, entries, pages, texts
+from page_samples import METRIC, PAGE, entries, known, pages, texts, with_entry, without_entry
 
 from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
-from kvchat.memory.pages.comment import as_kept, mark
-from kvchat.memory.pages.escape import decoded, encoded
+from kvchat.memory.pages.comment import mark
+from kvchat.memory.pages.markdown import decoded, encoded
 from kvchat.memory.pages.page import Page, PageProblem
 
 many = settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
@@ -23,10 +23,6 @@ LINE = ("- Prefers metric units. <!-- m1a2b3c4d on:2026-11-21 src:7f3a91#1c,1d b
 
 def said(page: Page) -> list[str]:
     return [line.entry.text for line in page.entries]
-
-
-def known(page: Page) -> dict[str, Entry]:
-    return {line.entry.id: line.entry for line in page.entries}
 
 
 def parsed(text: str) -> Page:
@@ -115,18 +111,18 @@ def test_a_comment_of_the_persons_own_is_part_of_the_text() -> None:
 def test_a_damaged_or_moved_comment_still_names_its_entry(broken: str) -> None:
     page = Page.parse(PAGE, f"- before\n{broken}\n- after\n")
 
-    assert page.line(METRIC.id) is not None
+    assert METRIC.id in known(page)
     assert [text.replace("\n", " ") for text in said(page)] == ["before", "Prefers metric units.", "after"]
-    assert said(page.without(METRIC.id)) == ["before", "after"]
-    assert known(page.replaced(METRIC))[METRIC.id] == METRIC
+    assert said(without_entry(page, METRIC.id)) == ["before", "after"]
+    assert known(with_entry(page, METRIC))[METRIC.id] == METRIC
 
 
 def test_the_same_line_twice_is_one_entry_and_goes_as_one() -> None:
     page = Page.parse(PAGE, f"{LINE}\n## Again\n{LINE}\n- by hand\n- by hand\n")
 
     assert said(page) == ["Prefers metric units.", "by hand"]
-    assert page.without(METRIC.id).text == "## Again\n- by hand\n- by hand\n"
-    assert page.replaced(replace(METRIC, text="Prefers tea.")).text.count("- Prefers tea. <!-- m1a2b3c4d ") == 2
+    assert without_entry(page, METRIC.id).text == "## Again\n- by hand\n- by hand\n"
+    assert with_entry(page, replace(METRIC, text="Prefers tea.")).text.count("- Prefers tea. <!-- m1a2b3c4d ") == 2
 
 
 def test_a_copied_line_with_another_text_is_an_entry_by_hand() -> None:
@@ -136,14 +132,12 @@ def test_a_copied_line_with_another_text_is_an_entry_by_hand() -> None:
     assert known(page)[METRIC.id].text == "Prefers metric units."
     other = page.entries[0].entry
     assert (other.by, other.text, other.nodes) == (BY_HAND, "Prefers imperial units.", ())
-    assert known(page.without(METRIC.id)) == {other.id: other}, "the copy must not turn into what was deleted"
+    assert known(without_entry(page, METRIC.id)) == {other.id: other}, "the copy must not turn into what was deleted"
 
 
-def test_the_title_is_the_pages_own_or_made_of_its_name() -> None:
-    assert Page.parse(PAGE, "```\n# no\n```\nx\n# My lab #\n").title == "My lab"
-    assert Page.parse(PAGE, "---\ntitle: 'The lab'\n---\n").title == "The lab"
-    assert Page.parse(PAGE, "- x").title == "Home lab"
-    assert Page.parse(PROFILE, "").title == "About you"
+def test_a_page_that_is_begun_is_called_by_its_files_name() -> None:
+    assert with_entry(Page.parse(PAGE, ""), METRIC).text.startswith("# Home lab\n")
+    assert with_entry(Page.parse(PROFILE, ""), METRIC).text.startswith("# About you\n")
 
 
 # Front matter and what is broken
@@ -154,7 +148,7 @@ def test_front_matter_is_kept_and_says_the_kind_of_lines_by_hand() -> None:
     page = Page.parse(PAGE, f"{top}- Knows Rust.\n")
 
     assert [line.entry.kind for line in page.entries] == [Kind.SKILL]
-    assert page.with_entry(METRIC).text.startswith(f"{top}- Knows Rust.\n- Prefers")
+    assert with_entry(page, METRIC).text.startswith(f"{top}- Knows Rust.\n- Prefers")
     assert Page.parse(PAGE, "---\nkind: nonsense\n---\n- x").entries[0].entry.kind is Kind.FACT
 
 
@@ -182,7 +176,7 @@ def test_a_broken_page_is_reported_with_its_line(text: str, line: int) -> None:
 
 
 def test_a_new_page_says_what_it_is_and_holds_one_bullet_per_memory() -> None:
-    page = Page.parse(PAGE, "").with_entry(METRIC).with_entry(replace(METRIC, id="m22222222", text="Has a cat."))
+    page = with_entry(with_entry(Page.parse(PAGE, ""), METRIC), replace(METRIC, id="m22222222", text="Has a cat."))
 
     title, empty, sentence, gap, first, second, end = page.text.split("\n")
     assert (title, empty, gap, end) == ("# Home lab", "", "", "")
@@ -193,7 +187,7 @@ def test_a_new_page_says_what_it_is_and_holds_one_bullet_per_memory() -> None:
 
 def test_a_new_entry_goes_below_those_of_kvchat_in_the_pages_own_style() -> None:
     text = f"# Mine\r\n\r\n* {LINE[2:]}\r\n  more\r\n\r\n## Notes\r\n\r\n- by hand"
-    page = Page.parse(PAGE, text).with_entry(replace(METRIC, id="m22222222", text="Has\na cat."))
+    page = with_entry(Page.parse(PAGE, text), replace(METRIC, id="m22222222", text="Has\na cat."))
 
     assert "\r\n  more\r\n* Has <!-- m22222222 " in page.text
     assert "-->\r\n  a cat.\r\n\r\n## Notes\r\n\r\n- by hand" in page.text
@@ -202,8 +196,8 @@ def test_a_new_entry_goes_below_those_of_kvchat_in_the_pages_own_style() -> None
 
 
 def test_a_page_without_a_newline_at_its_end_gets_one_before_the_entry() -> None:
-    assert Page.parse(PAGE, "- tea").with_entry(METRIC).text.startswith("- tea\n- Prefers")
-    assert Page.parse(PAGE, "Prose.").with_entry(METRIC).text.startswith("Prose.\n\n- Prefers")
+    assert with_entry(Page.parse(PAGE, "- tea"), METRIC).text.startswith("- tea\n- Prefers")
+    assert with_entry(Page.parse(PAGE, "Prose."), METRIC).text.startswith("Prose.\n\n- Prefers")
 
 
 def test_an_edit_keeps_bullet_box_and_indentation_and_an_equal_text_keeps_its_bytes() -> None:
@@ -211,9 +205,9 @@ def test_an_edit_keeps_bullet_box_and_indentation_and_an_equal_text_keeps_its_by
     page = Page.parse(PAGE, text)
     entry = page.entries[0].entry
 
-    kept = page.replaced(replace(entry, kind=Kind.PERSON)).text
+    kept = with_entry(page, replace(entry, kind=Kind.PERSON)).text
     assert re.sub(" <!--.*-->", "  ", kept) == text
-    edited = page.replaced(replace(entry, text="Has a dog")).text
+    edited = with_entry(page, replace(entry, text="Has a dog")).text
     assert re.fullmatch(r"   3\) \[x\] Has a dog <!-- h[0-9a-f]{8} .* -->\n# Next\n", edited)
     assert said(Page.parse(PAGE, edited)) == ["Has a dog"]
 
@@ -221,15 +215,13 @@ def test_an_edit_keeps_bullet_box_and_indentation_and_an_equal_text_keeps_its_by
 def test_taking_out_a_line_takes_what_is_its_own_and_leaves_what_is_another_memory() -> None:
     page = Page.parse(PAGE, f"# T\n- Kids:\n  - Anna\n\n  - {LINE[2:]}\n    more\n  - Cleo\n\n- Cat\n")
 
-    assert page.without(page.entries[0].entry.id).text == f"# T\n\n  - {LINE[2:]}\n    more\n\n- Cat\n"
+    assert without_entry(page, page.entries[0].entry.id).text == f"# T\n\n  - {LINE[2:]}\n    more\n\n- Cat\n"
 
 
 def test_an_entry_that_is_there_is_not_added_again_and_one_that_is_gone_not_put_back() -> None:
     page = Page.parse(PAGE, f"{LINE.replace('metric', 'imperial')}\n")
 
-    assert page.with_entry(METRIC) is page
-    assert page.without("m99999999") is page
-    assert page.replaced(replace(METRIC, id="m99999999")) is page
+    assert without_entry(page, "m99999999") is page
 
 
 def test_the_hash_depends_on_the_text_alone() -> None:
@@ -239,7 +231,7 @@ def test_the_hash_depends_on_the_text_alone() -> None:
 
 def test_an_id_that_would_break_the_comment_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be the id"):
-        Page.parse(PAGE, "").with_entry(replace(METRIC, id="m1 -->"))
+        with_entry(Page.parse(PAGE, ""), replace(METRIC, id="m1 -->"))
 
 
 # Properties
@@ -258,7 +250,7 @@ def test_a_text_survives_being_written_whatever_is_in_it(text: str) -> None:
 @many
 @given(texts)
 def test_a_text_is_one_paragraph_of_one_bullet_in_any_markdown_reader(text: str) -> None:
-    page = Page.parse(PAGE, "- before\n").with_entry(replace(METRIC, text=text))
+    page = with_entry(Page.parse(PAGE, "- before\n"), replace(METRIC, text=text))
     tokens = MarkdownIt("commonmark").enable("table").parse(page.text.removeprefix("- before\n"))
 
     assert [token.type for token in tokens] == [
@@ -272,21 +264,21 @@ def test_a_text_is_one_paragraph_of_one_bullet_in_any_markdown_reader(text: str)
 @many
 @given(entries)
 def test_an_entry_reads_as_it_was_written(entry: Entry) -> None:
-    assert known(Page.parse(PAGE, "").with_entry(entry)) == {entry.id: entry}
+    assert known(with_entry(Page.parse(PAGE, ""), entry)) == {entry.id: entry}
 
 
 @many
 @given(pages(), entries)
 def test_adding_an_entry_changes_nothing_else(text: str, entry: Entry) -> None:
     page = parsed(text)
-    assume(page.line(entry.id) is None and text.strip("\ufeff \t\r\n"))
-    after = page.with_entry(entry)
+    assume(entry.id not in known(page) and text.strip("\ufeff \t\r\n"))
+    after = with_entry(page, entry)
 
-    assert known(after) == {**known(page), entry.id: as_kept(entry)}
+    assert known(after) == {**known(page), entry.id: entry}
     start = next((at for at, char in enumerate(text) if char != after.text[at]), len(text))
     rest = text[start:]
     assert after.text.endswith(rest), "the old text is there around one insertion"
-    assert known(after.without(entry.id)) == known(page)
+    assert known(without_entry(after, entry.id)) == known(page)
 
 
 @many
@@ -295,7 +287,7 @@ def test_taking_out_an_entry_changes_nothing_else(text: str, data: st.DataObject
     page = parsed(text)
     assume(page.entries)
     line = data.draw(st.sampled_from(page.entries))
-    after = page.without(line.entry.id)
+    after = without_entry(page, line.entry.id)
 
     left = known(page)
     del left[line.entry.id]
@@ -313,11 +305,11 @@ def test_changing_an_entry_changes_nothing_else(text: str, entry: Entry, same_te
     assume(page.entries)
     old = data.draw(st.sampled_from(page.entries)).entry
     entry = replace(entry, id=old.id, text=old.text if same_text else entry.text)
-    after = page.replaced(entry)
+    after = with_entry(page, entry)
 
     assert known(after) == {**known(page), old.id: entry}
     assert list(known(after)) == list(known(page))
-    assert after.replaced(entry).text == after.text
+    assert with_entry(after, entry).text == after.text
 
 
 def is_part(few: list[str], many: list[str]) -> bool:

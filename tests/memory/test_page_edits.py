@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 from book_kit import Book
+from page_samples import with_entry, without_entry
 
 from corpus import corpus
-from kvchat.memory import comparing
+from kvchat.memory import reconcile
 from kvchat.memory.entry import BY_HAND, Entry, Kind
-from kvchat.memory.pages.escape import decoded, encoded
+from kvchat.memory.pages.markdown import decoded, encoded
 from kvchat.memory.pages.page import Page
 
 LINES = ["- Likes tea", "* Owns a cat <!-- m00000001 kind:fact -->", "  - a part of it", "    and more",
@@ -22,12 +23,7 @@ LINES = ["- Likes tea", "* Owns a cat <!-- m00000001 kind:fact -->", "  - a part
 
 def one_after_the_other(page: Page, edits: dict[str, Entry | None]) -> Page:
     for id, entry in edits.items():
-        if entry is None:
-            page = page.without(id)
-        elif page.line(id) is None:
-            page = page.with_entry(entry)
-        else:
-            page = page.replaced(entry)
+        page = without_entry(page, id) if entry is None else with_entry(page, entry)
     return page
 
 
@@ -55,14 +51,6 @@ def test_new_lines_at_once_begin_a_page_as_one_after_the_other() -> None:
     assert page.edited({**edits}).text == one_after_the_other(page, {**edits}).text
 
 
-@pytest.mark.parametrize(("heading", "title"), [
-    ("# A B", "A B"), ("# A ##", "A"), ("# A#", "A#"), ("#  ##", "##"), ("# A # B  #  ", "A # B"),
-    ("# a" + " " * 300_000 + "b", "a" + " " * 300_000 + "b"),
-], ids=["plain", "closed", "not closed", "of signs", "with a sign", "of many blanks"])
-def test_a_heading_is_a_title_however_long_it_is(heading: str, title: str) -> None:
-    assert Page.parse("topics/a.md", f"{heading}\n").title == title
-
-
 @pytest.mark.parametrize("text", ["a " + "\\" * 300_000 + "b", "\\" * 99_999 + "[" + "\\" * 99_999,
                                   "a\\\\[\\[b\\&#x20;"],
                          ids=["one run", "two runs", "short ones"])
@@ -81,8 +69,8 @@ def test_a_word_replaced_in_all_lines_by_hand_is_an_edit_of_each_and_compared_wi
     book.write("topics/a.md", "".join(f"- {line} Oldname\n" for line in lines))
     book.memories.sync()
     compared: list[int] = []
-    likeness = comparing._likeness
-    monkeypatch.setattr(comparing, "_likeness", lambda one, other: (compared.append(1), likeness(one, other))[1])
+    likeness = reconcile._likeness
+    monkeypatch.setattr(reconcile, "_likeness", lambda one, other: (compared.append(1), likeness(one, other))[1])
     book.write("topics/a.md", "".join(f"- {line} Newname\n" for line in lines))
     book.memories.sync()
     old = {entry.text: entry for entry in book.memories._state.entries() if "Oldname" in entry.text}

@@ -11,9 +11,9 @@ import pytest
 import recall_questions as asked_of
 
 from kvchat.index.index import Chunk, Hit, Index
+from kvchat.memory import recall
 from kvchat.memory.entry import PROFILE, Entry, Kind, Status
-from kvchat.memory.recalling import recall
-from kvchat.memory.recalling.recall import MEMORY_SOURCE, PROFILE_SOURCE, Recalled, Searched, recalled
+from kvchat.memory.recall import MEMORY_SOURCE, PROFILE_SOURCE, Recalled, Searched, recalled
 from kvchat.prompt.context import MEMORY, ContextBlock
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.store import Store
@@ -295,7 +295,7 @@ def test_a_memory_without_a_word_in_common_is_recalled_only_when_its_vector_stan
 
 
 def test_what_is_in_the_files_is_recalled_and_what_is_deleted_is_not(tmp_path: Path) -> None:
-    from kvchat.memory.book import Memories
+    from kvchat.memory.memories import Memories
 
     store = Store.open(tmp_path)
     memories = Memories.open(store, tmp_path / "memory", None, session="s", clock=lambda: NOVEMBER)

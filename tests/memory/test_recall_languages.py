@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from book_kit import Book
 
-from kvchat.memory.recalling.recall import recalled
+from kvchat.memory.recall import recalled
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 
 

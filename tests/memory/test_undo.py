@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from book_kit import Book, fact
 
-from kvchat.memory.entry import Act, Kind, Status
-from kvchat.memory.errors import MemoryTrouble
+from kvchat.memory.entry import Act, Kind, MemoryTrouble, Status
 
 
 @pytest.fixture

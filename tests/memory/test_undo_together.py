@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from book_kit import Book, fact
 
-from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status, new_id
-from kvchat.memory.errors import MemoryTrouble
+from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, MemoryTrouble, Status, new_id
 
 FACTS = "topics/facts.md"
 

@@ -15,8 +15,8 @@ from test_prefix_law import Conversations
 
 from kvchat.index.index import Chunk, Hit
 from kvchat.memory.entry import PROFILE, Entry, Kind, Status
-from kvchat.memory.recalling.recall import MOST, line_of, recalled
-from kvchat.memory.words import normalised
+from kvchat.memory.recall import MOST, line_of, recalled
+from kvchat.memory.similarity import normalised
 from kvchat.prompt.branching import asked
 from kvchat.prompt.context import FENCE, MEMORY, TIME
 from kvchat.prompt.message import Node, Role, node, system_message

@@ -19,7 +19,7 @@ from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.documents.library import Library
-from kvchat.memory.book import Memories
+from kvchat.memory.memories import Memories
 from kvchat.paths import find
 from kvchat.prompt.message import Node, Role
 from kvchat.store import Store

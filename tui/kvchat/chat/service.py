@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kvchat.chat.exports import Exports
     from kvchat.chat.server.choice import ServerChooser
     from kvchat.documents.library import Library
-    from kvchat.memory.book import Memories
+    from kvchat.memory.memories import Memories
 
 log = logging.getLogger(__name__)
 

@@ -20,11 +20,9 @@ from kvchat.cli import common_options
 from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import CommandError, Session, UsageError, instant, number, print_notices
 from kvchat.index.index import Index
-from kvchat.memory.book import Memories
-from kvchat.memory.entry import PROFILE, Change, Entry, Kind, Status
-from kvchat.memory.errors import MemoryTrouble
-from kvchat.memory.indexing import SCOPE
-from kvchat.memory.opening import index_path, memory_folder, open_memories
+from kvchat.memory.entry import PROFILE, Change, Entry, Kind, MemoryTrouble, Status
+from kvchat.memory.memories import Memories, index_path, memory_folder, open_memories
+from kvchat.memory.sync import SCOPE
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import clean
 from kvchat.store import Store, StoreError

@@ -21,7 +21,7 @@ from kvchat.sanitize import one_line
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.documents.library import Library
-    from kvchat.memory.book import Memories
+    from kvchat.memory.memories import Memories
     from kvchat.store import Store
 
 T = TypeVar("T")
@@ -94,7 +94,7 @@ class Session:
         snapshots, lanes = (None, None) if incognito else (places.data / "snapshots", places.data / "lanes")
 
         def memories() -> Memories | None:
-            from kvchat.memory.opening import open_memories
+            from kvchat.memory.memories import open_memories
 
             return open_memories(places, settings, store, service.memory.session)
 

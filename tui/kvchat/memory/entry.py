@@ -1,7 +1,8 @@
-"""What a memory is, what can happen to it, and which message it came from. Pure values.
+"""What a memory is, what can happen to it, which message it came from, and what can go wrong. Pure values.
 
 The rule: an entry's id never changes and is never used again; every change of an entry is a `Change` with what was
-before, so that it can be undone.
+before, so that it can be undone. Nothing but `MemoryTrouble` leaves `Memories`: a caller never sees an error of a file,
+of SQLite or of the index.
 """
 
 from __future__ import annotations
@@ -96,6 +97,12 @@ class Entry:
     edited: bool = False
     """Whether the person changed its line in the file; kvchat never rewrites such a line by itself."""
 
+    @property
+    def is_the_persons(self) -> bool:
+        """Whether the words are the person's, written, asked for or edited by them: kvchat changes none of these by
+        itself."""
+        return self.edited or self.by in (BY_YOU, BY_HAND)
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -115,6 +122,73 @@ class Change:
     undone: bool = False
 
 
+class Why(StrEnum):
+    """Why something that a model found is not noted, or not before the person's yes. `text.refusals` has the words, and
+    says what each of them is."""
+
+    # An answer that is none
+    NO_TEXT = "no_text"
+    NO_JSON = "no_json"
+    # What no memory is, whoever said it
+    EMPTY = "empty"
+    CONTROL = "control"
+    TOKENS = "tokens"
+    MARKUP = "markup"
+    SECRET = "secret"
+    LONG = "long"
+    QUESTION = "question"
+    UNFINISHED = "unfinished"
+    OF_ASSISTANT = "of_assistant"
+    UNNAMED = "unnamed"
+    OF_TALK = "of_talk"
+    MANY = "many"
+    # What the person did not say so
+    NOTHING = "nothing"
+    UNSAID = "unsaid"
+    SCATTERED = "scattered"
+    NOWHERE = "nowhere"
+    TURNED = "turned"
+    NUMBER = "number"
+    COUNT = "count"
+    NAME = "name"
+    ASKED = "asked"
+    REQUESTED = "requested"
+    # What the memory refuses
+    WORDLESS = "wordless"
+    DELETED = "deleted"
+    # What the person is asked about first
+    ADDRESS = "address"
+    ORDER = "order"
+    IDENTITY = "identity"
+    OTHERS = "others"
+    GAME = "game"
+    WORKED_ON = "worked_on"
+    PASTED = "pasted"
+    BOTH = "both"
+    APART = "apart"
+    REQUEST = "request"
+    OF_OTHERS = "of_others"
+    SIGNS = "signs"
+    PASSING = "passing"
+    UNSURE = "unsure"
+    WISH = "wish"
+    NOT_YOU = "not_you"
+    LOOSE = "loose"
+    UNCERTAIN = "uncertain"
+    REPLACES = "replaces"
+    OF_PROFILE = "of_profile"
+    WITH_ADDRESS = "with_address"
+    OWN_LINE = "own_line"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why, and what it is about: a number, a name, words; empty: the kind says it all."""
+
+    why: Why
+    what: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Fact:
     """What an extraction found, checked, before it is an entry."""
@@ -129,10 +203,18 @@ class Fact:
     """One or two words for the page, where the person named a project or a subject."""
     replaces: str = ""
     """The id of the entry that it corrects."""
-    review: str = ""
-    """Why the person is to be asked first; empty: no need."""
+    review: Reason | None = None
+    """Why the person is to be asked first; None: no need."""
 
 
 def new_id() -> str:
     """An id for a new entry: `m` and 8 letters or digits."""
     return "m" + "".join(secrets.choice(_ALPHABET) for _ in range(8))
+
+
+class MemoryTrouble(Exception):  # noqa: N818
+    """Something that was asked of the memory cannot be done. Nothing that was remembered is lost by it."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
+        self.sentence = sentence

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kvchat.memory.entry import Act, Change, Entry, Status
-from kvchat.memory.errors import MemoryTrouble
+from kvchat.memory.entry import Act, Change, Entry, MemoryTrouble, Status
 
 BY_ITSELF = frozenset((Act.NOTED, Act.PROPOSED, Act.MERGED, Act.CORRECTED, Act.SUMMARISED))
 """What kvchat does without being asked."""

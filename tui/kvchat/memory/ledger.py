@@ -1,8 +1,9 @@
-"""Which messages were gone through for memories, and which wait for it.
+"""Which messages were gone through for memories, which wait for it, and when these are due.
 
 The rule: every final question and answer made since memory came is in exactly one place: pending, or covered by one
 extraction. Pending is a question to the database, never a list that is kept. A message is told by its id, never by its
-time; a copy of it, made when a branch is grown again, counts as the message itself.
+time; a copy of it, made when a branch is grown again, counts as the message itself. Nothing becomes due by having
+waited; every time is counted from the end of the last answer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 
+from kvchat.config import MemorySettings
 from kvchat.memory.entry import Change
 from kvchat.memory.state import put_changes
 from kvchat.prompt.message import Node, State
@@ -18,6 +20,7 @@ from kvchat.prompt.wire import whole_characters
 from kvchat.store import tips
 from kvchat.store.file.database import Database
 from kvchat.store.file.schema import MEMORY_SINCE
+from kvchat.store.jobs import JobReason
 from kvchat.store.rows import columns, to_json
 
 FACTS = "facts"
@@ -247,3 +250,37 @@ def _joins(nodes: Iterable[str], above: Mapping[str, str | None], place: Mapping
             step = above.get(step or "")
         joins.update(dict.fromkeys(climbed, joins[step]))
     return {node: joins[node] for node in nodes}
+
+
+# When it is time
+
+
+BYTES_PER_TOKEN = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """When to go through a conversation, and why then."""
+
+    at: float
+    """Seconds since the epoch."""
+    why: JobReason
+
+
+def due(pending: Sequence[Node], settings: MemorySettings, ended: float, *, left: bool = False) -> Due | None:
+    """When these messages are due, if the last answer ended at `ended`; None: there is nothing to go through. `left`:
+    the person went to another conversation."""
+    if not pending:
+        return None
+    if len(pending) >= settings.most_messages:
+        return Due(ended, JobReason.MOST)
+    if left:
+        return Due(ended, JobReason.LEFT)
+    if len(pending) >= settings.every_messages or tokens_of(pending) >= settings.every_tokens:
+        return Due(ended + settings.rest_seconds, JobReason.ENOUGH)
+    return Due(ended + settings.idle_seconds, JobReason.RESTS)
+
+
+def tokens_of(nodes: Sequence[Node]) -> int:
+    """About how many tokens messages have."""
+    return sum(len(node.wire) for node in nodes) // BYTES_PER_TOKEN

@@ -45,23 +45,13 @@ class State:
     def __init__(self, database: Database) -> None:
         self._db = database
 
-    def entries(self, *statuses: Status) -> list[Entry]:
-        """The entries in one of these states, or all, newest first."""
-        where = f"WHERE status IN ({', '.join('?' * len(statuses))})" if statuses else ""
-        rows = self._db.rows(f"{_ENTRY} {where} ORDER BY created DESC, seq DESC",
-                             [status.value for status in statuses])
-        return [entry_of(row) for row in rows]
+    def entries(self) -> list[Entry]:
+        """All entries, newest first."""
+        return [entry_of(row) for row in self._db.rows(f"{_ENTRY} ORDER BY created DESC, seq DESC")]
 
     def entry(self, id: str) -> Entry | None:
         row = self._db.row(f"{_ENTRY} WHERE id = ?", (whole_characters(id),))
         return entry_of(row) if row else None
-
-    def find(self, beginning: str) -> list[Entry]:
-        """The entries, of any state, whose id begins so, newest first."""
-        beginning = whole_characters(beginning)
-        rows = self._db.rows(f"{_ENTRY} WHERE id >= :it AND substr(id, 1, length(:it)) = :it"
-                             " ORDER BY created DESC, seq DESC", {"it": beginning})
-        return [entry_of(row) for row in rows]
 
     def apply(self, changes: Sequence[Change], *, written: bool = False, undoes: Sequence[int] = ()) -> list[int]:
         """Store the changes, in their order, and mark those with the numbers `undoes` as undone; the new numbers.
@@ -92,12 +82,6 @@ class State:
         rows = self._db.rows(f"{_CHANGE} WHERE {' AND '.join([*where, 'at >= :since'])} ORDER BY seq DESC LIMIT :limit",
                              {**given, "since": since, "limit": limit})
         return _changes_of(rows)
-
-    def mark_undone(self, seqs: Sequence[int]) -> None:
-        """The changes with these numbers are undone. `apply` does it together with what undoes them."""
-        if seqs:
-            with self._db.write(durable=True) as connection:
-                _mark(connection, "undone", seqs)
 
     def last_session(self) -> str:
         """The run of kvchat in which something was last noted from a conversation; empty: there is none."""

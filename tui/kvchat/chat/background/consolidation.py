@@ -33,8 +33,8 @@ from kvchat.store.jobs import Job, JobReason
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
     from kvchat.chat.background.side_requests import SideRequests
-    from kvchat.memory.book import Memories
     from kvchat.memory.entry import Change, Entry
+    from kvchat.memory.memories import Memories
 
 CONSOLIDATION = "consolidation"
 TIDIED = "memory.tidied"

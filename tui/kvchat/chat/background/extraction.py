@@ -6,7 +6,6 @@ holds of the conversation; its answer is data that is checked before anything is
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,13 +28,13 @@ from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.memory.entry import Status
-from kvchat.memory.learning.capture import due
-from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger
+from kvchat.memory.ledger import EMPTY, FACTS, Cell, Ledger, due
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason, JobState
+from kvchat.text.refusals import refusal
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
@@ -331,7 +330,7 @@ class Extraction:
         by_itself = link is not self._servers.link(id) or not shown or not self._holds(conversation)
         passage = await self._passage(path, pending, by_itself)
         if not passage.promising:
-            return await self._noted(conversation, passage, Findings([], [], True))
+            return await self._noted(conversation, passage, Findings([], []))
         answer, began = await self._jobs.in_lane(
             lane, lambda: self._answer_about(link, conversation, path, passage, by_itself))
         if answer is None:
@@ -341,8 +340,8 @@ class Extraction:
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, answer.note)
         findings = checked(answer.text, passage)
-        if not findings.usable:
-            return Outcome(How.USELESS, findings.why)
+        if findings.useless:
+            return Outcome(How.USELESS, refusal(findings.useless.why))
         return await self._noted(conversation, passage, findings, answer.model)
 
     async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool) -> Passage:
@@ -375,6 +374,8 @@ class Extraction:
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
                      model: str = "") -> Outcome:
         """Note what was found; the messages are covered with it, at once."""
+        from kvchat.memory.acts import refused_as_stored
+
         try:  # another kvchat may have switched it off, or deleted the conversation
             stored = await self._ground.keeper.call(lambda: self._ground.store.conversation(conversation.id))
         except StoreError:
@@ -382,7 +383,7 @@ class Extraction:
         if not self._wanted(stored):
             return Outcome(How.DONE)
         nodes = [node.id for _, node in passage.turns]
-        refused = json.dumps([list(one) for one in findings.refused], ensure_ascii=False)
+        refused = refused_as_stored(findings.refused)
         outcome, now = FACTS if findings.facts else EMPTY, self._ground.timestamp()
         cell = Cell(new_id(), conversation.id, now, outcome, model, self._memory.session, len(findings.facts), refused)
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))

@@ -28,9 +28,9 @@ from kvchat.store import StoreError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kvchat.memory.book import Memories
     from kvchat.memory.entry import Change, Entry, Kind
-    from kvchat.memory.recalling.recall import Recalled
+    from kvchat.memory.memories import Memories
+    from kvchat.memory.recall import Recalled
 
 RECALL_S, FIRST_RECALL_S = 0.5, 3.0
 """A question waits no longer than this for its memories; the first of a run, for which they are read, no longer than
@@ -93,7 +93,7 @@ class MemoryService:
             raise ChatError("There is no memory in an incognito run.")
 
         def do() -> T:
-            from kvchat.memory.errors import MemoryTrouble
+            from kvchat.memory.entry import MemoryTrouble
 
             try:
                 return work(self._opened_memories())
@@ -162,7 +162,7 @@ class MemoryService:
         vector: list[float] | None = None
 
         def find(memories: Memories) -> tuple[Recalled, ...]:
-            from kvchat.memory.recalling.recall import recalled
+            from kvchat.memory.recall import recalled
 
             memories.sync()
             return recalled(memories, text, path, tokens=settings.recall_tokens,
@@ -183,7 +183,7 @@ class MemoryService:
             return None
 
         def find(memories: Memories) -> Recalled | None:
-            from kvchat.memory.recalling.recall import profile_of
+            from kvchat.memory.recall import profile_of
 
             return profile_of(memories, path, tokens)
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kvchat.chat.background.document_service import DocumentService
     from kvchat.chat.background.memory_service import MemoryService
     from kvchat.index.index import Index
-    from kvchat.memory.book import Memories
+    from kvchat.memory.memories import Memories
 
 EMBEDDING = "embedding"
 BATCH = 64

@@ -21,7 +21,7 @@ from kvchat.prompt.context import TIME, ContextBlock, defused, foreign
 from kvchat.prompt.message import Node
 
 if TYPE_CHECKING:
-    from kvchat.memory.recalling.recall import Recalled
+    from kvchat.memory.recall import Recalled
 
 class AttachmentSource:
     """What the person attached, and the files that the question mentions and that are not among that."""
@@ -49,7 +49,7 @@ class MemorySource:
         self._profile = profile
 
     async def context(self, conversation: OpenConversation, path: Sequence[Node], question: Question) -> Context:
-        from kvchat.memory.recalling.recall import PROFILE_SOURCE
+        from kvchat.memory.recall import PROFILE_SOURCE
 
         found = await self._found(conversation, path, question) if question.recalls else ()
         blocks = [block for recalled in found if (block := _without(recalled, question.without)).text]

@@ -1,27 +1,29 @@
 """Consolidation: memories that repeat or contradict each other, and pages that grow too long.
 
 The rule: a model only points at pairs and proposes shorter lines; what becomes of them is decided by words and dates.
-Whatever is superseded stays in the history, and what the person wrote stays as it is.
+Two that differ in a number, a sign, a negation, a name or the order of their words are two. Of those that say the same
+the own one of the person stays, then the one of the profile, then the newer. Whatever is superseded stays in the
+history, and what the person wrote stays as it is.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import pairwise
 from typing import Any
 
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Kind, Status, new_id
 from kvchat.memory.learning.answers import objects, values
-from kvchat.memory.learning.checking import LONGEST, caution, objection, tidied
 from kvchat.memory.learning.extraction import listed
-from kvchat.memory.learning.grounding import alike
-from kvchat.memory.learning.phrases import RELATION, denies
-from kvchat.memory.learning.repeats import capitals, differ, is_the_persons, merged, repeated, superseded, united_nodes
-from kvchat.memory.learning.said import clauses_of, meanings
-from kvchat.memory.words import folded, numbers
+from kvchat.memory.learning.grounding import alike, clauses_of
+from kvchat.memory.learning.phrases import RELATION, TURNING, WEAKENING, denials, denies, meanings
+from kvchat.memory.learning.vetting import LONGEST, caution, objection, tidied
+from kvchat.memory.similarity import accented, folded, numbers, signs, words
+from kvchat.memory.similarity import says_the_same as equal
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Message, Role, system_message
 
@@ -120,7 +122,7 @@ class _Tidying:
         if len(entries) != 2 or entries[0] is None or entries[1] is None or entries[0].id == entries[1].id:
             return
         older, newer = sorted((entries[0], entries[1]), key=lambda entry: entry.created)
-        if {older.id, newer.id} & self.used or is_the_persons(older):
+        if {older.id, newer.id} & self.used or older.is_the_persons:
             return
         if fields.get("is") == "contradicts" and contradict(older, newer):
             self._take([superseded(Act.CORRECTED, older, newer, self.now, self.session, newer.text)])
@@ -136,7 +138,7 @@ class _Tidying:
         if len(old) < 2 or len(old) != len(ids) or not isinstance(text, str) or {entry.id for entry in old} & self.used:
             return
         text = tidied(text)
-        if any(is_the_persons(entry) or entry.page != old[0].page for entry in old) or not _sums_up(text, old):
+        if any(entry.is_the_persons or entry.page != old[0].page for entry in old) or not _sums_up(text, old):
             return
         newest = max(old, key=lambda entry: entry.created)
         kinds = {entry.kind for entry in old}
@@ -227,3 +229,96 @@ def _same_sign(words: frozenset[str], denied: bool, old: Sequence[Entry]) -> boo
     clauses = [clause for entry in old for clause in clauses_of(entry.text)]
     most = max((len(words & clause.meanings) for clause in clauses), default=0)
     return not most or any(clause.denies == denied for clause in clauses if len(words & clause.meanings) == most)
+
+
+# What says the same
+
+
+LIKENESS = 0.8
+"""Shared words over all of them, from which on one word more or less makes no other memory."""
+NODES = 20
+"""Sources that one memory keeps."""
+
+
+def repeated(entries: Sequence[Entry], now: float, session: str) -> list[Change]:
+    """The changes that leave one of each: the others are superseded by it, and it has their sources too."""
+    live = sorted((entry for entry in entries if entry.status is Status.LIVE), key=_rank)
+    by_words: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    by_less: dict[tuple[str, ...], list[Entry]] = defaultdict(list)
+    staying: dict[str, list[Entry]] = {}
+    for entry in live:
+        order = meanings(entry.text)
+        less = [order[:i] + order[i + 1:] for i in range(len(order))] if len(order) - 1 >= LIKENESS * len(order) else []
+        near = [*by_words[order], *by_less[order], *(found for short in less for found in by_words[short])]
+        keeper = next((found for found in near if says_the_same(found.text, entry.text)), None)
+        if keeper is not None and not entry.is_the_persons:
+            staying[keeper.id].append(entry)
+            continue
+        staying[entry.id] = []
+        by_words[order].append(entry)
+        for short in less:
+            by_less[short].append(entry)
+    known = {entry.id: entry for entry in live}
+    changes: list[Change] = []
+    for id, others in staying.items():
+        changes += merged(known[id], others, now, session)
+    return changes
+
+
+def merged(keeper: Entry, others: Sequence[Entry], now: float, session: str) -> list[Change]:
+    """The changes by which `keeper` takes the place of the others, which say the same."""
+    changes = [superseded(Act.MERGED, other, keeper, now, session, "says the same") for other in others]
+    united = united_nodes((keeper, *others))
+    if united != keeper.nodes and not keeper.is_the_persons:
+        after = replace(keeper, nodes=united, conversation=keeper.conversation or others[0].conversation)
+        changes.append(Change(Act.MERGED, keeper, after, now, session, "its sources too"))
+    return changes
+
+
+def superseded(act: Act, old: Entry, by: Entry, now: float, session: str, why: str) -> Change:
+    return Change(act, old, replace(old, status=Status.SUPERSEDED, superseded_by=by.id), now, session, why)
+
+
+def united_nodes(entries: Iterable[Entry]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(node for entry in entries for node in entry.nodes))[:NODES]
+
+
+def _rank(entry: Entry) -> tuple[bool, bool, float, str]:
+    return not entry.is_the_persons, entry.page != PROFILE, -entry.created, entry.id
+
+
+def says_the_same(one: str, other: str) -> bool:
+    """Whether two texts say the same: in the same words, or but for one that changes nothing."""
+    if equal(one, other):
+        return True
+    a, b = meanings(one), meanings(other)
+    if not a or not b or differ(one, other):
+        return False
+    if a == b:
+        return True
+    long, short = (one, other) if len(a) > len(b) else (other, one)
+    more = max(a, b, key=len)
+    if len(more) != min(len(a), len(b)) + 1 or len(more) - 1 < LIKENESS * len(more):
+        return False
+    at = next((i for i in range(len(more)) if more[:i] + more[i + 1:] == min(a, b, key=len)), None)
+    return at is not None and more[at] not in capitals(long) and not WEAKENING.search(_surplus(long, short))
+
+
+def _surplus(long: str, short: str) -> str:
+    known = set(words(short))
+    return " ".join(word for word in words(long) if word not in known)
+
+
+def differ(one: str, other: str) -> bool:
+    """Whether two texts differ in a number, a sign, an accent, a negation, a name, or a small word that turns what is
+    said around."""
+    a, b = folded(one), folded(other)
+    return (numbers(one) != numbers(other) or signs(one) != signs(other) or accented(one) != accented(other)
+            or denials(a) != denials(b) or TURNING.findall(a) != TURNING.findall(b)
+            or bool(WEAKENING.search(a)) != bool(WEAKENING.search(b)) or bool(capitals(one) ^ capitals(other)))
+
+
+def capitals(text: str) -> frozenset[str]:
+    """The words with a capital letter, but the first; as they are compared."""
+    later = [word for word in text.split()[1:] if any(char.isupper() for char in word[:2]) and word not in ("I", "I'm")]
+    return frozenset(meanings(" ".join(later)))

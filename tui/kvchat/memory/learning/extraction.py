@@ -10,14 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kvchat.memory.entry import BY_HAND, BY_YOU, PROFILE, Entry, Fact, Kind
+from kvchat.memory.entry import PROFILE, Entry, Fact, Kind, Reason, Why
 from kvchat.memory.learning.answers import objects, share, values, whole_number
-from kvchat.memory.learning.checking import LONGEST, caution, kind_of, objection, secret, tidied
-from kvchat.memory.learning.grounding import ENOUGH, TURNED, Grounding, grounding
-from kvchat.memory.learning.phrases import CHANGED
-from kvchat.memory.learning.said import Said, meanings, own_words, said
-from kvchat.memory.sameness import says_the_same
-from kvchat.memory.words import folded, normalised
+from kvchat.memory.learning.grounding import ENOUGH, Grounding, Said, grounding, own_words, said
+from kvchat.memory.learning.phrases import CHANGED, meanings
+from kvchat.memory.learning.vetting import LONGEST, caution, kind_of, objection, secret, tidied
+from kvchat.memory.similarity import folded, normalised, says_the_same
 from kvchat.prompt.context import ContextBlock, guarded
 from kvchat.prompt.message import Message, Node, Role, system_message
 
@@ -69,12 +67,10 @@ class Findings:
     """What an answer holds."""
 
     facts: list[Fact]
-    refused: list[tuple[str, str]]
+    refused: list[tuple[str, Reason]]
     """Texts that are not noted, and why."""
-    usable: bool
-    """Whether it was an answer to what was asked, be it that there is nothing to note."""
-    why: str = ""
-    """Why it was not usable."""
+    useless: Reason | None = None
+    """Why it was no answer to what was asked; None: it was one, be it that there is nothing to note."""
 
 
 def passage(path: Sequence[Node], pending: Sequence[Node], already_known: Sequence[Entry] = ()) -> Passage:
@@ -175,20 +171,19 @@ def checked(answer: str, passage: Passage) -> Findings:
     """The facts of an answer that hold. Never raises, whatever the answer."""
     found = _listed(answer)
     if found is None:
-        why = "no JSON with a list of facts in it" if answer.strip() else "the answer held no text"
-        return Findings([], [], False, why)
+        return Findings([], [], Reason(Why.NO_JSON if answer.strip() else Why.NO_TEXT))
     heard = [(number, node, said(node.text)) for number, nodes in passage.questions.items() for node in nodes]
     facts: dict[str, Fact] = {}
-    refused: list[tuple[str, str]] = []
+    refused: list[tuple[str, Reason]] = []
     for number, one in enumerate(found[:MOST * 4]):
         text = tidied(_text(one))
-        fact = _fact(one, text, heard, passage) if number < MOST else f"more than {MOST} at once"
-        if isinstance(fact, str):
+        fact = _fact(one, text, heard, passage) if number < MOST else Reason(Why.MANY, str(MOST))
+        if isinstance(fact, Reason):
             refused.append((_harmless(text), fact))
             continue
         key = next((known for known in facts if says_the_same(known, text)), text)
         facts[key] = _united(facts[key], fact) if key in facts else fact
-    return Findings(list(facts.values()), refused, True)
+    return Findings(list(facts.values()), refused)
 
 
 def _listed(answer: str) -> list[Any] | None:
@@ -212,20 +207,21 @@ def _text(one: Any) -> str:
     return str(text)
 
 
-def _fact(one: Any, text: str, heard: Sequence[tuple[int, Node, Said]], passage: Passage) -> Fact | str:
+def _fact(one: Any, text: str, heard: Sequence[tuple[int, Node, Said]], passage: Passage) -> Fact | Reason:
     """The fact in an object of the answer, or why there is none."""
     fields = one if isinstance(one, dict) else {}
     if why := objection(text):
         return why
     proofs = _proofs(text, _cited(fields), heard)
-    if isinstance(proofs, str):
+    if isinstance(proofs, Reason):
         return proofs
     kind = kind_of(text, _kind(fields.get("kind")))
     own = share(fields.get("confidence"))
     confidence = round(min(own, proofs[0][1].share), 2)
     said_there = " ".join(node.text for node, _ in proofs)
     fact = Fact(kind, text, confidence, tuple(node.id for node, _ in proofs), _topic(fields.get("topic"), said_there),
-                review=caution(text, kind) or proofs[0][1].review or ("" if confidence >= ENOUGH else "not certain"))
+                review=caution(text, kind) or proofs[0][1].review or (
+                    None if confidence >= ENOUGH else Reason(Why.UNCERTAIN)))
     return _correcting(fact, fields.get("replaces"), passage, said_there)
 
 
@@ -235,7 +231,8 @@ def _cited(fields: Mapping[str, Any]) -> set[int]:
     return {number for number in map(whole_number, given[:20]) if number is not None}
 
 
-def _proofs(text: str, cited: set[int], heard: Sequence[tuple[int, Node, Said]]) -> list[tuple[Node, Grounding]] | str:
+def _proofs(text: str, cited: set[int],
+            heard: Sequence[tuple[int, Node, Said]]) -> list[tuple[Node, Grounding]] | Reason:
     """The messages in which the person said it, best first: of the cited ones, or of the others where the model counted
     wrongly. Else why none is one."""
     tried = [(number, node, grounding(text, message)) for number, node, message in heard]
@@ -243,11 +240,11 @@ def _proofs(text: str, cited: set[int], heard: Sequence[tuple[int, Node, Said]])
     proofs = [(number, node, found) for number, node, found in tried if not found.refusal]
     if not proofs:
         best = max(tried, key=lambda one: one[2].share, default=None)
-        return best[2].refusal if best else "no message of yours"
+        return best[2].refusal if best and best[2].refusal else Reason(Why.NOWHERE)
     in_cited = proofs[0][0] in cited
     # Where the person said the opposite somewhere else, nobody knows which of the two holds.
-    turned = any(found.refusal == TURNED for _, _, found in tried)
-    kept = [(node, replace(found, review=found.review or "you said both") if turned else found)
+    turned = any(found.refusal is not None and found.refusal.why is Why.TURNED for _, _, found in tried)
+    kept = [(node, replace(found, review=found.review or Reason(Why.BOTH)) if turned else found)
             for number, node, found in proofs if not in_cited or number in cited]
     return kept[:3] if in_cited else kept[:1]
 
@@ -277,8 +274,8 @@ def _correcting(fact: Fact, short: Any, passage: Passage, said_there: str) -> Fa
     if not old & new:
         return fact
     told = bool(CHANGED.search(folded(said_there))) or bool((old - new) & set(meanings(said_there)))
-    theirs = known.edited or known.by in (BY_HAND, BY_YOU) or known.page == PROFILE
-    review = fact.review or ("" if told and not theirs else "would replace what is noted")
+    theirs = known.is_the_persons or known.page == PROFILE
+    review = fact.review or (None if told and not theirs else Reason(Why.REPLACES))
     return replace(fact, replaces=known.id, review=review)
 
 

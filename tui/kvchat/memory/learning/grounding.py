@@ -1,25 +1,151 @@
-"""Whether the person said what a fact says: its words, numbers, names and negations against one message's own words.
+"""Whether the person said what a fact says: its words, numbers, names and negations against one message's own words,
+clause by clause.
 
-The rule: a fact that cannot be shown in the person's own words is refused; one that they may have meant otherwise is
-shown to them first.
+The rule: only the person's own words count, not what they quote, paste into a fence, or hand over to be translated or
+improved. A fact that cannot be shown in them is refused; one that they may have meant otherwise is shown to them first.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kvchat.memory.learning.phrases import GLUE, PASSING, RELATION, STANDING, UNSURE, WISH, meaning
-from kvchat.memory.learning.said import Clause, Said, Sentence, clauses_of, meanings
-from kvchat.memory.sameness import signs
-from kvchat.memory.words import folded, numbers, words
+from kvchat.memory.entry import Reason, Why
+from kvchat.memory.learning.phrases import (
+    ASKING,
+    FIRST_PERSON,
+    GLUE,
+    HANDED_OVER,
+    PASSING,
+    RELATION,
+    REQUEST,
+    STANDING,
+    SUBJECT,
+    SUPPOSED,
+    UNSURE,
+    WISH,
+    WORKED_ON,
+    YOU_ARE,
+    denies,
+    meaning,
+    meanings,
+)
+from kvchat.memory.learning.vetting import QUOTATION, carries
+from kvchat.memory.similarity import folded, numbers, signs, words
+
+# What a message says
+
+
+LONG = 1500
+"""Characters of a message from which on it was probably not typed, but pasted."""
+READ = 20_000
+"""Characters of a message that are looked at."""
+
+_FENCED = re.compile(r"(```|~~~).*?(?:\1|\Z)|<context\b.*?(?:</context>|\Z)", re.DOTALL | re.IGNORECASE)
+_QUOTED_LINE = re.compile(r"^[ \t]*>.*$", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.!?…])\s+|\n+|(?<=[。！？])")
+_CLAUSE = re.compile(
+    r"[,;:—–()|，；、：（）]\s*|\s-+\s|\b(?:and|but|because|so|while|although|though|however|or|whereas|which|who|und|aber"
+    r"|weil|oder|sondern|et|mais|ou|parce que|y|pero|porque|sino)\b")
+_TURN = re.compile(
+    r"[;—–；]|\b(?:but|however|although|though|while|whereas|because|aber|sondern|weil|mais|pero|sino|porque)\b")
+"""Where a negation ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """A part of a sentence, and what it does."""
+
+    meanings: frozenset[str]
+    """Its words as they are compared."""
+    denies: bool
+    sentence: int
+    """The number of its sentence in the message."""
+    asked: bool = False
+    request: bool = False
+    of_assistant: bool = False
+    of_others: bool = False
+    """It speaks of somebody of the person's: `my sister`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of the person's own."""
+
+    text: str
+    meanings: frozenset[str]
+    first_person: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A message's own words, taken apart."""
+
+    sentences: tuple[Sentence, ...]
+    clauses: tuple[Clause, ...]
+    doubt: Reason | None = None
+    """Why nothing in it is to be taken for a fact unasked; None: no reason."""
+
+
+def own_words(text: str) -> str:
+    """A message without what is fenced, quoted, or handed over to be worked on."""
+    text = _QUOTED_LINE.sub("", _FENCED.sub("\n", text[:READ]))
+    text = QUOTATION.sub(lambda found: " " if len(found[0].split()) > 3 or len(found[0]) > 30 else found[0], text)
+    handed = HANDED_OVER.search(text)
+    return text[:handed.end()] if handed else text
+
+
+def said(text: str) -> Said:
+    """What the person says in a message."""
+    sentences: list[Sentence] = []
+    clauses: list[Clause] = []
+    for part in _SENTENCE.split(own_words(text)):
+        if part and part.strip():
+            clauses += clauses_of(part, len(sentences))
+            sentences.append(Sentence(part, frozenset(meanings(part)), bool(FIRST_PERSON.search(folded(part)))))
+    return Said(tuple(sentences), tuple(clauses), _doubt(text))
+
+
+def _doubt(text: str) -> Reason | None:
+    plain = folded(text[:READ])
+    for why, doubtful in ((Why.GAME, SUPPOSED.search(plain)), (Why.WORKED_ON, WORKED_ON.search(plain)),
+                          (Why.PASTED, len(text) > LONG), (Why.OTHERS, carries(_FENCED.sub("\n", text)))):
+        if doubtful:
+            return Reason(why)
+    return None
+
+
+def clauses_of(sentence: str, number: int = 0) -> list[Clause]:
+    """The clauses of a sentence. One without a subject of its own shares the negation and the asking of the one before:
+    `I don't smoke or drink`."""
+    plain = folded(sentence).strip()
+    joints = [(0, 0, ""), *((joint.start(), joint.end(), joint[0]) for joint in _CLAUSE.finditer(plain))]
+    ends = [start for start, _, _ in joints[1:]] + [len(plain)]
+    question = plain.endswith(("?", "？", "か", "か。", "吗", "吗。"))
+    found: list[Clause] = []
+    denied = asked = request = False
+    for (_, begin, joint), end in zip(joints, ends, strict=True):
+        part = plain[begin:end]
+        goes_on = not SUBJECT.search(part) and not _TURN.search(joint)
+        denied = denies(part) or (denied and goes_on)
+        asked = asked or bool(ASKING.search(part)) or (question and end == len(plain))
+        request = bool(REQUEST.search(part)) or (request and goes_on)
+        of_assistant = bool(YOU_ARE.search(part)) and not FIRST_PERSON.search(part)
+        if part.strip():
+            found.append(Clause(frozenset(meanings(part)), denied, number, asked, request, of_assistant,
+                                bool(RELATION.search(part))))
+    return found
+
+
+# How a fact stands to it
+
 
 WINDOW = 3
 """Sentences in a row that a fact may be put together from."""
 LEAST = 0.6
 """The share of a fact's words that the person must have said."""
-TURNED = "turns around what you said"
 ENOUGH = 0.75
 """Below this share the person is asked first."""
 
@@ -31,28 +157,28 @@ class Grounding:
     share: float
     """Of the fact's words, how many are the person's, from 0 to 1; a little less when they come from several
     sentences."""
-    refusal: str = ""
-    """Why it is no fact of the person's; empty: it is one."""
-    review: str = ""
-    """Why the person is to be asked first; empty: no need."""
+    refusal: Reason | None = None
+    """Why it is no fact of the person's; None: it is one."""
+    review: Reason | None = None
+    """Why the person is to be asked first; None: no need."""
 
 
 def grounding(text: str, message: Said) -> Grounding:
     """How a fact is borne out by a message."""
     wanted = frozenset(meanings(text)) - GLUE
     if not wanted:
-        return Grounding(0.0, "says nothing")
+        return Grounding(0.0, Reason(Why.NOTHING))
     share, window = _best_window(wanted, message)
     if share < LEAST:
         missing = sorted(wanted.difference(*(s.meanings for s in message.sentences)))
-        return Grounding(share, f"not in your own words: {', '.join(word.strip('<>') for word in missing[:4])}"
-                         if missing else "not said in one place")
+        unsaid = Reason(Why.UNSAID, ", ".join(word.strip("<>") for word in missing[:4]))
+        return Grounding(share, unsaid if missing else Reason(Why.SCATTERED))
     used = [message.sentences[i] for i in window]
     clauses = [clause for clause in message.clauses if clause.sentence in window]
     best, refusal, review = _told(text, clauses, _marks(text, used))
     refusal = _otherwise(text, used) or refusal or _not_stated(best, used)
-    return Grounding(share if len(used) == 1 else share * 0.9, refusal, "" if refusal else (
-        message.doubt or review or _caution(text, best, used) or ("" if share >= ENOUGH else "not quite your words")))
+    return Grounding(share if len(used) == 1 else share * 0.9, refusal, None if refusal else (
+        message.doubt or review or _caution(text, best, used) or (None if share >= ENOUGH else Reason(Why.LOOSE))))
 
 
 def alike(word: str, other: str) -> bool:
@@ -82,11 +208,11 @@ def _best_window(wanted: frozenset[str], message: Said) -> tuple[float, list[int
     return count / len(wanted), [i for i in range(start, start - length) if hits[i]]
 
 
-def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list[Clause], str, str]:
+def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list[Clause], Reason | None, Reason | None]:
     """The clauses that the fact's own come from, why it is refused, and why it is to be reviewed. `marks` are names and
     numbers, which belong to those they were said of."""
     best: list[Clause] = []
-    review = ""
+    review = None
     for part in clauses_of(text):
         wanted = part.meanings - GLUE
         counted = [(len(_found(wanted, clause.meanings)), clause) for clause in clauses]
@@ -95,14 +221,14 @@ def _told(text: str, clauses: list[Clause], marks: frozenset[str]) -> tuple[list
             continue
         closest = [clause for count, clause in counted if count == most]
         if all(clause.denies != part.denies for clause in closest):
-            return closest, TURNED, ""
+            return closest, Reason(Why.TURNED), None
         if any(clause.denies != part.denies for clause in closest):
-            review = "you said both"
+            review = Reason(Why.BOTH)
         marked = marks & wanted
         if len(marked) > 1 and not any(marked <= clause.meanings for clause in clauses):
-            review = review or "puts together what you said apart"
+            review = review or Reason(Why.APART)
         best += closest
-    return best, "", review
+    return best, None, review
 
 
 def _marks(text: str, used: list[Sentence]) -> frozenset[str]:
@@ -121,18 +247,18 @@ def _names(text: str) -> list[str]:
     return found
 
 
-def _otherwise(text: str, used: list[Sentence]) -> str:
-    """Why the fact's numbers and names are not those of the sentences; empty: they are."""
+def _otherwise(text: str, used: list[Sentence]) -> Reason | None:
+    """Why the fact's numbers and names are not those of the sentences; None: they are."""
     source = " ".join(sentence.text for sentence in used)
     known = frozenset(meanings(source))
     if other := numbers(text) - numbers(source):
-        return f"a number that you did not say there: {min(other)}"
+        return Reason(Why.NUMBER, min(other))
     counted = _counted(source)
     for thing, values in _counted(text).items():
         if thing in counted and not values <= counted[thing]:
-            return f"another number than you said for {thing.strip('<>')}"
+            return Reason(Why.COUNT, thing.strip("<>"))
     unknown = [name for name in _names(text) if name not in known]
-    return f"a name that you did not say there: {unknown[0]}" if unknown else ""
+    return Reason(Why.NAME, unknown[0]) if unknown else None
 
 
 def _other_signs(text: str, used: list[Sentence]) -> bool:
@@ -153,31 +279,32 @@ def _counted(text: str) -> dict[str, set[str]]:
     return found
 
 
-def _not_stated(best: list[Clause], used: list[Sentence]) -> str:
-    """Why the clauses are no statement of the person's about themselves; empty: they may be one."""
-    if best and all(clause.of_assistant for clause in best):
-        return "about the assistant"
+def _not_stated(best: list[Clause], used: list[Sentence]) -> Reason | None:
+    """Why the clauses are no statement of the person's about themselves; None: they may be one."""
+    if not best:
+        return None
+    if all(clause.of_assistant for clause in best):
+        return Reason(Why.OF_ASSISTANT)
     if any(sentence.first_person for sentence in used):
-        return ""
-    if best and all(clause.asked for clause in best):
-        return "asked, not said"
-    if best and all(clause.request for clause in best) and not any(STANDING.search(folded(s.text)) for s in used):
-        return "asked for, not said"
-    return ""
+        return None
+    if all(clause.asked for clause in best):
+        return Reason(Why.ASKED)
+    standing = any(STANDING.search(folded(sentence.text)) for sentence in used)
+    return Reason(Why.REQUESTED) if all(clause.request for clause in best) and not standing else None
 
 
-def _caution(text: str, best: list[Clause], used: list[Sentence]) -> str:
+def _caution(text: str, best: list[Clause], used: list[Sentence]) -> Reason | None:
     plain = folded(" ".join(sentence.text for sentence in used))
-    for doubtful, why in (
-        (any(clause.asked for clause in best), "asked, not said"),
-        (any(clause.request for clause in best), "said as a request"),
-        (any(clause.of_others for clause in best) and not RELATION.search(folded(text)), "may be about somebody else"),
-        (_other_signs(text, used), "not quite your signs"),
-        (bool(PASSING.search(plain)), "may hold only for now"),
-        (bool(UNSURE.search(plain)), "you were not sure"),
-        (bool(WISH.search(plain)), "may be a wish of the moment"),
-        (not any(sentence.first_person for sentence in used), "may not be about you"),
+    for why, doubtful in (
+        (Why.ASKED, any(clause.asked for clause in best)),
+        (Why.REQUEST, any(clause.request for clause in best)),
+        (Why.OF_OTHERS, any(clause.of_others for clause in best) and not RELATION.search(folded(text))),
+        (Why.SIGNS, _other_signs(text, used)),
+        (Why.PASSING, PASSING.search(plain)),
+        (Why.UNSURE, UNSURE.search(plain)),
+        (Why.WISH, WISH.search(plain)),
+        (Why.NOT_YOU, not any(sentence.first_person for sentence in used)),
     ):
         if doubtful:
-            return why
-    return ""
+            return Reason(why)
+    return None

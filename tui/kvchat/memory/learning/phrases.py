@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from kvchat.memory.words import stem
+from kvchat.memory.similarity import stem, words
 
 
 def _any(*parts: str) -> re.Pattern[str]:
@@ -141,6 +141,17 @@ _GROUPS = {stem(word): group for group, names in {
     "<writes>": "write writing wrote code coding program programming",
     "<builds>": "build built develop make made create",
 }.items() for word in names.split()}
+_EMPTY = frozenset(re.findall(r"\S+", """
+a an the and or but of in on at to for from with by as into about than then that this these those it its is are am
+was were be been being do does did will would can could should may might must i me my mine myself we us our you your
+yours he him his she her they them their who which what when where how why also very really so too just only not no
+never any some all more most much many user person users please there here if because while yes well ok says said
+der die das und ist ich nicht ein eine einen einem einer mein meine meinen meiner auf fur von sich auch aber oder wie
+zum zur bin sehr mit im am zu den dem des kein keine
+le la les un une des du de et est je ne pas mon ma mes sur dans pour avec que qui suis tres
+el los las una unos y o yo mi mis en con por para es soy no muy del al
+"""))
+"""Words without which a fact is as well grounded."""
 GLUE = frozenset({"<has>", "<uses>"})
 """Ways to put something that need no word of the person's."""
 
@@ -149,6 +160,11 @@ def meaning(word: str) -> str:
     """A folded word as it is compared with what was said: its stem, or the name that it shares with its synonyms. What
     somebody hates has the same name as what they like; `denies` tells them apart."""
     return _GROUPS.get(stem(word), stem(word))
+
+
+def meanings(text: str) -> tuple[str, ...]:
+    """The words that say something, in their order, as they are compared."""
+    return tuple(meaning(word) for word in words(text) if word not in _EMPTY)
 
 
 def denials(text: str) -> tuple[int, int]:

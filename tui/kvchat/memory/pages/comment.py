@@ -12,11 +12,11 @@ import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
 
-from kvchat.memory.entry import BY_HAND, Entry, Kind, Status
+from kvchat.memory.entry import BY_HAND, Entry, Kind
 
 _ID = re.compile(r"[a-z][0-9a-z]{1,31}")
 _KEY = "(?:on|src|by|kind|c|h):"
@@ -85,13 +85,6 @@ def entry_of(comment: Comment, text: str, page: str, when: float) -> Entry:
         confidence=_confidence(values.get("c", "")), conversation=unquote(conversation),
         nodes=tuple(unquote(node) for node in nodes.split(",") if node), by=unquote(values.get("by", BY_HAND)),
         edited=values.get("h") != mark(text))
-
-
-def as_kept(entry: Entry) -> Entry:
-    """A live entry as its line gives it back: the time in whole seconds, the confidence in hundredths."""
-    created = _read(_written(entry.created), 0.0)
-    confidence = None if entry.confidence is None else round(entry.confidence, 2)
-    return replace(entry, created=created, confidence=confidence, status=Status.LIVE, superseded_by="")
 
 
 def mark(text: str) -> str:

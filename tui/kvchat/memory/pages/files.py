@@ -1,6 +1,9 @@
-"""Files of the memory's folder: found, read and replaced without ever following a link or waiting for a device.
+"""Files of the memory's folder: found, read and replaced without ever following a link or waiting for a device; and
+turns at writing them, taken by all kvchats that have the folder, whichever store each of them is on.
 
-The rule: a file holds its old content or its new one, never a part, and is private to the person.
+The rule: a file holds its old content or its new one, never a part, and is private to the person. The lock is on the
+folder itself, so that nothing is left in it; only where folders know no locks is it on a hidden file in it. A file
+system without locks holds nobody up.
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvchat.memory.entry import PROFILE
 from kvchat.paths import reason
+from kvchat.store.errors import StoreUnavailable
+from kvchat.store.presence.locks import WAIT_SECONDS, FolderInUse, WriteLock
 
 LARGEST = 1 << 20
 """Bytes of a page."""
@@ -243,3 +249,35 @@ def _sync(folder: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+# Turns
+
+
+HIDDEN = ".kvchat.lock"
+PAUSE_SECONDS = 0.005
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Write in `folder` alone. Raises StoreUnavailable when somebody else does for WAIT_SECONDS, OSError."""
+    if sys.platform == "win32":
+        lock = WriteLock(folder / HIDDEN)
+        try:
+            with lock.held():
+                yield
+        finally:
+            lock.close()
+        return
+    held = FolderInUse(folder)
+    try:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not held.alone():
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(f"Another kvchat has been writing in {folder} for {WAIT_SECONDS:.0f} seconds. "
+                                       "Close it, or wait until it is done.")
+            time.sleep(PAUSE_SECONDS)
+        yield
+    finally:
+        with suppress(OSError):
+            held.close()

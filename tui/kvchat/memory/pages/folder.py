@@ -1,4 +1,5 @@
-"""The folder of the memory's Markdown files: read when they changed, and changed one page at a time.
+"""The folder of the memory's Markdown files: read when they changed, and changed one page at a time; and its diary,
+which is only added to.
 
 The rule: what is in a file when it is written is what is changed, so that nobody's edit is lost: a page is read again
 under the lock, and once more when it was saved meanwhile. What cannot be read is a problem, never a page without
@@ -18,14 +19,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from urllib.parse import quote
 
 from kvchat import paths
 from kvchat.memory.entry import PROFILE
-from kvchat.memory.pages import diary_page, files
-from kvchat.memory.pages.files import Found, Stamp, Unusable
+from kvchat.memory.pages import files
+from kvchat.memory.pages.files import Found, Stamp, Unusable, turn
 from kvchat.memory.pages.files import Problem as Problem
-from kvchat.memory.pages.page import Page, PageProblem
-from kvchat.memory.pages.turns import turn
+from kvchat.memory.pages.markdown import PageProblem, encoded
+from kvchat.memory.pages.page import Page
 from kvchat.store.errors import StoreUnavailable
 from kvchat.store.presence.locks import WriteLock
 
@@ -117,8 +119,8 @@ class Folder:
             raise FolderError(f"{day} is not a day, as 2026-11-22 is one.")
         name = f"{LOG}/{day}.md"
         with self._changing(name):
-            self._rewrite(name, lambda data, when: data if diary_page.has(data, id)
-                          else diary_page.added(data, day, id, lines, heading))
+            self._rewrite(name, lambda data, when: data if _has_section(data, id)
+                          else _with_section(data, day, id, lines, heading))
 
     def close(self) -> None:
         """Let go of the lock's file."""
@@ -303,3 +305,32 @@ def _not_written(path: Path, error: OSError) -> str:
     advice = "Make room on that disk." if error.errno in (errno.ENOSPC, errno.EDQUOT) else (
         "Make it writable, or choose another folder with memory.folder.")
     return f"{path} cannot be written: {paths.reason(error)}. {advice}"
+
+
+# A page of the diary: one section for each extraction
+
+
+_BEGINNING = "# {day}\n\nWhat kvchat noted on this day. Nothing is read from here: keep it, change it or delete it.\n"
+
+
+def _has_section(page: bytes, id: str) -> bool:
+    """Whether a page has the section of that id."""
+    return _mark(id).encode() in page
+
+
+def _with_section(page: bytes, day: str, id: str, lines: Sequence[str], heading: str) -> bytes:
+    """The page with one more section."""
+    end = "\r\n" if b"\r\n" in page else "\n"
+    bullets = (f"- {_one_line(line.removeprefix('- '))}" for line in lines)
+    section = [f"## {_one_line(heading)} {_mark(id)}", "", *bullets]
+    start = page or _BEGINNING.format(day=day).encode()
+    gap = end if start.endswith((b"\n", b"\r")) else end * 2
+    return start + (gap + end.join(section) + end).encode()
+
+
+def _one_line(text: str) -> str:
+    return encoded(" ".join(text.split()) or "…")[0]
+
+
+def _mark(id: str) -> str:
+    return f"<!-- {quote(id, safe='-_.:')} -->"

@@ -1,22 +1,337 @@
 """One page of the memory: Markdown in, entries out, and changes of single entries. Pure.
 
 The rule: a change touches the lines of its entry and no other byte. Headings, prose, code, front matter, blank lines,
-line ends and the order of things are the person's.
+line ends and the order of things are the person's; a text that stays is kept as they wrote it, with its indentation,
+its bullet and its check box.
 
 Every list item is an entry, with what is indented below it. An item inside of another is an entry of its own when it
 has a comment of kvchat's, and else belongs to the text around it. A line without a comment is the person's: its id
-comes from page and text, and nothing is written into it.
+comes from page and text, and nothing is written into it. Every id stands for one entry: the same line twice is one; a
+line that was copied and then changed has the id of another one in its comment, and is an entry by hand.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvchat.memory.entry import PROFILE, Entry
-from kvchat.memory.pages.lines import Reading, read
-from kvchat.memory.pages.problem import PageProblem as PageProblem
-from kvchat.memory.pages.writing import Writing
+from kvchat.memory.entry import BY_HAND, PROFILE, Entry, Kind
+from kvchat.memory.pages.comment import Comment, comments, derived_id, entry_of, kind, mark, rendered
+from kvchat.memory.pages.markdown import Item, PageProblem, blank, blocks, decoded, encoded, ending, goes_on, split
+
+# Front matter: the lines between two `---`, as note-taking programs write them; two keys of it are read
+
+
+VERSION = 1
+"""The form of pages that this kvchat knows."""
+_KNOWN = ("kvchat", "kind")
+_LINE = re.compile(r"[ \t].*|[]}#].*|-(?: .*)?|[^\s:#-][^:]*:(?:[ \t].*)?")
+_UNCLOSED = re.compile(r"\"(?:[^\"\\]|\\.)*|'[^']*|\[[^]]*|\{[^}]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Front:
+    """What the front matter of a page says."""
+
+    end: int = 0
+    """The number of lines that it takes."""
+    kind: Kind = Kind.FACT
+    """Of lines without a comment."""
+
+
+def front(lines: Sequence[str]) -> Front:
+    """The front matter of a page. Raises PageProblem where it is broken."""
+    if not lines or lines[0].rstrip() != "---":
+        return Front()
+    known: dict[str, object] = {}
+    unclosed: tuple[int, str] | None = None
+    for at, raw in enumerate(lines[1:], start=2):
+        line = raw.rstrip()
+        if unclosed is not None and not line.startswith((" ", "\t", "]", "}")):
+            raise PageProblem(unclosed[0], f"The value of `{unclosed[1]}` is not closed. Close its quotes or brackets.")
+        if line in ("---", "..."):
+            return _front(at, known)
+        if comments(line):
+            raise PageProblem(at, "Here is a memory, but the front matter above it has no closing `---`. Add it.")
+        if line and not _LINE.fullmatch(line):
+            raise PageProblem(at, f"This is no front matter: {line[:40]!r}. Write `name: value`, or take the line out.")
+        name, _, value = line.partition(":")
+        unclosed = (at, name) if _UNCLOSED.fullmatch(value.strip()) else None
+        if name in _KNOWN:
+            known[name] = _value(value.strip())
+    raise PageProblem(1, "The front matter that begins here has no closing `---`. Add it.")
+
+
+def _front(end: int, known: dict[str, object]) -> Front:
+    version = known.get("kvchat", VERSION)
+    if isinstance(version, int) and version > VERSION:
+        raise PageProblem(1, f"This page has form {version}, which a newer kvchat wrote. Update kvchat to use it.")
+    return Front(end, kind(str(known.get("kind", ""))) or Kind.FACT)
+
+
+def _value(value: str) -> object:
+    """A JSON literal, or plain words."""
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        quoted = len(value) > 1 and value[0] == value[-1] == "'"
+        return value[1:-1].replace("''", "'") if quoted else value
+
+
+# The entries of a text
+
+
+BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """The lines of one entry."""
+
+    entry: Entry
+    item: Item
+    lines: tuple[int, ...]
+    """Its own, counted from 0; items in it that are entries themselves are not among them."""
+    comment: Comment | None
+    """Its comment, where it is one and stands on one line."""
+    commented: bool
+    copy: bool
+    """Whether a block before it is the same entry."""
+    barred: tuple[str, ...]
+    """Ids that it would have if no other entry had them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A page, read."""
+
+    mark: str
+    """The byte order mark at its beginning, if there is one."""
+    lines: tuple[str, ...]
+    items: tuple[Item, ...]
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """An entry before it is known which ids are taken."""
+
+    item: Item
+    lines: tuple[int, ...]
+    text: str
+    comments: tuple[Comment, ...]
+    id: str
+    whole: bool
+    """Whether its text is the one that kvchat wrote."""
+    wrapped: bool
+
+
+def read(name: str, text: str, when: float) -> Reading:
+    """Read a page. Raises PageProblem."""
+    order = BYTE_ORDER_MARK if text.startswith(BYTE_ORDER_MARK) else ""
+    lines = split(text[len(order):])
+    matter = front(lines)
+    items = blocks(lines, matter.end)
+    drafts = _drafts(name, items)
+    read_blocks = _Naming(name, matter.kind, float(math.floor(when)), drafts).blocks()
+    return Reading(order, tuple(lines), items, tuple(read_blocks))
+
+
+def _drafts(name: str, items: Sequence[Item]) -> list[_Draft]:
+    """The items that are entries. One without a comment inside of another is part of that one's text."""
+    owners: dict[Item, Item] = {}
+    members: dict[Item, list[Item]] = {}
+    noted: dict[Item, list[Comment]] = {}
+    for item in items:
+        noted[item] = comments("\n".join(item.contents)) if any("<!--" in line for line in item.contents) else []
+        owner = item if item.parent is None or noted[item] else owners[item.parent]
+        owners[item] = owner
+        members.setdefault(owner, []).append(item)
+    return [draft for item, parts in members.items()
+            if (draft := _draft(name, item, parts, tuple(noted[item]))) is not None]
+
+
+def _draft(name: str, item: Item, parts: Sequence[Item], found: tuple[Comment, ...]) -> _Draft | None:
+    """None when no text is left."""
+    joined = "\n".join(item.contents)
+    wrapped = any("\n" in joined[one.start:one.end] for one in found)
+    pieces = list(zip(item.lines, _without(joined, found).split("\n"), strict=True))
+    for part in parts[1:]:
+        pieces.append((part.lines[0], f"{part.marker} {part.box}{part.contents[0]}"))
+        pieces += zip(part.lines[1:], part.contents[1:], strict=True)
+    pieces.sort()
+    raw = [line for _, content in pieces if (line := content.strip(" \t"))]
+    if not raw:
+        return None
+    text = "\n".join(map(decoded, raw))
+    id = found[0].id if found else derived_id(name, text)
+    whole = bool(found) and found[0].values.get("h") == mark(text)
+    return _Draft(item, tuple(at for at, _ in pieces), text, found, id, whole, wrapped)
+
+
+def _without(text: str, found: Sequence[Comment]) -> str:
+    """The text without its comments, in as many lines."""
+    for comment in reversed(found):
+        before, after = text[:comment.start].rstrip(" \t"), text[comment.end:].lstrip(" \t")
+        breaks = "\n" * text.count("\n", comment.start, comment.end)
+        inside = before and after and not before.endswith("\n") and not after.startswith("\n")
+        text = before + (breaks or (" " if inside else "")) + after
+    return text
+
+
+class _Naming:
+    """Gives each draft its id."""
+
+    def __init__(self, name: str, kind: Kind, when: float, drafts: Sequence[_Draft]) -> None:
+        self._name = name
+        self._kind = kind
+        self._when = when
+        self._drafts = drafts
+        self._first: dict[str, _Draft] = {}
+        """By id, the draft that has it by right: a line that is as kvchat wrote it, else the first with the comment."""
+        for draft in drafts:
+            rival = self._first.get(draft.id)
+            if rival is None or self._rank(draft) > self._rank(rival):
+                self._first[draft.id] = draft
+        self._others: dict[str, _Draft] = {}
+        self._seen: set[str] = set()
+
+    def blocks(self) -> list[Block]:
+        return [self._block(draft) for draft in self._drafts]
+
+    @staticmethod
+    def _rank(draft: _Draft) -> int:
+        return draft.whole + bool(draft.comments)
+
+    def _block(self, draft: _Draft) -> Block:
+        barred: list[str] = []
+        id, number = draft.id, 0
+        while (holder := self._first.get(id) or self._others.setdefault(id, draft)).text != draft.text:
+            barred.append(id)
+            id, number = derived_id(self._name, draft.text, number), number + 1
+        again = id in self._seen
+        self._seen.add(id)
+        comment = draft.comments[0] if len(draft.comments) == 1 and not draft.wrapped else None
+        return Block(self._entry(holder, id), draft.item, draft.lines, comment, bool(draft.comments), again,
+                     tuple(barred))
+
+    def _entry(self, draft: _Draft, id: str) -> Entry:
+        if not draft.comments:
+            return Entry(id, self._kind, draft.text, self._name, self._when, by=BY_HAND)
+        entry = entry_of(draft.comments[0], draft.text, self._name, self._when)
+        if id == draft.id:
+            return entry
+        return replace(entry, id=id, by=BY_HAND, conversation="", nodes=(), confidence=None, edited=True)
+
+
+# Entries put in, changed and taken out
+
+
+BULLETS = ("-", "*", "+")
+
+_LINK = re.compile(r"(?<!\\)\\\[(?:(\\\[)|(?=[^\[\]\\\n]+\]\([^()\s]*\)))")
+"""An escaped bracket that begins a link: of two brackets, or with its address behind it."""
+
+
+class Writing:
+    """The lines of a page while they are changed."""
+
+    def __init__(self, page: Reading) -> None:
+        self._page = page
+        self._lines = list(page.lines)
+        """As many as there were; taken out ones are empty, new ones stand with the one before them."""
+        self._end = next((end for line in page.lines if (end := ending(line))), "\n")
+        self._made: set[int] = set()
+        """Where the lines are others than before."""
+
+    def insert(self, entries: Sequence[Entry]) -> None:
+        """Put entries below the last list that kvchat wrote into, else below the last, else at the end."""
+        page, lines = self._page, self._lines
+        commented = [block.item for block in page.blocks if block.commented]
+        below = _root((commented or page.items)[-1]) if page.items else None
+        last = len(lines) - 1
+        if below is not None:
+            last = max(item.lines[-1] for item in page.items if _root(item) is below)
+        before = lines[last]
+        before += "" if ending(before) else self._end
+        before += self._end if below is None and not blank(before) else ""
+        indent, marker = (below.indent, below.marker) if below is not None else ("", "-")
+        marker = marker if marker in BULLETS else "-"
+        written = [line for entry in entries for line in _item(entry, indent, marker, "")]
+        lines[last] = before + "".join(line + self._end for line in written)
+        self._made.add(last)
+
+    def take_out(self, block: Block) -> None:
+        """Take out the lines of an entry, and the blank ones between them."""
+        before = block.lines[0] - 1
+        for at in block.lines:
+            own = range(before + 1 if all(map(blank, self._lines[before + 1:at])) else at, at + 1)
+            for line in own:
+                self._lines[line] = ""
+            self._made.update(own)
+            before = at
+
+    def rewrite(self, block: Block, entry: Entry) -> None:
+        """Put `entry` where `block` is."""
+        lines, first = self._lines, block.item.lines[0]
+        last = ending(lines[first])
+        if entry.text == block.entry.text and not block.commented:
+            lines[first] = lines[first].rstrip(" \t\r\n") + " " + rendered(entry) + last
+        elif entry.text == block.entry.text and block.comment is not None:
+            self._comment_anew(block.item, rendered(entry))
+        else:
+            self.take_out(block)
+            written = _item(entry, block.item.indent, block.item.marker, block.item.box)
+            lines[first] = self._end.join(written) + last
+
+    def text(self) -> str:
+        """The page as it is now. Where what followed other lines would go on with new ones, a blank line keeps it
+        apart; and a rule that comes to stand first must not begin a front matter."""
+        done = [self._page.mark]
+        last, made = "", False
+        for at, line in enumerate(self._lines):
+            if made and at not in self._made and (goes_on(line) if not blank(last) else
+                                                  not last and line.rstrip() == "---"):
+                done.append(self._end)
+            done.append(line)
+            made = at in self._made
+            last = line or last
+        return "".join(done)
+
+    def _comment_anew(self, item: Item, comment: str) -> None:
+        """Another comment where the only one stands."""
+        for at in item.lines:
+            line = self._lines[at]
+            if found := comments(line.rstrip("\r\n")):
+                self._lines[at] = line[:found[0].start] + comment + line[found[0].end:]
+
+
+def _item(entry: Entry, indent: str, marker: str, box: str) -> list[str]:
+    """The lines of an entry without their ends: the comment closes the first one."""
+    first, *more = _markdown(entry.text) if entry.by == BY_HAND or entry.edited else encoded(entry.text)
+    box = f"{box.rstrip()} " if box else ""
+    margin = indent + " " * (len(marker) + 1)
+    return [f"{indent}{marker} {box}{first} {rendered(entry)}", *(margin + line for line in more)]
+
+
+def _markdown(text: str) -> list[str]:
+    """The lines of a text that the person wrote in a file: links in it are links."""
+    lines = encoded(text)
+    linked = [_LINK.sub(lambda found: "[[" if found[1] else "[", line) for line in lines]
+    return linked if "\n".join(map(decoded, linked)) == text else lines
+
+
+def _root(item: Item) -> Item:
+    while item.parent is not None:
+        item = item.parent
+    return item
+
+
+# The page
+
 
 _BEGINNING = "# {title}\n\n{sentence} {freely}\n\n"
 _FREELY = "Edit, move or delete lines as you like: what stands here is what kvchat knows."
@@ -41,7 +356,6 @@ class Page:
 
     name: str
     text: str
-    title: str
     entries: tuple[Line, ...]
     """In the order of the page, each id once."""
     when: float = 0.0
@@ -54,23 +368,7 @@ class Page:
         reading = read(name, text, when)
         lines = tuple(Line(block.entry, block.entry.edited, block.lines[0] + 1) for block in reading.blocks
                       if not block.copy)
-        return cls(name, text, reading.title or title_of(name), lines, when, _reading=reading)
-
-    def line(self, id: str) -> Line | None:
-        """The line of an entry."""
-        return next((line for line in self.entries if line.entry.id == id), None)
-
-    def with_entry(self, entry: Entry) -> Page:
-        """With the entry as one more line, below those that kvchat wrote; the same page when it is there already."""
-        return self if self.line(entry.id) is not None else self._with([entry])
-
-    def without(self, id: str) -> Page:
-        """Without that entry; the same page when it is not there."""
-        return self._changed({id: None})
-
-    def replaced(self, entry: Entry) -> Page:
-        """With the entry in the place of the one with its id; the same page when there is none."""
-        return self._changed({entry.id: entry})
+        return cls(name, text, lines, when, _reading=reading)
 
     def edited(self, edits: Mapping[str, Entry | None]) -> Page:
         """With all these entries, by their ids, as lines; without those that are None."""
@@ -115,7 +413,7 @@ def beginning(name: str) -> str:
 
 
 def title_of(name: str) -> str:
-    """What a page is called that does not say it: by its file's name."""
+    """What a page is called: by its file's name."""
     if name == PROFILE:
         return "About you"
     words = " ".join(name.rpartition("/")[2].removesuffix(".md").replace("-", " ").replace("_", " ").split())

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 
-from kvchat.memory.recalling.common_nouns import DUTCH, ENGLISH_ONLY, GERMAN, GERMAN_ONLY, ROMANCE
-from kvchat.memory.words import content_words, folded
+from kvchat.memory.common_nouns import DUTCH, ENGLISH_ONLY, GERMAN, GERMAN_ONLY, ROMANCE
+from kvchat.memory.similarity import content_words, folded
 
 _ENGLISH = """
 profile preference preferences skill skills decision decisions identity topics misc facts persons projects

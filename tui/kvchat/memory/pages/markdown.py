@@ -1,9 +1,11 @@
-"""The list items of a Markdown page: which lines are each one's own. Pure.
+"""Markdown as a page has it: its list items with the lines that are each one's own, and text that says just itself.
 
 The rule: which lines belong to an item depends on the indentation of the lines themselves and not on the items around
 it, so that an item can be put in or taken out and all others stay what they are. A tab goes to the next column that
 four divides; two columns make a level, and what stands on a deeper level below an item belongs to it, as does text
-that goes on directly on the next line.
+that goes on directly on the next line. `decoded` gives back every character that `encoded` was given, so that a text
+can never make a heading, list, link, picture, tag or comment; backslashes count only in front of something special, so
+that `C:\\Users` is read as it was typed.
 """
 
 from __future__ import annotations
@@ -12,14 +14,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from kvchat.memory.pages.problem import PageProblem
+
+class PageProblem(Exception):  # noqa: N818
+    """A page that cannot be read as one: where it is broken and what to do about it."""
+
+    def __init__(self, line: int, sentence: str) -> None:
+        super().__init__(sentence)
+        self.line = line
+        """From 1; 0 when it is the file as a whole."""
+        self.sentence = sentence
+
 
 _LINES = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
 _ITEM = re.compile(r"([ \t]*)([-*+]|[0-9]{1,9}[.)])(?:([ \t]+)(\[[^\]]\](?:[ \t]+|\Z))?(.*)|\Z)")
 _RULE = re.compile(r"[ \t]*([-*_])(?:[ \t]*\1){2,}\Z")
 _NO_TEXT = re.compile(r"[ \t]*(?:#{1,6}(?:[ \t]|\Z)|>|<!--|`{3}|~{3})")
 _FENCE = re.compile(r"[ \t]*(`{3,}(?=[^`]*\Z)|~{3,})")
-_HEADING = re.compile(r" {0,3}#[ \t]+(.*)")
 _CONFLICT = re.compile(r"<{7}(?: |\Z)|>{7}(?: |\Z)")
 
 
@@ -37,14 +47,6 @@ class Item:
     """Its own lines, counted from 0: not the blank ones around them, and not those of the items in it."""
     contents: list[str] = field(default_factory=list)
     """What stands in them: without indentation, marker, check box and white space at the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """The items of a page in their order, and the first heading of the first rank."""
-
-    items: tuple[Item, ...]
-    title: str
 
 
 def split(text: str) -> list[str]:
@@ -68,14 +70,14 @@ def goes_on(line: str) -> bool:
     return not (blank(line) or _RULE.match(line) or _ITEM.fullmatch(line) or _NO_TEXT.match(line))
 
 
-def blocks(lines: Sequence[str], first: int) -> Blocks:
+def blocks(lines: Sequence[str], first: int) -> tuple[Item, ...]:
     """The items from line `first` on. Raises PageProblem where it cannot be told what is one: inside of a code fence
     or a comment without an end, or of a merge that was not finished."""
     reader = _Reader()
     for at, line in enumerate(lines[first:], start=first):
         reader.take(at, line.rstrip("\r\n"))
     reader.end()
-    return Blocks(tuple(reader.items), reader.title)
+    return tuple(reader.items)
 
 
 @dataclass(slots=True)
@@ -97,7 +99,6 @@ class _Verbatim:
 class _Reader:
     def __init__(self) -> None:
         self.items: list[Item] = []
-        self.title = ""
         self._open: list[Item] = []
         self._paragraph: Item | None = None
         """The item whose text the next line goes on with, if it is text too, however it is indented."""
@@ -124,8 +125,6 @@ class _Reader:
             self._begin(at, item, columns // 2)
         elif self._open:
             self._own(self._open[-1], at, line)
-        elif not self.title and (heading := _HEADING.match(line.rstrip(" \t"))):
-            self.title = _unclosed(heading[1])
         if self._open and goes_on(self._open[-1].contents[-1] if item is not None else line):
             self._paragraph = self._open[-1]
         self._opens_verbatim(at, line, columns, item is not None)
@@ -169,12 +168,6 @@ class _Reader:
             self._verbatim = _Verbatim(at, owner, "")
 
 
-def _unclosed(heading: str) -> str:
-    """A heading without the signs that may close it."""
-    opened = heading.rstrip("#")
-    return opened.rstrip(" \t") if opened.endswith((" ", "\t")) else heading
-
-
 def _columns(line: str) -> int:
     count = 0
     for char in line:
@@ -185,3 +178,78 @@ def _columns(line: str) -> int:
         else:
             break
     return count
+
+
+# Text that is only itself
+
+
+_SPECIAL = r"<>\[\]&%$+*=_#|`~:-"
+_HIDDEN = ("\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u2064\u2066-\u206f"
+           "\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f")
+"""Control characters, and those that turn the reading direction or cannot be seen."""
+
+_TO_ENCODE = re.compile(rf"(?<!\\)(\\*+)([{_SPECIAL}]|[\n{_HIDDEN}]|\A[ \t]|[ \t]\Z)")
+_TO_DECODE = re.compile(rf"(?<!\\)(\\*+)(?:&#x([0-9A-Fa-f]{{1,6}});|([{_SPECIAL}]))")
+_AS_NUMBER = re.compile(rf"[ \t\n{_HIDDEN}]")
+_ENTITY = re.compile(r"&#x[0-9A-Fa-f]{1,6};")
+_TAG = re.compile(r"<[A-Za-z/!?]")
+_BLOCK = re.compile(r"[-+*](?=[ \t]|\Z)|[-*_=](?=[ \t]*[-*_=])|=\Z|#|>|\||`{3}|~{3}|:(?=[ \t]*-)")
+"""What begins a block where it begins a line."""
+_NUMBERED = re.compile(r"([0-9]{1,9})(\\*)([.)])(?=([ \t]|\Z)?)")
+_BREAK = re.compile(r"(?<=[^\n])\n(?=[^\n])")
+
+
+def encoded(text: str) -> list[str]:
+    """The lines of Markdown that say `text`. None is blank, or begins or ends with white space."""
+    lines = _BREAK.split(text)
+    return [_line(line, alone=len(lines) == 1) for line in lines]
+
+
+def decoded(line: str) -> str:
+    """The text that one line of Markdown says, as far as it is escaped. Other Markdown stays as it is."""
+    if "\\" not in line and "&#" not in line:
+        return line
+    match = _NUMBERED.match(line)
+    if match and match[2]:
+        line = match[1] + "\\" * (len(match[2]) // 2) + line[match.start(3):]
+    return _TO_DECODE.sub(_in, line)
+
+
+def _line(text: str, alone: bool) -> str:
+    def out(match: re.Match[str]) -> str:
+        run, char = match.groups()
+        if _AS_NUMBER.match(char):
+            return run + run + f"&#x{ord(char):X};"
+        special = _special(char, text, match.start(2)) or (char == "`" and not alone)
+        return run + run + ("\\" if special else "") + char
+
+    line = _TO_ENCODE.sub(out, text)
+    number = _NUMBERED.match(line)
+    if number is None:
+        return line
+    run = number[2] * 2 or ("\\" if number[4] is not None else "")
+    return number[1] + run + line[number.start(3):]
+
+
+def _special(char: str, line: str, at: int) -> bool:
+    """Whether a character would be more than itself."""
+    match char:
+        case "[":
+            return True
+        case "<":
+            return _TAG.match(line, at) is not None
+        case "&":
+            return _ENTITY.match(line, at) is not None
+        case "%" | "$" if char in (line[at + 1:at + 2], line[at - 1:at]):
+            return True
+    return at == 0 and _BLOCK.match(line) is not None
+
+
+def _in(match: re.Match[str]) -> str:
+    run, number, char = match.groups()
+    kept = "\\" * (len(run) // 2)
+    if number is None or len(run) % 2:
+        return kept + (char if number is None else match[0][len(run):])
+    code = int(number, 16)
+    said = chr(code) if code <= 0x10FFFF else ""
+    return kept + (said if said and _AS_NUMBER.match(said) else match[0][len(run):])

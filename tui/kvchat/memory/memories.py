@@ -1,7 +1,10 @@
-"""The memory as one object: what is remembered, in files, state and index, and everything that can be done with it.
+"""The memory as one object: what is remembered, in files, state and index, and everything that can be done with it; and
+where it is.
 
 The rule: each change is stored durably first and put into the files then; the files are the truth, so what the person
-did in them comes first. Any thread may call; all kvchats on one store take turns.
+did in them comes first. Any thread may call; all kvchats on one store take turns. The place depends on the settings and
+the data folder alone, and a memory is not begun in a folder whose surroundings are missing: it was mistyped, or its
+drive is not connected.
 """
 
 from __future__ import annotations
@@ -13,20 +16,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.index.index import Hit, Index
-from kvchat.memory import changing, history, noting
-from kvchat.memory.diary import Diary
+from kvchat.memory import acts, history
 from kvchat.memory.entry import PROFILE, Act, Change, Entry, Fact, Kind, Status
-from kvchat.memory.errors import MemoryTrouble as MemoryTrouble
-from kvchat.memory.indexing import SCOPE, emptied
+from kvchat.memory.entry import MemoryTrouble as MemoryTrouble
 from kvchat.memory.ledger import Cell, Ledger
 from kvchat.memory.pages.files import is_portable
 from kvchat.memory.pages.folder import Folder, FolderError
 from kvchat.memory.state import StaleChange, State
-from kvchat.memory.syncing import Syncing
+from kvchat.memory.sync import SCOPE, Diary, Syncing, emptied
 from kvchat.store import Store, StoreError
 from kvchat.store.presence.locks import WriteLock
+
+if TYPE_CHECKING:
+    from kvchat.config import Settings
+    from kvchat.paths import Paths
+    from kvchat.store import Store
 
 TRIES = 5
 """How often a change is tried anew when somebody else was quicker."""
@@ -136,31 +143,31 @@ class Memories:
         """Remember `text`, asked for by the person. What is remembered already is not doubled: that entry is given,
         moved to `page` if one is named, accepted if it was proposed."""
         def change(known: dict[str, Entry]) -> list[Change]:
-            return changing.added(known, text, kind, page, conversation, tuple(nodes), self._moment())
+            return acts.added(known, text, kind, page, conversation, tuple(nodes), self._moment())
         return self._changed(change)
 
     def edit(self, id: str, text: str) -> Entry:
         """Give an entry another text."""
-        return self._changed(lambda known: changing.edited(known, self._one(id), text, self._moment()))
+        return self._changed(lambda known: acts.edited(known, self._one(id), text, self._moment()))
 
     def delete(self, id: str) -> Change:
         """Take an entry out, or refuse a proposed one; its text is not noted again."""
         with self._alone():
             self._fresh()
-            changes = changing.deleted(self._one(id), self._moment())
+            changes = acts.deleted(self._one(id), self._moment())
             return replace(changes[0], seq=self._apply(changes)[0])
 
     def accept(self, id: str) -> Entry:
         """Say yes to a proposed entry; what it corrects gives way to it."""
         def change(known: dict[str, Entry]) -> list[Change]:
             entry = self._one(id)
-            return changing.accepted(known, entry, self._corrected(entry, known), self._moment())
+            return acts.accepted(known, entry, self._corrected(entry, known), self._moment())
         entry = self._changed(change)
         return self.get(entry.superseded_by) if entry.status is Status.SUPERSEDED else entry
 
     def move(self, id: str, page: str) -> Entry:
         """Put an entry on another page; one that there is not yet is begun."""
-        return self._changed(lambda known: changing.moved(known, self._one(id), page, self._moment()))
+        return self._changed(lambda known: acts.moved(known, self._one(id), page, self._moment()))
 
     # What kvchat does by itself
 
@@ -170,8 +177,8 @@ class Memories:
         with self._alone():
             self._fresh()
             for _ in range(TRIES):
-                found = noting.noted(facts, cell, self._syncing.known().values())
-                stored = noting.with_refused(cell, found)
+                found = acts.noted(facts, cell, self._syncing.known().values())
+                stored = acts.with_refused(cell, found)
                 try:
                     if not self.ledger.cover(stored, nodes, found.changes):
                         return None
@@ -188,7 +195,7 @@ class Memories:
         """Apply those of `changes` that still hold; how many."""
         with self._alone():
             self._fresh()
-            holding = changing.holding(changes, self._syncing.known())
+            holding = acts.holding(changes, self._syncing.known())
             if holding:
                 self._apply(holding)
             return len(holding)
@@ -281,8 +288,8 @@ class Memories:
         self._run()
         return seqs
 
-    def _moment(self) -> changing.Moment:
-        return changing.Moment(self._clock(), self._session)
+    def _moment(self) -> acts.Moment:
+        return acts.Moment(self._clock(), self._session)
 
     def _undoing(self) -> history.Undoing:
         def can_hold(page: str) -> bool:
@@ -308,7 +315,7 @@ class Memories:
         seen = {entry.id}
         while True:
             proposals = [one for one in self._state.changes(history.ALL, entry=entry.id) if one.act is Act.PROPOSED]
-            target = next((known[id] for one in proposals if (id := noting.corrected_by(one)) in known), None)
+            target = next((known[id] for one in proposals if (id := acts.corrected_by(one)) in known), None)
             if target is None or target.id in seen:
                 return None
             if target.status is Status.LIVE:
@@ -336,3 +343,39 @@ def _told() -> Iterator[None]:
         raise MemoryTrouble(str(error)) from error
     except (sqlite3.Error, OSError) as error:
         raise MemoryTrouble(f"The memory cannot be used: {error}.") from error
+
+
+# Where it is
+
+
+FOLDER = "memory"
+INDEX = "index.db"
+
+
+def memory_folder(places: Paths, settings: Settings) -> Path:
+    """The folder of the Markdown files: the one of the settings, else `memory` beside the conversations. `~` is the
+    home folder; a relative one is seen from the data folder. Raises MemoryTrouble where that is no path."""
+    given = settings.memory.folder.strip()
+    if "\0" in given:
+        raise MemoryTrouble("memory.folder holds a NUL character; give the path of a folder.")
+    try:
+        return places.data / Path(given or FOLDER).expanduser()
+    except RuntimeError:
+        raise MemoryTrouble(f"memory.folder is {given}: there is no such user's home folder.") from None
+
+
+def index_path(places: Paths) -> Path:
+    """The file of the search index. It is made anew from the folder at any time."""
+    return places.data / INDEX
+
+
+def open_memories(places: Paths, settings: Settings, store: Store, session: str) -> Memories | None:
+    """The memory of this run, None where the run is incognito: that has none. Whether memory is switched on does not
+    matter here: what was noted can be looked at all the same. Raises MemoryTrouble and StoreError."""
+    if store.database.path is None:
+        return None
+    folder = memory_folder(places, settings)
+    if settings.memory.folder.strip() and not folder.parent.is_dir() and not State(store.database).entries():
+        raise MemoryTrouble(f"memory.folder is {folder}, but there is no folder {folder.parent}. Make that folder, "
+                            "connect its drive, or change the setting.")
+    return Memories.open(store, folder, index_path(places), session=session)

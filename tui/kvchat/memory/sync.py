@@ -1,25 +1,30 @@
-"""Files, state and index brought to agree: the outbox into the files, hand edits into the state, both into the index.
+"""Files, state and index brought to agree: the outbox into the files, hand edits into the state, both into the index
+and what was extracted into the diary.
 
 The rule: one kvchat at a time does this, the state is read before the files, and what is done is done again safely: a
-crash at any point leaves what the next run completes.
+crash at any point leaves what the next run completes. The index is made of the entries that are live and of nothing
+else; the diary is never read back, and a log that cannot be written holds nothing up.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from kvchat.index.index import Index
-from kvchat.memory import vanishing
-from kvchat.memory.comparing import Drop, Place, Plan, Put, planned
-from kvchat.memory.diary import Diary
+from kvchat.index.index import Chunk, Index
+from kvchat.memory import reconcile
 from kvchat.memory.entry import Act, Change, Entry, Status
-from kvchat.memory.indexing import SCOPE, brought_up_to_date
+from kvchat.memory.ledger import Cell, Ledger
 from kvchat.memory.pages.files import TOPICS, Problem
 from kvchat.memory.pages.folder import Contents, Folder, FolderError, PageFull
 from kvchat.memory.pages.page import Line, Page
+from kvchat.memory.reconcile import Drop, Place, Plan, Put, planned
 from kvchat.memory.state import StaleChange, State
 
 ROUNDS = 8
@@ -74,7 +79,7 @@ class Syncing:
         """All entries by id, as stored, newest first. Not to be changed."""
         version, (at, known) = self._newest(), self._known
         if not 0 <= version - at <= FEW:
-            known = {entry.id: entry for entry in self._state.entries(*Status)}
+            known = {entry.id: entry for entry in self._state.entries()}
         elif version != at:
             changes = reversed(self._state.changes(version - at))
             latest = {change.after.id: change.after for change in changes if change.seq > at}
@@ -145,15 +150,16 @@ class Syncing:
                             session=self._session)
         plan = plan_with()
         unread = {problem.path for problem in contents.problems}
-        if vanishing.is_another(plan.missing, stored, contents.pages, unread):
-            told.append(vanishing.told_of_another(self._root, plan.missing))
+        if reconcile.is_another(plan.missing, stored, contents.pages, unread):
+            told.append(reconcile.told_of_another(self._root, plan.missing))
             return None
         waiting = [change.before for change in outbox if change.before is not None
                    and change.before.status is Status.LIVE and change.after.status is not Status.LIVE]
-        self._held = vanishing.held(plan.missing, waiting, contents.pages, self._held,
+        self._held = reconcile.held(plan.missing, waiting, contents.pages, self._held,
                                     topics=(self._root / TOPICS).exists())
         if self._held:
-            told.append(vanishing.told(self._root, [entry for entry in plan.missing if entry.page in self._held]))
+            lost = [entry for entry in plan.missing if entry.page in self._held]
+            told.append(reconcile.told_of_held(self._root, lost))
             plan = plan_with(held=self._held)
         return plan
 
@@ -161,13 +167,13 @@ class Syncing:
         """Take the deletions out of the plan that an editor made without knowing; whether there are any."""
         if not any(change.act is Act.DELETED for change in plan.changes):
             return False
-        recent = self._state.changes(EVERY, since=self._clock() - vanishing.RECENT_SECONDS)
-        ids = vanishing.unknown_to_the_editor(plan.changes, recent, contents.pages, self._pages)
+        recent = self._state.changes(EVERY, since=self._clock() - reconcile.RECENT_SECONDS)
+        ids = reconcile.unknown_to_the_editor(plan.changes, recent, contents.pages, self._pages)
         deletions = [change for change in plan.changes if change.after.id in ids]
         if not deletions:
             return False
         plan.changes = [change for change in plan.changes if change.after.id not in ids]
-        self._apply([change for deleted in deletions for change in vanishing.put_back(deleted)], written=False)
+        self._apply([change for deleted in deletions for change in reconcile.put_back(deleted)], written=False)
         once += [f"{one.after.page}: “{one.after.text}” was noted while the page was open in an editor, and is put "
                   "back. Delete it again if that was meant." for one in deletions]
         return True
@@ -278,3 +284,99 @@ def _told(problem: Problem) -> str:
 
 def _id(edit: Put | Drop) -> str:
     return edit.id if isinstance(edit, Drop) else edit.entry.id
+
+
+# The diary
+
+
+_WORDS = {
+    Act.NOTED: "Noted", Act.PROPOSED: "Proposed, waits for your yes", Act.CORRECTED: "Corrected, no longer",
+    Act.MERGED: "Merged", Act.SUMMARISED: "Summarised",
+}
+
+
+class Diary:
+    """The log of one memory folder. `title` gives a conversation's title."""
+
+    def __init__(self, folder: Folder, ledger: Ledger, title: Callable[[str], str]) -> None:
+        self._folder = folder
+        self._ledger = ledger
+        self._title = title
+
+    def written(self, changes: Sequence[Change]) -> list[str]:
+        """Log the extractions that made these changes; sentences about what could not be written."""
+        moments = {change.at for change in changes if change.act in (Act.NOTED, Act.PROPOSED, Act.CORRECTED)}
+        if not moments:
+            return []
+        told = []
+        for cell in reversed(self._ledger.cells(limit=EVERY)):
+            if cell.created in moments:
+                told += self.extraction(cell, [change for change in changes if change.at == cell.created])
+        return told
+
+    def extraction(self, cell: Cell, changes: Iterable[Change]) -> list[str]:
+        """Log one extraction; sentences about what could not be written. One that found nothing is not worth a line."""
+        lines = [f"{_WORDS[change.act]}{' again' if change.act is Act.NOTED and change.before else ''}: "
+                 f"{_line(change.after.text)}" for change in changes if change.act in _WORDS]
+        lines += [f"Refused: {_line(text)} ({_line(reason)})" for text, reason in json.loads(cell.refused or "[]")]
+        if not lines:
+            return []
+        when = datetime.fromtimestamp(cell.created)
+        heading = f"{when:%H:%M} {_line(self._title(cell.conversation))} ({cell.conversation[:8]})"
+        try:
+            self._folder.add_to_log(f"{when:%Y-%m-%d}", cell.id, lines, heading)
+        except FolderError as error:
+            return [f"The log of {when:%Y-%m-%d} was not written: {error}"]
+        return []
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+# The index: one document per page, one chunk per entry
+
+
+SCOPE = "memory/"
+"""The beginning of the names of the memory's documents."""
+
+
+def documents(entries: Iterable[Entry]) -> dict[str, list[Chunk]]:
+    """The documents by name; the chunks in the order of their keys, so that equal entries give equal documents."""
+    pages: dict[str, list[Chunk]] = defaultdict(list)
+    for entry in entries:
+        if entry.status is Status.LIVE:
+            pages[SCOPE + entry.page].append(Chunk(entry.id, heading(entry.page), entry.text))
+    return {name: sorted(chunks, key=lambda chunk: chunk.key) for name, chunks in pages.items()}
+
+
+def heading(page: str) -> str:
+    """What a page is about, in words: its name without folder and ending."""
+    return PurePosixPath(page).stem.replace("-", " ").replace("_", " ")
+
+
+def stamp(chunks: Iterable[Chunk]) -> str:
+    """Differs when a chunk does."""
+    said = "".join(f"{len(chunk.text)} {chunk.key} {chunk.head} {chunk.text}\0" for chunk in chunks)
+    return hashlib.blake2b(said.encode("utf-8", "replace"), digest_size=16).hexdigest()
+
+
+def brought_up_to_date(index: Index, entries: Iterable[Entry]) -> bool:
+    """Make the index hold `entries`; whether it had to be changed."""
+    wanted, there = documents(entries), index.docs(SCOPE)
+    changed = False
+    for name in there.keys() - wanted.keys():
+        index.remove(name)
+        changed = True
+    for name, chunks in wanted.items():
+        now = stamp(chunks)
+        if there.get(name) != now:
+            index.replace(name, chunks, now)
+            changed = True
+    return changed
+
+
+def emptied(index: Index) -> None:
+    """Take all of the memory out of the index."""
+    for name in index.docs(SCOPE):
+        index.remove(name)
