@@ -204,10 +204,10 @@ def _prefix(report: CacheReport, width: int) -> Content:
     figures = report.turns[-1].figures if report.turns else None
     if figures is None or figures.evaluated_tokens is None:
         return content(("the last request's figures are not known" if report.turns else "nothing read yet", MUTED))
-    tones = {"reused": (REUSED, MUTED), "avoidable": (AVOIDABLE, AVOIDABLE) if wasted(figures) else (MUTED, MUTED)}
-    words = content((" · ", MUTED)).join(
-        content((number, tone), (f" {word}", quiet)) for number, word in token_parts(figures)
-        for tone, quiet in (tones.get(word, (STRONG, MUTED)),))
+    (cached, label), (fresh, kind), *last = token_parts(figures)
+    words = content((cached, REUSED), (f" {label} · ", MUTED), (fresh, STRONG), (f" {kind}", MUTED))
+    for tokens, label in last:
+        words += content((" · ", MUTED), (f"{tokens} {label}", AVOIDABLE if wasted(figures) else MUTED))
     room = max(8, width - words.cell_length - 4)
     reused, new, avoidable = cells_of(figures, figures.prompt_tokens or 0, room)
     whole = content(("▕", MUTED), ("█" * reused, REUSED), ("░" * avoidable, AVOIDABLE), ("▒" * new, EVALUATED))
