@@ -1,4 +1,4 @@
-"""`echo X | kvchat ask "question"` as a process: what is piped in is sent, and nothing is waited for without a word."""
+"""`echo X | kvchat ask "question"`: what is piped in is sent, and nothing is waited for without a word."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from toyserver import ToyServer, tokens
 DIFF = "--- a/lamp.py\n+++ b/lamp.py\n-turns = 11\n+turns = 12\n"
 COMMAND = (sys.executable, "-m", "kvchat.cli")
 WAITING = b"Waiting for standard input"
-
-pytestmark = pytest.mark.process
 
 
 def content(server: ToyServer) -> str:

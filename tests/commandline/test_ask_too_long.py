@@ -10,7 +10,6 @@ import pytest
 from engine_fixture import running_server
 from toyserver import ToyServer, error, tokens
 
-pytestmark = pytest.mark.process
 REFUSED = error(400, "the request exceeds the available context size", "exceed_context_size_error",
                 n_prompt_tokens=13039, n_ctx=4096)
 
