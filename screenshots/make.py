@@ -17,13 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from kvchat.documents.opening import open_library
 from kvchat.memory.book import Memories
 from kvchat.memory.opening import open_memories
 from textual.pilot import Pilot
 
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
-from kvchat.documents.opening import open_library
 from kvchat.memory.entry import PROFILE, Kind
 from kvchat.paths import find
 from kvchat.prompt.message import Role
