@@ -110,11 +110,13 @@ def said(text: str) -> Said:
 
 def _doubt(text: str) -> Reason | None:
     plain = folded(text[:READ])
-    for why, doubtful in ((Why.GAME, SUPPOSED.search(plain)), (Why.WORKED_ON, WORKED_ON.search(plain)),
-                          (Why.PASTED, len(text) > LONG), (Why.OTHERS, carries(_FENCED.sub("\n", text)))):
-        if doubtful:
-            return Reason(why)
-    return None
+    if SUPPOSED.search(plain):
+        return Reason(Why.GAME)
+    if WORKED_ON.search(plain):
+        return Reason(Why.WORKED_ON)
+    if len(text) > LONG:  # what is looked for in the end takes long in a long text
+        return Reason(Why.PASTED)
+    return Reason(Why.OTHERS) if carries(_FENCED.sub("\n", text)) else None
 
 
 def clauses_of(sentence: str, number: int = 0) -> list[Clause]:

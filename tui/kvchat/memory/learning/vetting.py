@@ -46,6 +46,7 @@ _SECRETS = tuple(map(re.compile, (
     rf"\b(?:{_NAMED_SECRET})\b\s*(?:\w+\s+){{0,4}}?(?:is|was|are|:|=|ist|lautet|est|es)\s*\S",
     r"(?:密码|口令|密碼|パスワード|暗証番号|비밀번호)\s*(?:是|为|為|は|[:：=])\s*\S",
     r"\b\d{3}-\d{2}-\d{4}\b|\b[a-z]{2}\d{2}(?: ?[a-z0-9]{4}){3,7}(?: ?[a-z0-9]{1,3})?\b")))
+_UNPRINTED = ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp")
 _OPAQUE = re.compile(r"(?=[A-Za-z0-9+/_=-]*\d)(?=[A-Za-z0-9+/_=-]*[A-Za-z])[A-Za-z0-9+/_=-]{20,}")
 _DIGITS = re.compile(r"(?:\d[ -]?){12,18}\d")
 
@@ -104,20 +105,20 @@ def tidied(text: str) -> str:
 def objection(text: str) -> Reason | None:
     """Why a fact's text is not noted; None: nothing against it."""
     plain = folded(text)
-    for why, against in (
-        (Why.EMPTY, _NOTHING.match(plain)),
-        (Why.CONTROL, any(unicodedata.category(char) in ("Cc", "Cf", "Co", "Cs", "Cn", "Zl", "Zp") for char in text)),
-        (Why.TOKENS, guarded(text) != text or _TOKENS.search(text)),
-        (Why.MARKUP, _MARKUP.search(text)),
-        (Why.SECRET, secret(text)),
-        (Why.LONG, len(text) > LONGEST),
-        (Why.QUESTION, text.rstrip(" \"'”’)").endswith(("?", "？", "¿")) or WONDERING.search(plain)),
-        (Why.UNFINISHED, _DANGLING.search(plain)),
-        (Why.OF_ASSISTANT, _OF_ASSISTANT.search(plain)),
-        (Why.UNNAMED, _UNNAMED.search(plain)),
-        (Why.OF_TALK, _OF_TALK.search(plain)),
+    for why, is_against in (
+        (Why.EMPTY, lambda: _NOTHING.match(plain)),
+        (Why.CONTROL, lambda: any(unicodedata.category(char) in _UNPRINTED for char in text)),
+        (Why.TOKENS, lambda: guarded(text) != text or _TOKENS.search(text)),
+        (Why.MARKUP, lambda: _MARKUP.search(text)),
+        (Why.SECRET, lambda: secret(text)),
+        (Why.LONG, lambda: len(text) > LONGEST),
+        (Why.QUESTION, lambda: text.rstrip(" \"'”’)").endswith(("?", "？", "¿")) or WONDERING.search(plain)),
+        (Why.UNFINISHED, lambda: _DANGLING.search(plain)),
+        (Why.OF_ASSISTANT, lambda: _OF_ASSISTANT.search(plain)),
+        (Why.UNNAMED, lambda: _UNNAMED.search(plain)),
+        (Why.OF_TALK, lambda: _OF_TALK.search(plain)),
     ):
-        if against:
+        if is_against():
             return Reason(why, str(LONGEST) if why is Why.LONG else "")
     return None
 
