@@ -125,16 +125,16 @@ async def test_indexing_stands_quietly_in_the_status_line(drive: Drive) -> None:
 async def test_a_saved_file_that_was_taken_in_is_no_news_and_trouble_is(drive: Drive) -> None:
     async with drive() as app:
         app.service.documents._reports["notes"] = Report("notes", changed=1, unchanged=40, seconds=0.1)
-        app.chat.documents_changed()
+        app.chat.documents.changed()
         assert app.notices == []
         app.service.documents._reports["notes"] = Report("notes", trouble="There is no folder /x\x1b[2J.")
-        app.chat.documents_changed()
-        app.chat.documents_changed()
+        app.chat.documents.changed()
+        app.chat.documents.changed()
         assert [notice for notice in app.notices if "notes" in notice] == [
             "notes: there is no folder /x␛[2J."]
         more = Report("more", added=1204, seconds=9.0, skipped=(Skipped("x", "y"),) * 3)
         app.service.documents._reports["more"] = more
-        app.chat.documents_changed()
+        app.chat.documents.changed()
         assert app.noticed("more: 1,204 files, 3 skipped; F6 shows them.")
 
 

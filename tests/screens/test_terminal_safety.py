@@ -222,7 +222,7 @@ async def test_markup_and_links_in_outside_text_are_only_text(
     async with drive(continue_=True, size=(120, 40)) as app:
         app.app._disable_notifications = False
         for text in (MARKUP, LONG_LINE):
-            app.chat.say(text, "error")
+            app.chat.workspace.say(text, "error")
         await app.rest()
         async for place in look_everywhere(app):
             for strip in app.app.screen._compositor.render_strips():

@@ -264,6 +264,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
     from kvchat.ui.screens.documents import add
     from kvchat.ui.screens.documents import search as passage_search
     from kvchat.ui.screens.memory import editor
+    from kvchat.ui.widgets.findbar import FindBar
 
     places = {
         "dialog": modal.Modal, "rows": modal.ListModal, "choice": export.ChoiceLine, "manager": manager.ManagerScreen,
@@ -271,7 +272,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         "source": sources.SourceScreen, "attach": context.AttachScreen, "context": context.ContextScreen,
         "branches": branches.BranchTreeScreen, "inspector": inspector.InspectorScreen, "report": doctor.DoctorScreen,
         "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
-        "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen,
+        "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen, "findbar": FindBar,
     }
     assert export.ExportScreen.action_apply
     for action in DIALOG_ACTIONS:

@@ -264,8 +264,8 @@ class HttpBackend:
             return Ended(state, error.sentence, error)
         except Exception as error:
             log.exception("a chat request failed")
-            failure = errors.unexpected(self.url, error)
-            return Ended(State.ERROR, failure.sentence, failure)
+            trouble = errors.unexpected(self.url, error)
+            return Ended(State.ERROR, trouble.sentence, trouble)
 
     async def _chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         body = self._sendable(turn)

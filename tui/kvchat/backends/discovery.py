@@ -38,7 +38,7 @@ from kvchat.text.faults import Fault
 
 
 # Not the exchange of `transport`, which was measured: while httpx is imported the time of a first look passes, so that
-# nothing is found; and with a connection for each question a later one takes six to ten times as long.
+# nothing is found; and with a connection for each question a later one takes four to ten times as long.
 HEAD_LIMIT, BODY_LIMIT = 32 * 1024, 128 * 1024
 """Bytes. The longest real answers are lists of many models and properties with a long chat template."""
 LARGE = 16 * 1024

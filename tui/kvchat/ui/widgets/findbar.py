@@ -6,12 +6,13 @@ from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input, Static
 
 from kvchat.text.format import count
+from kvchat.ui import actions
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.transcript.widget import Transcript
 
@@ -29,11 +30,7 @@ class FindBar(Horizontal):
         & > .find-count { width: auto; color: $foreground 60%; }
     }
     """
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,up", "step(-1)", "Match above", show=False),
-        Binding("shift+enter,down", "step(1)", "Match below", show=False),
-        Binding("escape", "close", "Close", show=False),
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [*actions.bindings("findbar")]
 
     def __init__(self, transcript: Transcript, composer: Composer) -> None:
         super().__init__()

@@ -7,92 +7,101 @@ from dataclasses import dataclass
 from textual.message import Message
 
 
-class TranscriptMessages:
-    """The messages that `Transcript` posts, as `Transcript.Selected` and so on."""
+@dataclass
+class Selected(Message, namespace="transcript"):
+    """Another message is selected; None: none."""
 
-    @dataclass
-    class Selected(Message, namespace="transcript"):
-        """Another message is selected; None: none."""
+    node: str | None
 
-        node: str | None
 
-    @dataclass
-    class EditRequested(Message, namespace="transcript"):
-        """The person wants to edit a message."""
+@dataclass
+class EditRequested(Message, namespace="transcript"):
+    """The person wants to edit a message."""
 
-        node: str
+    node: str
 
-    @dataclass
-    class RegenerateRequested(Message, namespace="transcript"):
-        """The person wants another answer, or to retry a failed one."""
 
-        node: str
+@dataclass
+class RegenerateRequested(Message, namespace="transcript"):
+    """The person wants another answer, or to retry a failed one."""
 
-    @dataclass
-    class CopyRequested(Message, namespace="transcript"):
-        """The person wants a message's source text on the clipboard."""
+    node: str
 
-        text: str
 
-    @dataclass
-    class CodeCopyRequested(Message, namespace="transcript"):
-        """The person wants the `number`-th code block of a message on the clipboard."""
+@dataclass
+class CopyRequested(Message, namespace="transcript"):
+    """The person wants a message's source text on the clipboard."""
 
-        number: int
-        text: str
+    text: str
 
-    @dataclass
-    class SiblingRequested(Message, namespace="transcript"):
-        """The person wants to see the next (1) or previous (-1) version of a message."""
 
-        node: str
-        step: int
+@dataclass
+class CodeCopyRequested(Message, namespace="transcript"):
+    """The person wants the `number`-th code block of a message on the clipboard."""
 
-    @dataclass
-    class BranchesRequested(Message, namespace="transcript"):
-        """The person wants the list of branches through a message."""
+    number: int
+    text: str
 
-        node: str
 
-    @dataclass
-    class ForkRequested(Message, namespace="transcript"):
-        """The person wants a new conversation that ends at a message."""
+@dataclass
+class SiblingRequested(Message, namespace="transcript"):
+    """The person wants to see the next (1) or previous (-1) version of a message."""
 
-        node: str
+    node: str
+    step: int
 
-    @dataclass
-    class DeleteRequested(Message, namespace="transcript"):
-        """The person wants a message's turn gone."""
 
-        node: str
+@dataclass
+class BranchesRequested(Message, namespace="transcript"):
+    """The person wants the list of branches through a message."""
 
-    @dataclass
-    class SourcesRequested(Message, namespace="transcript"):
-        """The person wants to see what a message cites, or was sent with; `numbers`: only these, if any are named."""
+    node: str
 
-        node: str
-        numbers: tuple[int, ...] = ()
 
-    @dataclass
-    class FoldToggled(Message, namespace="transcript"):
-        """A part of a message, `reasoning` or `context`, was folded or unfolded."""
+@dataclass
+class ForkRequested(Message, namespace="transcript"):
+    """The person wants a new conversation that ends at a message."""
 
-        node: str
-        part: str
-        unfolded: bool
+    node: str
 
-    @dataclass
-    class FollowChanged(Message, namespace="transcript"):
-        """Whether the end is followed, or the number of rows below the view, changed."""
 
-        following: bool
-        rows_below: int
+@dataclass
+class DeleteRequested(Message, namespace="transcript"):
+    """The person wants a message's turn gone."""
 
-        def can_replace(self, message: Message) -> bool:
-            return isinstance(message, TranscriptMessages.FollowChanged)
+    node: str
 
-    @dataclass
-    class TypeThrough(Message, namespace="transcript"):
-        """The person typed a character that is no command here: it belongs in the composer."""
 
-        character: str
+@dataclass
+class SourcesRequested(Message, namespace="transcript"):
+    """The person wants to see what a message cites, or was sent with; `numbers`: only these, if any are named."""
+
+    node: str
+    numbers: tuple[int, ...] = ()
+
+
+@dataclass
+class FoldToggled(Message, namespace="transcript"):
+    """A part of a message, `reasoning` or `context`, was folded or unfolded."""
+
+    node: str
+    part: str
+    unfolded: bool
+
+
+@dataclass
+class FollowChanged(Message, namespace="transcript"):
+    """Whether the end is followed, or the number of rows below the view, changed."""
+
+    following: bool
+    rows_below: int
+
+    def can_replace(self, message: Message) -> bool:
+        return isinstance(message, FollowChanged)
+
+
+@dataclass
+class TypeThrough(Message, namespace="transcript"):
+    """The person typed a character that is no command here: it belongs in the composer."""
+
+    character: str

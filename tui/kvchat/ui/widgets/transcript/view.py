@@ -6,6 +6,8 @@ around it change, unless the end is followed.
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from rich.segment import Segment
 from textual import events
 from textual.geometry import Region, Size
@@ -15,10 +17,10 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kvchat.ui.render.rows import copied
+from kvchat.ui.widgets.transcript import messages
 from kvchat.ui.widgets.transcript.column import Column
 from kvchat.ui.widgets.transcript.entry import Entry
 from kvchat.ui.widgets.transcript.find import marks
-from kvchat.ui.widgets.transcript.messages import TranscriptMessages
 from kvchat.ui.widgets.transcript.styles import CSS, GUTTER, StyleBook, restyled
 
 NEAR = 2
@@ -30,11 +32,24 @@ _ROW_BITS = 24
 right when heights above it change."""
 
 
-class TranscriptView(ScrollView, TranscriptMessages):
+class TranscriptView(ScrollView):
     """Draws a `Column`."""
 
     DEFAULT_CSS = CSS
     ALLOW_SELECT = True
+    Selected: TypeAlias = messages.Selected
+    EditRequested: TypeAlias = messages.EditRequested
+    RegenerateRequested: TypeAlias = messages.RegenerateRequested
+    CopyRequested: TypeAlias = messages.CopyRequested
+    CodeCopyRequested: TypeAlias = messages.CodeCopyRequested
+    SiblingRequested: TypeAlias = messages.SiblingRequested
+    BranchesRequested: TypeAlias = messages.BranchesRequested
+    ForkRequested: TypeAlias = messages.ForkRequested
+    DeleteRequested: TypeAlias = messages.DeleteRequested
+    SourcesRequested: TypeAlias = messages.SourcesRequested
+    FoldToggled: TypeAlias = messages.FoldToggled
+    FollowChanged: TypeAlias = messages.FollowChanged
+    TypeThrough: TypeAlias = messages.TypeThrough
 
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
