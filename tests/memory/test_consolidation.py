@@ -57,6 +57,7 @@ def test_what_says_the_same_is_merged(one, other):
     ("Drinks strong dark roast coffee at work", "Rarely drinks strong dark roast coffee at work"),
     ("Drinks strong dark roast coffee at work", "Drinks strong dark roast coffee at work with Anna"),
     ("Eats fish, rice, soup and bread", "Eats fish, rice, soup and bread except cheese"),
+    ("Drinks strong dark roast coffee at work", "Drinks strong dark roast coffee at work only"),
     ("Lives in Berlin", "Lives in Lisbon"), ("不喜欢咖啡", "喜欢咖啡"), ("Likes hiking", "Likes hiking in the Alps")])
 def test_what_differs_in_a_number_a_negation_a_name_or_the_order_is_two(one, other):
     assert not merged(one, other) and not merged(other, one)

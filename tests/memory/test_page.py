@@ -281,6 +281,12 @@ def test_adding_an_entry_changes_nothing_else(text: str, entry: Entry) -> None:
     assert known(without_entry(after, entry.id)) == known(page)
 
 
+def test_a_page_with_several_kinds_of_line_ends_keeps_apart_what_was_apart() -> None:
+    page = Page.parse(PAGE, "- milk\n- coffee\r- tea\n  -\n-->\n")
+    after = without_entry(page, next(line.entry.id for line in page.entries if line.entry.text == "tea\n-"))
+    assert [line.entry.text for line in after.entries] == ["milk", "coffee"]
+
+
 @many
 @given(pages(), st.data())
 def test_taking_out_an_entry_changes_nothing_else(text: str, data: st.DataObject) -> None:

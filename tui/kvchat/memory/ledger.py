@@ -11,8 +11,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
 
-from kvchat.config import MemorySettings
 from kvchat.memory.entry import Change
 from kvchat.memory.state import put_changes
 from kvchat.prompt.message import Node, State
@@ -22,6 +22,9 @@ from kvchat.store.file.database import Database
 from kvchat.store.file.schema import MEMORY_SINCE
 from kvchat.store.jobs import JobReason
 from kvchat.store.rows import columns, to_json
+
+if TYPE_CHECKING:
+    from kvchat.config import MemorySettings
 
 FACTS = "facts"
 EMPTY = "empty"

@@ -15,10 +15,10 @@ from functools import lru_cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Protocol
 
-from kvchat.memory.common_words import COMMON, FILLING, MINE, NO_NAMES, is_german
 from kvchat.memory.entry import Entry, Status
-from kvchat.memory.similarity import content_words, normalised
+from kvchat.memory.similarity import content_words, folded, normalised
 from kvchat.memory.sync import SCOPE
+from kvchat.memory.vocabulary import listed
 from kvchat.prompt.context import MEMORY, ContextBlock
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import whole_characters
@@ -43,6 +43,17 @@ LONGEST = 400
 """Characters of a line; a longer entry is cut."""
 MARGIN = 0.6
 """A memory that belongs less than this part of how much the best one does is left out."""
+
+COMMON = frozenset[str]().union(*map(content_words, listed("common")))
+"""Stems of words that do not tell what a question is about, though they carry meaning: `time`, `write`, `wie`. Such a
+word alone never brings a memory up; what names a thing, a food, an animal or a trade is none."""
+NO_NAMES = COMMON.union(*map(content_words, listed("peoples")))
+"""Stems of words that are written with a capital letter and yet name no one thing."""
+MINE = frozenset(map(folded, listed("mine")))
+"""What stands before a thing of the person's own: `my kiln`."""
+FILLING = frozenset("".join(listed("filling")))
+"""Chinese characters of which no word is made that tells anything."""
+_GERMAN, _ENGLISH = frozenset(listed("telling_of", "de")), frozenset(listed("telling_of", "en"))
 
 _DATE = re.compile(r"\s*\(\d{4}-\d\d\)$")
 
@@ -305,6 +316,12 @@ def relevance(asked: Asked, memory: Remembered, frequent: frozenset[str], near: 
     of_question = min(1.0, len(telling) / max(1, _number(asked.telling)))
     score = weight * (0.5 + of_memory) * (0.5 + of_question)
     return score if score >= ENOUGH else 0.0
+
+
+def is_german(text: str) -> bool:
+    """Whether a normalised text is German, where every noun is written with a capital letter."""
+    tokens = text.split()
+    return sum(token in _GERMAN for token in tokens) > sum(token in _ENGLISH for token in tokens)
 
 
 def is_telling(stem: str) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from kvchat.memory.entry import PROFILE, Entry, Kind
+from kvchat.memory.vocabulary import counted, listed
 
 _MARKS = "\u0483-\u0487\u0591-\u05c7\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0dff"
 """Vowel signs and the like, inside words of scripts in which they are no letters."""
@@ -26,24 +27,10 @@ _CJK = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005\u3040-\u30fa\u
 _ELISION = re.compile(r"(?:qu|lorsqu|jusqu|puisqu|[cdjlmnst])['’](?=\w{2})")
 _CONTRACTION = re.compile(r"(?:n['’]t|['’](?:s|m|re|ve|ll|d))\Z")
 
-_COUNTED = {word: str(number) for number, words in {
-    2: "two zwei deux dos", 3: "three drei trois tres", 4: "four vier quatre cuatro", 5: "five funf cinq cinco",
-    6: "six sechs seis", 7: "seven sieben sept siete", 8: "eight acht huit ocho", 9: "nine neun nueve",
-    10: "ten zehn dix diez", 11: "eleven elf onze", 12: "twelve zwolf douze doce", 20: "twenty zwanzig vingt veinte",
-}.items() for word in words.split()}
+_COUNTED = counted()
 """Numbers written out are digits."""
 
-_STOP = frozenset(re.findall(r"\S+", """
-a about after again all also am an and any are as at be because been before being but by can could did do does doing
-done down for from get give go going gon got had has have having he her here him his how i if in into is it its just
-know let like make me more most my need no not now of off on one only or other our out over own please really said same
-say see she should so some such tell than thank thanks that the their them then there these they thing things this those
-through to too up us use used user using very want wants was way we well were what when where which while who why will
-with would you your yes hi hello ok okay
-der das und ist ich nicht eine einen einem einer mein meine meinen meiner auf fur von sich auch aber oder wie zum zur
-les une est dans avec que qui mon mes pour sur pas
-los las una que por para con mis
-"""))
+_STOP = frozenset(listed("stop"))
 
 
 def folded(text: str) -> str:

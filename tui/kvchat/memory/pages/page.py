@@ -257,7 +257,7 @@ class Writing:
             last = max(item.lines[-1] for item in page.items if _root(item) is below)
         before = lines[last]
         before += "" if ending(before) else self._end
-        before += self._end if below is None and not blank(before) else ""
+        before += ending(before) if below is None and not blank(before) else ""
         indent, marker = (below.indent, below.marker) if below is not None else ("", "-")
         marker = marker if marker in BULLETS else "-"
         written = [line for entry in entries for line in _item(entry, indent, marker, "")]
@@ -295,7 +295,7 @@ class Writing:
         for at, line in enumerate(self._lines):
             if made and at not in self._made and (goes_on(line) if not blank(last) else
                                                   not last and line.rstrip() == "---"):
-                done.append(self._end)
+                done.append(ending(last) or self._end)
             done.append(line)
             made = at in self._made
             last = line or last
