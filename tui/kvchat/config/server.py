@@ -129,7 +129,7 @@ class ServerSettings:
     model: str = text("", "The model to ask for, as the server names it. Empty: the one it has loaded.",
                       example="qwen3-8b")
     kind: str = text(
-        "", "What the server is: ollama, vllm … (another word shows all). Empty: found out by its answers.",
+        "", "The server kind: llama.cpp, ollama, vllm … (a wrong one lists all). Empty: found out by its answers.",
         _is_kind, example="ollama")
     api_key_env: str = text(
         "", "The name of the environment variable that holds the server's API key. The key itself is never kept.",
