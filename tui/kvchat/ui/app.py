@@ -208,25 +208,17 @@ class KvchatApp(App[int]):
 
     def key_of(self, id: str) -> str:
         """The first key of an action, as a person reads it; empty without one."""
-        written = self.keys.get(id, actions.BY_ID[id].keys)
-        return keys.shown(written.split(",")[0]) if written else ""
+        return keys.shown(actions.first_key(id, self.keys))
 
     def footer_keys(self, place: str = "") -> list[tuple[str, str]]:
         """Key and word of the actions of the footer, help last; in the transcript those of a message."""
+        words = {action.id: action.footer for action in actions.ACTIONS if action.footer and action.id != "help"}
         if place == "transcript":
-            words = {"edit": "edit", "regenerate": "again", "copy": "copy", "code": "code", "branches": "branches",
-                     "fork": "fork", "delete": "delete"}
-            acts = [(self.first_key(f"transcript.{id}"), word) for id, word in words.items()]
-            found = [*acts, (self.first_key("stop"), "back"), (self.first_key("transcript.source"), "source"),
-                     (self.first_key("help"), "help")]
-            return [(key, word) for key, word in found if key]
-        found = [(self.first_key(a.id), a.footer) for a in actions.ACTIONS if a.footer]
-        return sorted(found, key=lambda item: item[1] == "help")
-
-    def first_key(self, id: str) -> str:
-        """The first key of an action as Textual names it; empty without one."""
-        action = actions.BY_ID.get(id)
-        return self.keys.get(id, action.keys if action else "").split(",")[0]
+            words = {"transcript.edit": "edit", "transcript.regenerate": "again", "transcript.copy": "copy",
+                     "transcript.code": "code", "transcript.branches": "branches", "transcript.fork": "fork",
+                     "transcript.delete": "delete", "stop": "back", "transcript.source": "source"}
+        found = [(actions.first_key(id, self.keys), word) for id, word in [*words.items(), ("help", "help")]]
+        return [(key, word) for key, word in found if key]
 
     # -- appearance
 
