@@ -1,6 +1,7 @@
-"""The screenshots, made from the real app with the real engine and the small model: `uv run screenshots/make.py`.
+"""The screenshots, made from the real app with the real engine and the small model:
+`uv run --with resvg-py screenshots/make.py`.
 
-SVGs come from the app itself; PNGs are drawn from them where Chromium is installed.
+SVGs come from the app itself; PNGs are drawn from them by resvg, in the fonts of DejaVu.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ import asyncio
 import os
 import re
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
@@ -119,14 +119,13 @@ def remembered(text: str, kind: Kind, page: str, memories: Memories) -> None:
 
 
 def drawn(svg: Path) -> None:
-    """Draw the SVG as PNG, if Chromium is here."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    if browser is None:
-        return
-    width, height = (round(float(n)) for n in re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg.read_text()).groups())
-    subprocess.run([browser, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-                    f"--window-size={width},{height}", f"--screenshot={svg.with_suffix('.png')}", svg.as_uri()],
-                   check=True, capture_output=True)
+    """Draw the SVG as PNG."""
+    from resvg_py import svg_to_bytes
+
+    fonts = [str(font) for font in Path("/usr/share/fonts").rglob("DejaVuSans*.ttf")]
+    png = svg_to_bytes(svg_string=svg.read_text(), font_files=fonts, monospace_family="DejaVu Sans Mono",
+                       font_family="DejaVu Sans")
+    svg.with_suffix(".png").write_bytes(bytes(png))
 
 
 async def main_scenes(folder: Path) -> None:
