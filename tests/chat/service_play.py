@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kvchat.backends.dialect import ReadAhead
+from kvchat.backends.dialect import ReadAhead, SlotCount
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.tokens import Tokens
@@ -90,8 +90,9 @@ class Play:
         self._record(following)
 
     def _record(self, following: Following) -> None:
-        """Note every request that reads ahead, and how far it came: the next look at the slots tells."""
-        real, look = following.access.read_ahead, following.look
+        """Note every request that reads ahead, and how far it came: what is seen of the slots next tells, before
+        anything else is sent."""
+        real, observe = following.access.read_ahead, following._observe
         open_: list[tuple[Ahead, tuple[int | None, ...]]] = []
 
         async def read_ahead(prompt: Tokens, progressed: Callable[[PromptProgress], None],
@@ -110,17 +111,17 @@ class Play:
             open_.pop()
             return found
 
-        async def looked() -> Look:
-            found = await look()
-            for this, tasks in open_:
-                if tasks == following._tasks_seen:
-                    continue
-                this.reached = max(this.reached, min(len(this.prompt), found.counts[this.slot].tokens))
-            open_.clear()
+        def observed(counts: Sequence[SlotCount], slot: int | None = -1, left: int = 0) -> Look:
+            found = observe(counts, slot, left)
+            if counts:
+                for this, tasks in open_:
+                    if tasks != following._tasks_seen:
+                        this.reached = max(this.reached, min(len(this.prompt), counts[this.slot].tokens))
+                open_.clear()
             return found
 
         following.access.read_ahead = read_ahead  # type: ignore[method-assign]
-        following.look = looked  # type: ignore[method-assign]
+        following._observe = observed  # type: ignore[method-assign]
 
     async def say(self, id: str, text: str) -> TurnFigures:
         await self.service.turns.send(id, Question(text))
