@@ -15,6 +15,7 @@ from kvchat.prompt.message import Message, Node, Role, State, new_id, node, syst
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Store, StoreUnavailable, UnknownConversation
+from kvchat.store.messages import _SPEEDS_OF_LATE
 from kvchat.store.rows import FIGURE_FIELDS
 from whole_rows import add_nodes, put_row
 
@@ -236,6 +237,22 @@ def test_figures_are_given_by_time_and_by_server(store, talk):
     assert [f.prompt_tokens for f in store.speed_samples("http://a", "m")] == [2, 0]
     assert [f.prompt_tokens for f in store.speed_samples("http://a", "m", limit=1)] == [2]
     assert store.speed_samples("http://a", "other") == []
+
+
+def test_the_samples_of_a_server_not_used_for_long_are_found_too(store, talk, monkeypatch):
+    for i, server in enumerate(["http://a", "http://a", "http://b"]):
+        answer = talk.ask("?")
+        store.record_request(answer.id, body_sha256="0" * 64, server=server, model="m")
+        question = store.tree(talk.id)[answer.parent]
+        store.settle(node(question, Message(Role.ASSISTANT, "x"), answer.created, id=answer.id,
+                          figures=TurnFigures(prompt_tokens=i)))
+        talk.tip = store.tree(talk.id)[answer.id]
+    for newest in (1, 2, 1000):
+        query = _SPEEDS_OF_LATE.replace("LIMIT 1000", f"LIMIT {newest}")
+        monkeypatch.setattr("kvchat.store.messages._SPEEDS_OF_LATE", query)
+        for limit in (1, 2):
+            found = store.speed_samples("http://a", "m", limit)
+            assert [f.prompt_tokens for f in found] == [1, 0][:limit], newest
 
 
 def test_another_kvchats_write_shows_in_the_data_version(folder, store, talk):

@@ -32,6 +32,13 @@ _OPEN = """(state = 'streaming' OR (state = 'interrupted' AND owner IS NOT NULL
             AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)))"""
 _SETTLE = f"UPDATE node SET {', '.join(f'{name} = ?' for name in _FINAL)}, owner = ? WHERE id = ?"
 
+_SPEEDS = """SELECT figures FROM request JOIN node ON node.id = request.node
+             WHERE server = ? AND request.model = ? AND figures IS NOT NULL ORDER BY created DESC"""
+# All answers of a server that is always in use would be sorted for its last few: those are among the last of all.
+_SPEEDS_OF_LATE = """SELECT figures FROM (SELECT id, figures, created FROM node WHERE figures IS NOT NULL
+                     ORDER BY created DESC LIMIT 1000) late CROSS JOIN request ON request.node = late.id
+                     WHERE server = ? AND model = ? ORDER BY created DESC"""
+
 
 class Messages:
     def __init__(self, db: Database, conversations: Conversations) -> None:
@@ -192,10 +199,10 @@ class Messages:
         return [found for found in figures_of(row[0] for row in rows) if found]
 
     def speed_samples(self, server: str, model: str, limit: int) -> list[TurnFigures]:
-        rows = self._db.rows(
-            """SELECT figures FROM request JOIN node ON node.id = request.node
-               WHERE request.server = ? AND request.model = ? AND figures IS NOT NULL
-               ORDER BY node.created DESC LIMIT ?""", (server, model, limit))
+        wanted = (server, model, limit)
+        rows = self._db.rows(f"{_SPEEDS_OF_LATE} LIMIT ?", wanted)
+        if len(rows) < limit:
+            rows = self._db.rows(f"{_SPEEDS} LIMIT ?", wanted)
         return [found for found in figures_of(row[0] for row in rows) if found and not found.estimated]
 
 
