@@ -168,7 +168,7 @@ def test_damage_inside_a_value_does_not_close_its_conversation(store, talk):
         with store._db.write() as connection:
             connection.execute(f"UPDATE node SET {column} = ? WHERE id IN (?, ?)", (value, answer.id, answer.parent))
         assert talk.texts() == ["question", "answer"]
-    assert store.tree(talk.id)[answer.id].figures is None and store.figures() == []
+    assert store.tree(talk.id)[answer.id].figures is None and store.answers() == []
     with store._db.write() as connection:
         connection.execute("UPDATE conversation SET parameters = '[', template_options = '7'")
     assert store.conversations() == [store.conversation(talk.id)] == [talk.record]

@@ -232,8 +232,9 @@ def test_figures_are_given_by_time_and_by_server(store, talk):
         store.settle(node(question, Message(Role.ASSISTANT, "x"), answer.created, id=answer.id,
                           figures=TurnFigures(prompt_tokens=i)))
         talk.tip = store.tree(talk.id)[answer.id]
-    assert [f.prompt_tokens for f in store.figures()] == [0, 1, 2]
-    assert [f.prompt_tokens for f in store.figures(talk.tip.created)] == [2]
+    assert [a.figures.prompt_tokens for a in store.answers()] == [0, 1, 2]
+    assert [(a.server, a.model) for a in store.answers()] == [("http://a", "m"), ("http://b", "m"), ("http://a", "m")]
+    assert [a.figures.prompt_tokens for a in store.answers(talk.tip.created)] == [2]
     assert [f.prompt_tokens for f in store.speed_samples("http://a", "m")] == [2, 0]
     assert [f.prompt_tokens for f in store.speed_samples("http://a", "m", limit=1)] == [2]
     assert store.speed_samples("http://a", "other") == []
@@ -293,5 +294,5 @@ def test_an_estimate_is_no_sample_of_the_servers_speed(store, talk):
         store.settle(node(question, Message(Role.ASSISTANT, "x"), answer.created, id=answer.id,
                           figures=TurnFigures(500, 400, prompt_ms=9.0, estimated=estimated)))
         talk.tip = store.tree(talk.id)[answer.id]
-    assert [found.estimated for found in store.figures()] == [True, None]
+    assert [found.figures.estimated for found in store.answers()] == [True, None]
     assert [found.estimated for found in store.speed_samples("http://a", "m")] == [None]

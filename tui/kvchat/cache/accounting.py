@@ -199,8 +199,9 @@ def seconds_saved(turn: TurnFigures, speed: SpeedFit | float | None) -> float | 
     return turn.cached_tokens / speed if isinstance(speed, float) else speed.seconds(0, turn.cached_tokens)
 
 
-def totals(turns: Iterable[TurnFigures], speed: SpeedFit | None = None) -> Totals:
-    """The sums over `turns`. `speed`: of the server that answered; None: as measured in the turns themselves."""
+def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None) -> Totals:
+    """The sums over `turns`. `speed`: of the server that answered, as for `seconds_saved`; None: as measured in the
+    turns themselves."""
     turns = list(turns)
     known = [t for t in turns if t.evaluated_tokens is not None and t.new_tokens is not None]
     told_by = speed or measured_speed(turns)

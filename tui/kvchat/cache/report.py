@@ -9,6 +9,7 @@ from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotal
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.speed import SpeedFit
+from kvchat.cache.stats import Day
 from kvchat.cache.warmth import Warmth
 
 
@@ -82,5 +83,7 @@ class CacheReport:
     """The server's cache rules as they are known, one sentence."""
     here: Ledger = field(default_factory=Ledger)
     week: Ledger = field(default_factory=Ledger)
+    days: tuple[Day, ...] = ()
+    """The days of that week, oldest first; none without an answer in it."""
     warnings: tuple[str, ...] = ()
     """What the prefix linter says about the system prompt."""

@@ -65,7 +65,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         await service.servers.connect(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
-        print(json.dumps(asdict(report, dict_factory=plain), indent=1))
+        print(json.dumps(asdict(report, dict_factory=plain), indent=1, default=str))
     else:
         _print(report, service.clock().timestamp())
     return 0

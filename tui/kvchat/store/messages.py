@@ -9,7 +9,8 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
-from kvchat.cache.speed import SpeedSample
+from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
+from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Node, State, chained, settled
 from kvchat.prompt.wire import whole_characters
@@ -193,10 +194,13 @@ class Messages:
             (server, model, limit))
         return [SpeedSample(int(row[0]), int(row[0]) + int(row[1]), float(row[2])) for row in rows]
 
-    def figures(self, since: float) -> list[TurnFigures]:
+    def answers(self, since: float) -> list[Answered]:
         rows = self._db.rows(
-            "SELECT figures FROM node WHERE figures IS NOT NULL AND created >= ? ORDER BY created", (since,))
-        return [found for found in figures_of(row[0] for row in rows) if found]
+            """SELECT node.created, figures, request.server, request.model
+               FROM node LEFT JOIN request ON request.node = node.id
+               WHERE figures IS NOT NULL AND node.created >= ? ORDER BY node.created""", (since,))
+        return [Answered(created, found, server or "", model or "") for (created, _, server, model), found
+                in zip(rows, figures_of(row[1] for row in rows), strict=True) if found]
 
     def speed_samples(self, server: str, model: str, limit: int) -> list[TurnFigures]:
         wanted = (server, model, limit)
@@ -204,6 +208,10 @@ class Messages:
         if len(rows) < limit:
             rows = self._db.rows(f"{_SPEEDS} LIMIT ?", wanted)
         return [found for found in figures_of(row[0] for row in rows) if found and not found.estimated]
+
+    def speed_fit(self, server: str, model: str) -> SpeedFit | None:
+        answers = samples_of(reversed(self.speed_samples(server, model, 40)))
+        return fit([*reversed(self.warmup_samples(server, model, 20)), *answers])
 
 
 def _delta(text: str) -> bytes:

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
-from kvchat.cache.speed import SpeedSample
+from kvchat.cache.speed import SpeedFit, SpeedSample
+from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
@@ -197,13 +198,18 @@ class Store:
         """The person's messages in the conversation, newest first, each once."""
         return self._conversations.sent_texts(id)
 
-    def figures(self, since: float = 0.0) -> list[TurnFigures]:
+    def answers(self, since: float = 0.0) -> list[Answered]:
         """The figures of all answers begun since then (seconds since the epoch), oldest first."""
-        return self._messages.figures(since)
+        return self._messages.answers(since)
 
     def speed_samples(self, server: str, model: str, limit: int = 20) -> list[TurnFigures]:
         """The figures of the last answers of this model on this server, newest first, for the measured speed."""
         return self._messages.speed_samples(server, model, limit)
+
+    def speed_fit(self, server: str, model: str) -> SpeedFit | None:
+        """The prefill speed of this model on this server, from its last answers and warm-ups; None until it was
+        measured. All that is told of time saved is told by it."""
+        return self._messages.speed_fit(server, model)
 
     # What is kept by name
 

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kvchat.cache.accounting import NOISE, TurnFigures, totals
+from kvchat.cache.accounting import TurnFigures, totals
 from kvchat.cache.causes.cause import Cause, Finding
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
+from kvchat.cache.stats import Day, begins, waste_by_cause
 from kvchat.chat.cache.following import Following
+from kvchat.chat.cache.stats import cache_stats
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
-
-WEEK = 7 * 86400
 
 
 class CacheReports:
@@ -43,7 +43,7 @@ class CacheReports:
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
         following = self._servers.link(record.id).following
-        since = self._ground.timestamp() - WEEK
+        week, days = self._week()
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self._tracker.warmth(record.id),
             messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
@@ -53,20 +53,22 @@ class CacheReports:
             exact_predictions=following.exact if following else 0,
             plan=following.plan if following else None, speed=self._tracker.speed_fit(record.id),
             rules=_rules(following.simulator.best.shape) if following else "",
-            here=Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
+            here=Ledger(totals(figures, self._tracker.speed_in(path)), waste_by_cause(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
-            week=self._week(since, path),
+            week=week, days=days,
             warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
         )
 
-    def _week(self, since: float, path: Sequence[Node]) -> Ledger:
+    def _week(self) -> tuple[Ledger, tuple[Day, ...]]:
+        """The sums of the last days, and those of each of them if there was an answer."""
+        store = self._ground.store
         try:
-            figures = self._ground.store.figures(since)
-            return Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
-                          self._ground.store.warmups(since), self._ground.store.side_requests.totals(since))
+            found = cache_stats(store, self._ground.timestamp(), speed=self._tracker.speed_at)
+            memory = store.side_requests.totals(begins(found.days[0].date))
         except StoreError:
-            return Ledger()
+            return Ledger(), ()
+        return Ledger(found.totals, found.waste, found.warmup, memory), found.days if found.totals.turns else ()
 
     def _owner(self, held: Held) -> str:
         """Whose state it is, as the screen says it; empty: not one of ours."""
@@ -103,18 +105,6 @@ def _finding(figures: TurnFigures | None) -> Finding | None:
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
     return Finding(cause, figures.avoidable_tokens or 0, figures.evidence or "", figures.remedy)
-
-
-def _misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
-    """By cause: turns and avoidable tokens. A miss that was never explained counts as unknown."""
-    found: dict[str, tuple[int, int]] = {}
-    for figures in turns:
-        avoidable = figures.avoidable_tokens or 0
-        if avoidable > NOISE and not figures.first_read:
-            cause = figures.cause or Cause.UNKNOWN.value
-            count, tokens = found.get(cause, (0, 0))
-            found[cause] = count + 1, tokens + avoidable
-    return found
 
 
 def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:

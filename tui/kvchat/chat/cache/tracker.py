@@ -30,7 +30,7 @@ from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
-from kvchat.cache.speed import SpeedFit, fit, samples_of
+from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.cache.following import FollowedTurn, Following
@@ -322,16 +322,15 @@ class CacheTracker:
         return self.speed_of(self._servers.link(id))
 
     def speed_of(self, link: Link) -> SpeedFit | None:
-        return self._fit(link.info.place, link.info.model) if link.info is not None else None
+        return self.speed_at(link.info.place, link.info.model) if link.info is not None else None
 
-    def _fit(self, place: str, model: str) -> SpeedFit | None:
-        """For any thread: an export asks from its own while new measurements come."""
+    def speed_at(self, place: str, model: str) -> SpeedFit | None:
+        """The prefill speed of a model on a server. For any thread: an export asks from its own while new measurements
+        come."""
         known = self._fits  # that `measured` replaces
         if (place, model) not in known:
-            store = self._ground.store
             try:
-                answers = samples_of(reversed(store.speed_samples(place, model, 40)))
-                known[place, model] = fit([*reversed(store.warmup_samples(place, model)), *answers])
+                known[place, model] = self._ground.store.speed_fit(place, model)
             except StoreError:
                 return None
         return known[place, model]
@@ -356,7 +355,7 @@ class CacheTracker:
             sent = next(filter(None, asked), None)
         except StoreError:
             return None
-        return self._fit(sent.server, sent.model) if sent is not None else None
+        return self.speed_at(sent.server, sent.model) if sent is not None else None
 
     def warmth(self, id: str) -> Warmth:
         """What the server holds of a conversation's branch in use, or a snapshot on the disk; of the one that is warmed
