@@ -6,7 +6,7 @@ The rule: a value is rounded for reading and never invented. What is not known i
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import date, datetime
 
 UNKNOWN = "–"
 
@@ -133,6 +133,22 @@ def date_and_time(seconds: float, now: datetime | None = None) -> str:
     """The full date and the time of day: `2026-11-21 09:16`."""
     instant = local(seconds, now)
     return f"{instant.date().isoformat()} {instant:%H:%M}" if instant else UNKNOWN
+
+
+def short_day(day: date) -> str:
+    """A day of this year or the last: `Mon 15 Jun`."""
+    return f"{_DAYS[day.weekday()]} {day.day} {_MONTHS[day.month - 1]}"
+
+
+def day_range(first: date, last: date) -> str:
+    """From a day to another one: `15–21 Jun 2026`, `29 Dec 2025 – 4 Jan 2026`; one day: `21 Jun 2026`."""
+    end = f"{last.day} {_MONTHS[last.month - 1]} {last.year}"
+    if first == last:
+        return end
+    if (first.year, first.month) == (last.year, last.month):
+        return f"{first.day}–{end}"
+    year = f" {first.year}" if first.year != last.year else ""
+    return f"{first.day} {_MONTHS[first.month - 1]}{year} – {end}"
 
 
 def moment(seconds: float, now: datetime) -> str:

@@ -1,0 +1,65 @@
+"""The figures of some days in words, for `kvchat stats`, its picture and F2."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvchat.text.findings import cause_name
+from kvchat.text.format import count, counted, duration, percent
+
+if TYPE_CHECKING:
+    from kvchat.cache.accounting import Totals
+    from kvchat.cache.stats import Stats
+
+
+def days_words(days: int) -> str:
+    """`last 7 days`, `today`."""
+    return f"last {days} days" if days > 1 else "today"
+
+
+def headline(stats: Stats) -> tuple[str, str]:
+    """The figure that counts most of what is known, and what it is: `2 min 17 s`, `of prefill saved`."""
+    totals = stats.totals
+    if totals.unknown == totals.turns:
+        return "reuse unknown:", "no server reported cached tokens"
+    if totals.seconds_saved is None:
+        return count(totals.cached_tokens), "tokens from the cache"
+    return duration(totals.seconds_saved), "of prefill saved"
+
+
+def nothing(days: int) -> str:
+    """That there was no answer."""
+    return "No answers today; --days 7 looks at the last week." if days == 1 else f"No answers in the last {days} days."
+
+
+def unreported(days: int) -> str:
+    """That no server told what it reused."""
+    return f"No server reported cached tokens ({days_words(days)}): there is nothing to draw."
+
+
+def reuse_words(totals: Totals) -> str:
+    """`93 %`, or why there is no such figure."""
+    if not totals.turns:
+        return "no answers"
+    if totals.unknown == totals.turns:
+        return "not reported"
+    return percent(totals.reuse) if totals.reuse is not None else "all new"
+
+
+def reuse_cells(totals: Totals, cells: int) -> int | None:
+    """How many of the cells of a bar are cached; the rest was wasted. None: there was nothing to reuse, or it is not
+    known."""
+    if totals.reuse is None:
+        return None
+    return min(round(totals.reuse * cells), cells - (totals.reuse < 0.995))
+
+
+def waste_rows(stats: Stats) -> list[tuple[str, str, str]]:
+    """The causes of waste, the most expensive first: `server restarted`, `2 turns`, `3,100 tokens`."""
+    found = sorted(stats.waste.items(), key=lambda item: (-item[1][1], item[0]))
+    return [(cause_name(cause), counted(turns, "turn"), counted(tokens, "token")) for cause, (turns, tokens) in found]
+
+
+def unknown_words(totals: Totals) -> str:
+    """`3 of 43 turns not reported`; empty where all are known."""
+    return f"{totals.unknown:,} of {counted(totals.turns, 'turn')} not reported" if totals.unknown else ""
