@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta, timezone
+from statistics import median
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -102,6 +103,12 @@ def test_an_answer_from_the_future_counts_as_of_today() -> None:
 def test_without_answers_nothing_is_known() -> None:
     found = stats([], {}, WEEK, UTC)
     assert found.totals == Totals() and found.ttft_ms is None and not found.waste and len(found.days) == 7
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20))
+def test_the_time_to_the_first_token_is_the_median(times: list[float]) -> None:
+    found = stats([Answered(NOW, TurnFigures(ttft_ms=ms)) for ms in times], {}, WEEK, UTC)
+    assert found.ttft_ms == pytest.approx(median(times))
 
 
 def test_each_server_saves_by_its_own_speed() -> None:

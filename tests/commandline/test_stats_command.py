@@ -14,10 +14,10 @@ import pytest
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.speed import SpeedSample
-from kvchat.chat.cache.stats import cache_stats
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
 from kvchat.store import Store
+from kvchat.store.stats import cache_stats
 from kvchat.text.format import duration
 from whole_rows import add_nodes
 

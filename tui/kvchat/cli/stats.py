@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kvchat.cache.stats import WEEK
-from kvchat.chat.cache.stats import cache_stats
 from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import CommandError, Session, number, printing
+from kvchat.store.stats import cache_stats
 from kvchat.text.format import UNKNOWN, count, counted, duration, short_day
 from kvchat.text.stats import (
     days_words,

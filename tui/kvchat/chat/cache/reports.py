@@ -15,13 +15,13 @@ from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day, begins, waste_by_cause
 from kvchat.chat.cache.following import Following
-from kvchat.chat.cache.stats import cache_stats
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node, Role, instructions_of
 from kvchat.store import StoreError
+from kvchat.store.stats import cache_stats
 
 
 class CacheReports:

@@ -10,7 +10,7 @@ from kvchat.cache.speed import SpeedFit
 from kvchat.cache.stats import WEEK, Stats, begins, span, stats
 
 if TYPE_CHECKING:
-    from kvchat.store import Store
+    from kvchat.store.store import Store
 
 
 def cache_stats(store: Store, now: float, days: int = WEEK, *, zone: tzinfo | None = None,
