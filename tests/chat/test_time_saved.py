@@ -1,4 +1,5 @@
-"""The time saved is told by one source: the same on the screen's line, in F2, by `kvchat cache` and in an export."""
+"""The time saved is told by one source: the same on the screen's line, in F2, by `kvchat cache` and `kvchat stats`, and
+in an export."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import pytest
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.prompt.message import State
+from kvchat.store.stats import cache_stats
 from kvchat.text.format import duration
 from toyserver import ToyServer, tokens
 
@@ -37,6 +39,9 @@ async def test_it_is_equal_everywhere_and_after_a_restart_without_the_server(mak
     saved = conversation.totals(speed).seconds_saved
     report = await service.cache_reports.report(id)
     assert saved and report.here.totals.seconds_saved == saved
+    week = cache_stats(service.store, service.clock().timestamp())
+    assert week.totals.seconds_saved == pytest.approx(saved) == report.week.totals.seconds_saved
+    assert report.days == week.days and week.days[-1].totals.turns == 4
     exported = "".join(service.exports.text([id], "md"))
     assert f"{duration(saved)} saved" in exported
     await service.aclose()

@@ -86,7 +86,7 @@ async def test_the_week_fits_a_terminal_and_has_a_line_for_each_day(run: Any, we
     facts = {line[:12].strip(): line[12:] for line in lines[head + 9 :]}
     assert facts["waste"].split("  ") == ["server restarted", "1 turn", "900 tokens"]
     assert facts["first token"].startswith("0.50 s") and facts["warm-up"] == "640 tokens in 1 request, 1.2 s"
-    assert facts["unknown"] == "1 of 5 turns not reported" and TITLE not in done.out
+    assert facts["unknown"] == "1 of 5 turns: too little reported" and TITLE not in done.out
 
 
 async def test_json_has_numbers_and_kinds_under_the_keys_of_the_readme(run: Any, week: Path) -> None:
@@ -142,8 +142,8 @@ async def test_a_server_that_reports_nothing_has_no_reuse_and_no_picture(run: An
     put(store, [(0, SILENT)])
     store.close()
     done = await run("stats")
-    assert done.out.startswith("reuse unknown: no server reported cached tokens · last 7 days · 1 turn\n")
-    assert "not reported" in done.out and " 0 " not in done.out
+    assert done.out.startswith("reuse unknown: too little reported by the servers · last 7 days · 1 turn\n")
+    assert done.out.count("unknown") == 4 and " 0 " not in done.out
     assert (await run("stats", "--svg", "-")).status == 1
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from screens_kit import Grower, Shown, Source, T, a_report, conversation, figure
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.report import CacheReport, MessageCells, TurnReport
 from kvchat.cache.speed import SpeedFit
+from kvchat.cache.stats import Answered, begins, span, stats
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed, WarmthChanged
@@ -203,6 +205,25 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
         "8,192 tokens a conversation · 4 slots", "5e55" * 8, "equal digest, equal system prompt",
     ):
         assert words in seen
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_days_of_the_week_stand_below_their_sums(size: tuple[int, int]) -> None:
+    week = span(T, 7, UTC)
+    turns = [(0, figures(1000, 0, 1000)), (1, figures(1000, 899, 100)), (1, figures(1100, 999, 100)),
+             (4, figures(2000, 400, 100)), (5, TurnFigures(ttft_ms=9.0)), (6, figures(1000, 940, 10))]
+    found = stats([Answered(begins(week[day], UTC), turn, "http://a", "m") for day, turn in turns], {}, week, UTC)
+    async with showing(inspector(a_report(days=found.days, warnings=())), size=size) as shown:
+        if size[1] < 36:
+            await shown.press("shift+tab")
+        names = shown.line("by day")
+        shares = shown.lines[shown.lines.index(names) + 1]
+        assert " ".join(names.strip(" │").split()) == "by day Sun █ Mon Tue Wed ▂ Thu Fri █ Sat"
+        assert shares.strip(" │").split() == ["–", "100", "%", "–", "–", "21", "%", "–", "95", "%"]
+        for name, last in (("Sun", "–"), ("Mon", "%"), ("Thu", "%"), ("Sat", "%")):
+            assert shares[names.index(name) + 2] == last
+    async with showing(inspector(a_report()), size=(120, 40)) as shown:
+        assert "by day" not in shown.text
 
 
 async def test_what_is_not_known_of_the_server_says_so() -> None:

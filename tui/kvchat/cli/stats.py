@@ -150,4 +150,4 @@ def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
     yield "warm-up", (f"{counted(spent.tokens, 'token')} in {counted(spent.requests, 'request')}, "
                       f"{duration(spent.seconds)}" if spent.requests else "nothing spent")
     if unknown := unknown_words(stats.totals):
-        yield "unknown", unknown
+        yield "unknown", f"{unknown}: too little reported"

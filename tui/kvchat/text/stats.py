@@ -21,7 +21,7 @@ def headline(stats: Stats) -> tuple[str, str]:
     """The figure that counts most of what is known, and what it is: `2 min 17 s`, `of prefill saved`."""
     totals = stats.totals
     if totals.unknown == totals.turns:
-        return "reuse unknown:", "no server reported cached tokens"
+        return "reuse unknown:", "too little reported by the servers"
     if totals.seconds_saved is None:
         return count(totals.cached_tokens), "tokens from the cache"
     return duration(totals.seconds_saved), "of prefill saved"
@@ -33,8 +33,8 @@ def nothing(days: int) -> str:
 
 
 def unreported(days: int) -> str:
-    """That no server told what it reused."""
-    return f"No server reported cached tokens ({days_words(days)}): there is nothing to draw."
+    """That of no answer it is known how much was reused."""
+    return f"The servers reported too little to tell what was reused ({days_words(days)}): there is nothing to draw."
 
 
 def reuse_words(totals: Totals) -> str:
@@ -42,7 +42,7 @@ def reuse_words(totals: Totals) -> str:
     if not totals.turns:
         return "no answers"
     if totals.unknown == totals.turns:
-        return "not reported"
+        return "unknown"
     return percent(totals.reuse) if totals.reuse is not None else "all new"
 
 
@@ -61,5 +61,5 @@ def waste_rows(stats: Stats) -> list[tuple[str, str, str]]:
 
 
 def unknown_words(totals: Totals) -> str:
-    """`3 of 43 turns not reported`; empty where all are known."""
-    return f"{totals.unknown:,} of {counted(totals.turns, 'turn')} not reported" if totals.unknown else ""
+    """`3 of 43 turns`: of these the servers reported too little; empty where all are known."""
+    return f"{totals.unknown:,} of {counted(totals.turns, 'turn')}" if totals.unknown else ""

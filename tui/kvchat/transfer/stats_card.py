@@ -59,7 +59,9 @@ def _facts(stats: Stats) -> str:
     words.append(counted(stats.totals.turns, "turn"))
     if stats.ttft_ms is not None:
         words.append(f"first token {duration(stats.ttft_ms / 1000)} (median)")
-    return " · ".join(filter(None, (*words, unknown_words(stats.totals))))
+    if unknown := unknown_words(stats.totals):
+        words.append(f"{unknown} unknown")
+    return " · ".join(words)
 
 
 def _bars(days: tuple[Day, ...]) -> Iterator[str]:

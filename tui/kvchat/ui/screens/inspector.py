@@ -19,6 +19,7 @@ from textual.widgets import Static
 from kvchat.cache.accounting import NOISE, Totals, TurnFigures
 from kvchat.cache.causes.cause import Divergence
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
+from kvchat.cache.stats import Day
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import AnswerEnded, ConversationChanged, ServerChanged, ServiceEvent, WarmthChanged
 from kvchat.chat.live import OpenConversation
@@ -42,7 +43,7 @@ from kvchat.text.cache import (
     wasted,
     why,
 )
-from kvchat.text.format import UNKNOWN, count, counted, duration, percent
+from kvchat.text.format import UNKNOWN, count, counted, duration, percent, short_day
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
@@ -281,6 +282,8 @@ def _tokens(tokens: int | None, exact: bool) -> str:
 LABEL = 13
 TOTAL_HEADS = ("reuse", "hit ratio", "reused", "avoidable", "saved")
 TOTAL_CELLS = (8, 11, 11, 11, 13)
+DAY = 7
+"""Cells of a day of the week."""
 TITLE = 28
 """Cells for the title of a conversation that a slot holds."""
 
@@ -298,6 +301,17 @@ def totals_line(totals: Totals, width: int) -> Content:
     line = content(*((value.rjust(cells), tone) for value, cells, tone in zip(values, TOTAL_CELLS, tones, strict=True)))
     unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'turn')} unknown", MUTED))
     return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
+
+
+def days_lines(days: Sequence[Day]) -> Iterable[Content]:
+    """The days of the week, a block as high as the reuse in front of each, and the percent below."""
+    names = content((f"{'  by day':<{LABEL}}", MUTED))
+    for day in days:
+        reuse, name = day.totals.reuse, short_day(day.date).split()[0]
+        block = "" if reuse is None else sparkline([reuse], 1)
+        names += content((f"{block:>{DAY - len(name) - 1}} ", REUSED)) + content((name, MUTED))
+    yield names
+    yield content(" " * LABEL + "".join(f"{percent(day.totals.reuse):>{DAY}}" for day in days))
 
 
 def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: float) -> list[Content]:
@@ -329,6 +343,8 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
     ledgers: list[tuple[str, Ledger]] = [("conversation", report.here), ("last 7 days", report.week)]
     for name, ledger in ledgers:
         yield content((f"{name:<{LABEL}}", MUTED)) + totals_line(ledger.totals, width - LABEL)
+    if report.days:
+        yield from days_lines(report.days)
     for name, ledger in (("misses", report.here), ("  7 days", report.week)):
         told = misses(ledger)
         yield from _told(name, "; ".join(told) if told else "none", width)
