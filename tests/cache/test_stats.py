@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from statistics import median
 from zoneinfo import ZoneInfo
@@ -95,9 +97,26 @@ def test_days_of_a_change_of_clocks_are_as_long_as_they_are(month: int, day: int
     assert counted([at(datetime.fromtimestamp(first, zone)), at(last)], last)[changing] == 2
 
 
+def test_without_a_zone_the_days_are_those_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    auckland = ZoneInfo("Pacific/Auckland")
+    now = datetime(2026, 6, 21, 0, 5, tzinfo=auckland)
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Pacific/Auckland")
+        time.tzset()
+        days = span(now.timestamp(), 2)
+        found = stats([at(now), at(now - timedelta(minutes=10))], SPEEDS, days)
+        first = begins(days[0])
+    time.tzset()
+    assert [day.date for day in found.days] == [date(2026, 6, 20), date(2026, 6, 21)]
+    assert [day.totals.turns for day in found.days] == [1, 1]
+    assert first == datetime(2026, 6, 20, tzinfo=auckland).timestamp()
+
+
 def test_an_answer_from_the_future_counts_as_of_today() -> None:
     now = datetime(2026, 6, 21, 12, tzinfo=UTC)
     assert counted([at(now + timedelta(days=40))], now)[date(2026, 6, 21)] == 1
+    beyond = replace(at(now), created=1e300)
+    assert counted([beyond], now)[date(2026, 6, 21)] == 1, "and one that no calendar holds"
 
 
 def test_without_answers_nothing_is_known() -> None:

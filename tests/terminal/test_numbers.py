@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -108,3 +108,15 @@ def test_dates_and_times_of_day() -> None:
 
 def test_now_is_today() -> None:
     assert numbers.day_time((datetime.now() - timedelta(microseconds=1)).timestamp()).startswith(("today", "yesterday"))
+
+
+@pytest.mark.parametrize(("first", "last", "words"), [
+    (date(2026, 6, 15), date(2026, 6, 21), "15–21 Jun 2026"),
+    (date(2026, 5, 29), date(2026, 6, 4), "29 May – 4 Jun 2026"),
+    (date(2025, 12, 29), date(2026, 1, 4), "29 Dec 2025 – 4 Jan 2026"),
+    (date(2025, 6, 21), date(2026, 6, 21), "21 Jun 2025 – 21 Jun 2026"),
+    (date(2026, 6, 21), date(2026, 6, 21), "21 Jun 2026"),
+])
+def test_a_span_of_days(first: date, last: date, words: str) -> None:
+    assert numbers.day_range(first, last) == words
+    assert numbers.short_day(last).split()[1:] == words.split(" – ")[-1].rpartition("–")[2].split()[:2]

@@ -63,21 +63,23 @@ def begins(day: date, zone: tzinfo | None = None) -> float:
     return datetime.combine(day, time.min, zone).timestamp()
 
 
+_ByServer = dict[tuple[str, str], list[TurnFigures]]
+
+
 def stats(answers: Sequence[Answered], speeds: Mapping[tuple[str, str], SpeedFit | None], days: Sequence[date],
           zone: tzinfo | None = None, warmup: WarmupTotals | None = None) -> Stats:
     """The sums over the answers of these days. `speeds`: of each server and model; where there is none, the speed is
     that of its answers here. An answer from after the last day (the clock was set back) counts as of that."""
-    by_server: dict[tuple[str, str], list[TurnFigures]] = {}
+    today, cells = begins(days[-1], zone), {day: _ByServer() for day in days}
+    of_server, counted = _ByServer(), []
     for answer in answers:
-        by_server.setdefault((answer.server, answer.model), []).append(answer.figures)
-    told_by = {key: speeds.get(key) or measured_speed(turns) for key, turns in by_server.items()}
-    cells: dict[date, dict[tuple[str, str], list[TurnFigures]]] = {day: {} for day in days}
-    counted = []
-    for answer in answers:
-        day = min(datetime.fromtimestamp(answer.created, zone).date(), days[-1])
+        day = days[-1] if answer.created >= today else datetime.fromtimestamp(answer.created, zone).date()
         if day in cells:
-            cells[day].setdefault((answer.server, answer.model), []).append(answer.figures)
-            counted.append(answer.figures)
+            key, figures = (answer.server, answer.model), answer.figures
+            for group in (cells[day], of_server):
+                group.setdefault(key, []).append(figures)
+            counted.append(figures)
+    told_by = {key: speeds.get(key) or measured_speed(turns) for key, turns in of_server.items()}
     found = tuple(Day(day, added(totals(turns, told_by[key]) for key, turns in cells[day].items())) for day in days)
     first = [figures.ttft_ms for figures in counted if figures.ttft_ms is not None]
     return Stats(found, added(day.totals for day in found), waste_by_cause(counted),
