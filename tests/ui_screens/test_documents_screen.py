@@ -10,7 +10,7 @@ from typing import Any
 import memory_kit
 import pytest
 from documents_kit import HERE, SETUP, SKIPPED, Library, Service, passage, sample, service, status
-from screens_kit import HOSTILE, MARKUP, Shown, showing
+from screens_kit import HOSTILE, MARKUP, Shown, settled, showing
 from textual import events
 from textual.widgets import Input
 
@@ -21,7 +21,7 @@ from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquote
 from kvchat.ui.screens.documents.rows import Searching
 from kvchat.ui.screens.documents.search import PAUSE_SECONDS, snippet
 from kvchat.ui.screens.documents.source import AT_ONCE
-from kvchat.ui.screens.manager import PATIENCE, ManagerScreen
+from kvchat.ui.screens.manager import PATIENCE
 from kvchat.ui.screens.rows import FocusRows
 
 SIZES = [(80, 24), (120, 40)]
@@ -35,13 +35,6 @@ async def documents(source: Service, size: tuple[int, int] = (80, 24), *, queues
         shown.app.queues = queues
         await settled(shown)
         yield shown
-
-
-async def settled(shown: Shown) -> None:
-    await shown.pilot.pause()
-    while any(isinstance(one, ManagerScreen) and one.is_looking for one in shown.app.screen_stack):
-        await shown.pilot.pause()
-    await shown.pilot.pause()
 
 
 def front(shown: Shown) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you, entry, service
-from screens_kit import HOSTILE, MARKUP, Shown, T, showing
+from screens_kit import HOSTILE, MARKUP, Shown, T, settled, showing
 from textual.widgets import TextArea
 
 from kvchat.chat.background.extraction import QUEUE_PAGE
@@ -606,6 +606,7 @@ async def test_the_history_is_newest_first_and_tells_each_change() -> None:
     source = service()
     async with memory(source) as shown:
         await shown.press("down", "down", "e", "left", *" now", "enter", "d", "tab", "tab")
+        await settled(shown)
         rows = [line.strip(" │▌").split()[2] for line in shown.lines if line.strip(" │▌").startswith("today")]
         assert rows[:3] == ["deleted", "edited", "noted"]
         await shown.press("down")
