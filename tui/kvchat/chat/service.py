@@ -42,6 +42,7 @@ from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
     from kvchat.chat.cache.prices import Prices
+    from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
     from kvchat.chat.exports import Exports
     from kvchat.chat.server.choice import ServerChooser
@@ -118,6 +119,12 @@ class ChatService:
         from kvchat.chat.cache.reports import CacheReports
 
         return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
+
+    @cached_property
+    def rail(self) -> Rail:
+        from kvchat.chat.cache.rail import Rail
+
+        return Rail(self.ground, self.conversations, self.servers, self.tracker, self.routes)
 
     @cached_property
     def exports(self) -> Exports:

@@ -190,6 +190,25 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     return words
 
 
+def answer_words(turn: TurnFigures) -> list[str]:
+    """What stands beside an answer, most important first: `98 % cached`, `0.14 s`, `58 tok/s`, `31 tok`; of a turn
+    with wasted tokens these and their cause stand first."""
+    words = []
+    if wasted(turn):
+        cause = f": {cause_name(turn.cause)}" if turn.cause else ""
+        words.append(f"{roughly(turn)}{count(wasted(turn))} wasted{cause}")
+    if turn.hit_ratio is not None:
+        share = round(turn.hit_ratio * 100)
+        words.append(f"{roughly(turn)}{min(share, 99) if turn.evaluated_tokens else share} % cached")
+    if turn.ttft_ms is not None:
+        words.append(duration(turn.ttft_ms / 1000))
+    if turn.decode_speed is not None:
+        words.append(speed(turn.decode_speed))
+    if turn.predicted_tokens is not None:
+        words.append(f"{count(turn.predicted_tokens)} tok")
+    return words
+
+
 def totals_words(totals: Totals) -> str:
     """`reuse 93 % · hit ratio 80 % · 41,204 reused · 0 avoidable · 2 min saved`."""
     if not totals.turns:

@@ -14,7 +14,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
-from kvchat.text.format import clock, count, speed
+from kvchat.text.format import clock
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
@@ -54,17 +54,9 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         time=clock(node.created, now), text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
         note=node.note, siblings=tree.version(node.id),
-        figures=cost(node.figures), streaming=streaming,
+        figures=node.figures, streaming=streaming,
         sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
     )
-
-
-def cost(figures: TurnFigures | None) -> str:
-    """`31 tok · 58.2 tok/s`; empty when nothing is known."""
-    if figures is None or figures.predicted_tokens is None:
-        return ""
-    rate = figures.decode_speed
-    return f"{count(figures.predicted_tokens)} tok" + (f" · {speed(rate)}" if rate else "")
 
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:

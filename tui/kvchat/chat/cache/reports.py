@@ -13,6 +13,7 @@ from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
+from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.following import Following
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
@@ -123,7 +124,7 @@ def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:
     cached = last.cached_tokens if last else None
     new_from = last.prompt_tokens - last.new_tokens if last and last.prompt_tokens and last.new_tokens else None
     prompt = last.prompt_tokens if last else None
-    for node, (start, end) in zip(path, _extents(path), strict=True):
+    for node, (start, end) in zip(path, extents(path), strict=True):
         tokens = end - start if start is not None and end is not None else None
         cells = MessageCells(node.id, node.role.value, node.text[:200], tokens)
         if start is None or end is None or cached is None or prompt is None or start >= prompt:
@@ -134,25 +135,6 @@ def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:
         new = max(0, end - max(start, cached, new_from)) if new_from is not None else None
         avoidable = end - start - reused - new if new is not None else None
         yield MessageCells(node.id, node.role.value, node.text[:200], tokens, reused, new, avoidable)
-
-
-def _extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
-    """Where each message begins and ends, in tokens of the prompt. The first question's tokens go with the system
-    message's where nobody counted them apart."""
-    ends: list[int | None] = []
-    for at, node in enumerate(path):
-        answer = path[at + 1] if node.role is Role.USER and at + 1 < len(path) else node
-        figures = answer.figures
-        if node.role is Role.USER:
-            ends.append(figures.prompt_tokens if figures else None)
-        elif node.role is Role.ASSISTANT:
-            ends.append(figures.context_used if figures else None)
-        else:
-            ends.append(None)
-    if len(ends) > 1 and ends[0] is None and ends[1] is not None:
-        sizes = [len(node.wire) for node in path[:2]]
-        ends[0] = ends[1] * sizes[0] // max(1, sum(sizes))
-    return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
 def _rules(shape: Shape) -> str:

@@ -95,11 +95,20 @@ class Routes(ConversationObserver):
             raise
 
     def plan(self, following: Following, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
-        """The cheapest way to have `prefix`, which `path` renders to, in the cache."""
-        following.plan = plan(
+        """The cheapest way to have `prefix`, which `path` renders to, in the cache; it is shown as the last plan."""
+        following.plan = self.options(following, path, prefix, idle=idle)
+        return following.plan
+
+    def options(self, following: Following, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
+        """As `plan`, for somebody who only wants to know."""
+        return plan(
             following.simulator.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=following.busy,
             restorable=self._restorable(following, path))
-        return following.plan
+
+    def kept_tokens(self, following: Following, path: Sequence[Node]) -> int:
+        """Tokens of a branch that its best snapshot holds."""
+        found = self._restorable(following, path)
+        return found.tokens if found is not None else 0
 
     def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
         """The snapshot that is of most use for a branch."""

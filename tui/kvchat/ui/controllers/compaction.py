@@ -120,7 +120,7 @@ def summary_item(running: RunningCompaction) -> TranscriptItem:
     live, turns = running.live, running.replaced
     return TranscriptItem(
         live.node, Role.ASSISTANT, f"Summary of {counted(turns, 'older turn')}", text=live.text,
-        reasoning=live.reasoning, state=State.STREAMING, figures=STOPS, streaming=True)
+        reasoning=live.reasoning, state=State.STREAMING, time=STOPS, streaming=True)
 
 
 def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Span]]:

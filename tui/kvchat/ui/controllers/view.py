@@ -84,6 +84,7 @@ class ConversationView:
         self._sidebar.refresh_marks()
         if self.workspace.current is not None:
             self._show_aside()
+            self._show_rail()
 
     # -- the conversation
 
@@ -97,6 +98,7 @@ class ConversationView:
                                    lambda at: counted_in(asked[at].text, asked[at].message.blocks))
         self._status.set_live(None)
         self._transcript.set_live(None)
+        self._show_rail()
         last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
         self._status.speed = self._tracker.speed_in(path)
         self._status.set_turns(conversation.figures(), state=last.state if last else State.DONE)
@@ -126,6 +128,9 @@ class ConversationView:
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
             words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
         self._status.set_aside(words)
+
+    def _show_rail(self) -> None:
+        self._transcript.set_rail(self._service.rail.stretches(self.workspace.conversation.id))
 
     def _show_context(self, used: int | None) -> None:
         server = self._service.servers.info
@@ -197,6 +202,7 @@ class ConversationView:
         before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
         self._transcript.set_live(self._server.offline_row(live, now) or live_row(live, now, speed, before))
         self._status.set_live(live_of(live, now))
+        self._show_rail()
         progress, reported = live.progress, live.reported
         prompt = reported.prompt_tokens or (progress.total if progress else None)
         if prompt is not None:

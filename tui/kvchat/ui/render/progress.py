@@ -14,7 +14,8 @@ from kvchat.cache.accounting import NOISE
 from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
 
-REUSED, EVALUATED, AVOIDABLE = "█", "▒", "░"
+REUSED, EVALUATED, AVOIDABLE = ("█", "reused"), ("▒", "evaluated"), ("░", "avoidable")
+"""The glyphs of tokens, and their styles."""
 _LABEL = "reading "
 WAITING = {
     "queued": "waiting for the server",
@@ -34,18 +35,26 @@ _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checke
 
 
 def bar(parts: Sequence[tuple[float, str, str]], width: int) -> list[Span]:
-    """A bar of `width` cells between its edges: (share of the whole, glyph, style) from the left, the rest empty.
-    A share that is not 0 has at least one cell as long as there is room."""
-    room = max(1, width - 2)
-    spans = [Span("▕", "border")]
+    """A bar of `width` cells between its edges: (share of the whole, glyph, style) from the left, the rest empty."""
+    inside = cells(parts, max(1, width - 2))
+    empty = max(1, width - 2) - sum(len(span.text) for span in inside)
+    return [Span("▕", "border"), *inside, Span(" " * empty), Span("▏", "border")]
+
+
+def cells(parts: Sequence[tuple[float, str, str]], room: int) -> list[Span]:
+    """(share of the whole, glyph, style) as cells of a bar of `room`, as far as the shares go. One that is not 0 has at
+    least one cell as long as there is room."""
+    spans: list[Span] = []
     used, total = 0, 0.0
+    later = sum(share > 0 for share, _, _ in parts)
     for share, glyph, style in parts:
         total += share
-        cells = min(room, max(round(total * room), used + (share > 0))) - used
-        if cells > 0:
-            spans.append(Span(glyph * cells, style))
-            used += cells
-    return [*spans, Span(" " * (room - used)), Span("▏", "border")]
+        later -= share > 0
+        number = min(room - later, max(round(total * room), used + (share > 0))) - used
+        if number > 0:
+            spans.append(Span(glyph * number, style))
+            used += number
+    return spans
 
 
 def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Span]:
@@ -89,8 +98,8 @@ def reading_row(
     # However little is new, its part of the bar is wide enough to be watched.
     reused = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
     per_token = (1 - reused) / max(1, evaluate)
-    parts = ((reused if cached else 0.0, REUSED, "reused"), (again * per_token, AVOIDABLE, "avoidable"),
-             ((done - again) * per_token, EVALUATED, "evaluated"))
+    parts = ((reused if cached else 0.0, *REUSED), (again * per_token, *AVOIDABLE),
+             ((done - again) * per_token, *EVALUATED))
     return [Span(_LABEL, "muted"), *bar(parts, bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 
 
