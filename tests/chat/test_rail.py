@@ -104,10 +104,11 @@ async def test_each_row_shows_what_the_next_request_takes_from_the_cache(
                 opened.append(here)
             path = here.path()
             rows, unknown = shown(play, here)
+            known += not unknown
+            prefix = play.following.prompts.known_prefix(play.service.tracker.turn_after(here, path)) or ()
             figures = await sent(play, act, here, chance)
             assert figures.cached_tokens is not None
-            known += not unknown
-            kept = min(figures.cached_tokens, ends_of(path)[-1])  # a question that nobody counted is estimated
+            kept = min(figures.cached_tokens, len(prefix))  # the question may begin as an earlier one did
             if act == "edit" and len(path) > 2:  # the rail is of the branch that stands there: its last turn goes
                 rows, kept = min(rows, ends_of(path)[-3]), min(kept, ends_of(path)[-3])
             if act == "regenerate" and len(path) > 2:
