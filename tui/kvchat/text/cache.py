@@ -42,6 +42,12 @@ def reread_number(warmth: Warmth) -> str:
     return "" if tokens is None else short_count(tokens)
 
 
+def opening_words(warmth: Warmth) -> str:
+    """`412 to prefill`; empty where nothing is, or nothing is known."""
+    number = reread_number(warmth)
+    return f"{number} to prefill" if number else ""
+
+
 def warmth_words(warmth: Warmth, now: float) -> str:
     """`warm · 3,843 tokens · 4 min ago`, `cold · 8,120 tokens to read`; `now` is seconds since the epoch."""
     parts = [str(warmth.heat)]

@@ -85,6 +85,7 @@ class ConversationView:
         if self.workspace.current is not None:
             self._show_aside()
             self._show_rail()
+            self._empty.show()
 
     # -- the conversation
 
