@@ -49,7 +49,7 @@ async def reading(drive: Drive, tmp_path: Path, searching: str = "", **options: 
 
 def line(app: Driven) -> str:
     """The row of the rule over the composer, beside the list."""
-    return app.lines[app.chat.composer.region.y][app.chat.composer.region.x :].strip(" ─")
+    return app.lines[app.chat.composer.region.y - 1][app.chat.composer.region.x :].strip(" ─")
 
 
 async def shows(app: Driven, words: str) -> None:

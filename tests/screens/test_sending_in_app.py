@@ -53,8 +53,8 @@ async def held(app: Driven) -> AsyncIterator[threading.Event]:
 
 
 def line(app: Driven) -> str:
-    """The row of the rule over the composer, beside the list."""
-    return app.lines[app.chat.composer.region.y][app.chat.composer.region.x :].strip(" ─")
+    """The row over the composer, beside the list."""
+    return app.lines[app.chat.composer.region.y - 1][app.chat.composer.region.x :].strip(" ─")
 
 
 async def enter(app: Driven, text: str) -> None:
