@@ -122,7 +122,11 @@ class Settings:
     editor: str = text("", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command,
                        example="nano")
     mouse: bool = flag(True, "Use the mouse. false: the terminal selects text as usual.")
-    notify: bool = flag(True, "Ring the terminal's bell when an answer ends while the window is not looked at.")
+    notify: bool = flag(
+        True, "Ring the bell when an answer ends while you look elsewhere, and show a desktop notification while the "
+              "terminal's window is not in front (not in tmux or screen).")
+    progress: bool = flag(
+        True, "Show in the terminal's tab or taskbar how much of a prompt is prefilled (not in tmux or screen).")
     default_profile: str = text(
         "", "The profile whose server new conversations begin with. Empty: the server of [server].", example="work")
     server: ServerSettings = field(default_factory=ServerSettings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,6 +31,7 @@ from kvchat.ui.themes import load_themes, variable_defaults
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.ui.terminal.desktop import Desktop
 
 FALLBACK_THEME = "kvchat-night"
 HOUSEKEEPING_SECONDS = 20.0
@@ -63,6 +65,8 @@ class KvchatApp(App[int]):
         self._notices = list(notices)
         self._continue = continue_
         self._first = conversation
+        self.desktop: Desktop | None = None
+        """What there is around the terminal; None until the first frame stands."""
         self._guard = ControlFilter()
         self._frame = Frame()
         self._take_themes()
@@ -114,7 +118,10 @@ class KvchatApp(App[int]):
 
     async def _begin(self) -> None:
         """After the first paint: the conversation and the notices."""
+        from kvchat.ui.terminal.desktop import Desktop
+
         screen = self.chat
+        self.desktop = Desktop(self.tell_terminal, os.environ)
         try:
             screen.begin()
             self.has_begun = True
@@ -179,6 +186,8 @@ class KvchatApp(App[int]):
 
     async def on_unmount(self) -> None:
         gc.enable()
+        if self.desktop is not None:
+            self.desktop.progress.remove()
         await self.ending.close_service()
 
     async def on_event(self, event: events.Event) -> None:
@@ -249,6 +258,10 @@ class KvchatApp(App[int]):
 
     def set_window_title(self, title: str) -> None:
         """The title of the terminal's window, cleaned: a window title is a way into the terminal."""
-        if self._driver is not None and not self.is_headless:
-            name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
-            self._driver.write(f"\x1b]2;{name}\x07")
+        name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
+        self.tell_terminal(f"\x1b]2;{name}\x07")
+
+    def tell_terminal(self, sequence: str) -> None:
+        """Write a control sequence, which must be clean, while the terminal is the app's."""
+        if self._driver is not None and not self.is_headless and getattr(self._driver, "has_terminal", True):
+            self._driver.write(sequence)

@@ -61,6 +61,8 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._file = cast("Any", _Outlet(cast("TextIO", self._file)))
+        self.has_terminal = False
+        """Whether the terminal is the app's just now: not another program's, as an editor's."""
         self._typed_before = 0
         """Octets that were typed before the terminal was raw and are not read yet: an Enter is a line feed in them."""
 
@@ -75,6 +77,13 @@ class TerminalDriver(LinuxDriver):
             self._typed_before = _octets_waiting(self.fileno)
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.attrs_before = before
+        self.has_terminal = True
+
+    def stop_application_mode(self) -> None:
+        if (desktop := cast("KvchatApp", self._app).desktop) is not None:
+            desktop.progress.remove()
+        self.has_terminal = False
+        super().stop_application_mode()
 
     def _run_input_thread(self) -> None:
         try:
