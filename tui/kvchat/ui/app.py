@@ -13,7 +13,7 @@ from textual._compositor import CompositorUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.driver import Driver
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
@@ -27,7 +27,7 @@ from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
 from kvchat.ui.terminal import paste_guard
 from kvchat.ui.terminal.control_filter import ControlFilter
-from kvchat.ui.themes import load_themes, variable_defaults
+from kvchat.ui.themes import load_themes, plain_theme, variable_defaults
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -54,6 +54,7 @@ class KvchatApp(App[int]):
         gc.disable()  # until the first paint: collections cost a tenth of it
         paste_guard.install()
         super().__init__()
+        self.no_color = bool(os.environ.get("NO_COLOR"))  # Textual takes an empty one for a wish too
         self.service = service
         self.is_leaving = False
         """Whether the screen is about to go: what is told from now on is not shown."""
@@ -81,6 +82,10 @@ class KvchatApp(App[int]):
         for theme in themes.values():
             self.register_theme(theme)
         self._notices += map(str, problems)
+        if self.no_color:
+            self.register_theme(theme := plain_theme())
+            self.theme = theme.name
+            return
         wanted = self.service.settings.theme
         if wanted not in self.available_themes:
             self._notices.append(f"There is no theme {one_line(wanted, 40)}. /theme shows them all.")
@@ -245,7 +250,12 @@ class KvchatApp(App[int]):
         super()._display(screen, renderable)
 
     def get_line_filters(self) -> list[LineFilter]:
-        return [self._guard, *super().get_line_filters()]
+        if not self.no_color:
+            others = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
+            return [self._guard, *others]
+        from kvchat.ui.terminal.colourless import COLOURLESS
+
+        return [self._guard, COLOURLESS]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variable_defaults(self.current_theme)

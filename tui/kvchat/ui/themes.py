@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -79,6 +80,19 @@ def load_theme(path: Path) -> tuple[Theme | None, list[Problem]]:
         return None, list(file.problems)
     reader = _Reader(file)
     return reader.theme(), reader.problems
+
+
+def plain_theme() -> Theme:
+    """The theme for a terminal that is to show no colour. Only what is marked has a background of its own."""
+    from textual.theme import BUILTIN_THEMES
+
+    ground = BUILTIN_THEMES["ansi-dark"]
+    return replace(ground, name="kvchat-plain", variables={
+        **ground.variables, "border-blurred": "ansi_default",
+        **{f"scrollbar{part}": "ansi_white" for part in ("", "-hover", "-active")},
+        **{f"scrollbar-{part}": "ansi_default" for part in (
+            "background", "background-hover", "background-active", "corner-color")},
+    })
 
 
 def theme_problem(name: str, themes: Mapping[str, Theme], file: Path) -> list[Problem]:

@@ -89,7 +89,9 @@ class OptionController:
 
     def theme(self, name: str = "") -> None:
         app = self.workspace.app
-        if not name:
+        if app.no_color:
+            self.workspace.say("NO_COLOR is set: no theme has colours.")
+        elif not name:
             app.search_themes()
         elif name in app.available_themes:
             app.theme = name
