@@ -68,7 +68,7 @@ def allowed(piece: Piece, windows: set[str]) -> bool:
         case "osc":
             number, _, rest = body.partition(";")
             return ((number == "2" and rest in windows) or (number == "22" and rest in POINTERS)
-                    or (number == "9" and bool(PROGRESS.fullmatch(rest))))
+                    or (number == "9" and bool(PROGRESS.fullmatch(rest))) or body == "11;?")
         case _:
             return False
 

@@ -27,13 +27,14 @@ from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
 from kvchat.ui.terminal import paste_guard
 from kvchat.ui.terminal.control_filter import ControlFilter
-from kvchat.ui.themes import load_themes, plain_theme, variable_defaults
+from kvchat.ui.themes import AUTOMATIC, load_themes, plain_theme, variable_defaults
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.terminal.desktop import Desktop
 
-FALLBACK_THEME = "kvchat-night"
+DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
+"""Where the person chose none: by the terminal's background."""
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
@@ -70,6 +71,10 @@ class KvchatApp(App[int]):
         """What there is around the terminal; None until the first frame stands."""
         self._guard = ControlFilter()
         self._frame = Frame()
+        self.follows_terminal = False
+        """Whether the theme is a light or a dark one as the terminal is."""
+        self._terminals_choice = ""
+        """The theme that the terminal's answer is just changing to."""
         self._take_themes()
         self.keys, problems = actions.keymap(service.settings.keys, paths.config)
         """The person's keys by action, where they differ from the table."""
@@ -87,10 +92,13 @@ class KvchatApp(App[int]):
             self.theme = theme.name
             return
         wanted = self.service.settings.theme
-        if wanted not in self.available_themes:
+        self.follows_terminal = wanted == AUTOMATIC
+        if self.follows_terminal:
+            wanted = DARK_THEME
+        elif wanted not in self.available_themes:
             self._notices.append(f"There is no theme {one_line(wanted, 40)}. /theme shows them all.")
-            wanted = FALLBACK_THEME if FALLBACK_THEME in self.available_themes else self.theme
-        self.theme = wanted
+            wanted = DARK_THEME
+        self.theme = wanted if wanted in self.available_themes else self.theme
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
@@ -138,6 +146,8 @@ class KvchatApp(App[int]):
         for notice in (*self._notices, *self.service.store.notices):
             screen.workspace.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
+        if self.follows_terminal:
+            self.ask_terminal()
         self.call_after_refresh(self._connect)
         self.call_after_refresh(self._settle)
 
@@ -260,9 +270,37 @@ class KvchatApp(App[int]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variable_defaults(self.current_theme)
 
+    def ask_terminal(self) -> None:
+        """Ask the terminal whether it is light or dark. The answer comes any time, or never."""
+        from kvchat.ui.terminal.desktop import is_bare
+
+        ask = getattr(self._driver, "ask_background", None)
+        if ask is not None and not self.is_headless and not self.no_color and not is_bare(os.environ):
+            ask()
+
+    def take_background(self, is_light: bool) -> None:
+        """What the terminal answered."""
+        name = LIGHT_THEME if is_light else DARK_THEME
+        if self.follows_terminal and name != self.theme and name in self.available_themes:
+            self._terminals_choice = name
+            self.theme = name
+
+    def follow_terminal(self) -> None:
+        """As the person wishes, from now on."""
+        self.follows_terminal = True
+        self._save_theme(AUTOMATIC)
+        self.ask_terminal()
+
     def _theme_chosen(self, theme: object) -> None:
+        own, self._terminals_choice = self._terminals_choice == self.theme, ""
+        if own:
+            return
+        self.follows_terminal = False
+        self._save_theme(self.theme)
+
+    def _save_theme(self, name: str) -> None:
         try:
-            save_setting(self._paths.config, "theme", self.theme)
+            save_setting(self._paths.config, "theme", name)
         except ConfigError as error:
             self.chat.workspace.say(str(error), "warning")
 

@@ -24,6 +24,8 @@ from kvchat.sanitize import one_line
 if TYPE_CHECKING:
     from textual.theme import Theme
 
+AUTOMATIC = "auto"
+"""In place of a theme's name: a light or a dark one, as the terminal is."""
 SIZE_LIMIT = 64 * 1024
 """Bytes of one theme."""
 FILE_LIMIT = 200
@@ -99,7 +101,7 @@ def theme_problem(name: str, themes: Mapping[str, Theme], file: Path) -> list[Pr
     """What is wrong with the name of a theme in the settings `file`: nothing, or that there is none of this name."""
     from textual.theme import BUILTIN_THEMES
 
-    known = [*themes, *BUILTIN_THEMES]
+    known = [*themes, *BUILTIN_THEMES, AUTOMATIC]
     if name in known:
         return []
     near = difflib.get_close_matches(name, known, 1)

@@ -24,14 +24,18 @@ TITLE = 60
 """Characters of a notification."""
 
 _MULTIPLEXED = ("tmux", "screen")
-_BARE = ("dumb", "linux")
+_BARE = ("", "dumb", "linux")
 
 
 def is_reached(environ: Mapping[str, str]) -> bool:
     """Whether the terminal belongs to a desktop and nothing stands between."""
-    term = environ.get("TERM", "")
-    between = environ.get("TMUX") or environ.get("STY") or term.startswith(_MULTIPLEXED)
-    return bool(term) and not between and term.partition("-")[0] not in _BARE
+    between = environ.get("TMUX") or environ.get("STY") or environ.get("TERM", "").startswith(_MULTIPLEXED)
+    return not between and not is_bare(environ)
+
+
+def is_bare(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal prints sequences it does not know: the Linux console, and what has no name."""
+    return environ.get("TERM", "").partition("-")[0] in _BARE
 
 
 def shows_progress(environ: Mapping[str, str]) -> bool:
