@@ -18,7 +18,7 @@ from kvchat.chat.live import LiveAnswer
 from kvchat.ui.terminal.desktop import AGAIN_S, Desktop, Prefilled, Progress, is_reached, notification, shows_progress
 from kvchat.ui.view_models import prefilled
 from terminal_output import Terminal
-from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event, tokens
+from toyserver import SSE_HEAD, ToyServer, Visit, chunked, event
 
 XTERM = {"TERM": "xterm-256color"}
 ITERM = {**XTERM, "TERM_PROGRAM": "iTerm.app"}
@@ -135,10 +135,6 @@ class Script:
 
     def say(self, text: str) -> None:
         self.steps.put_nowait(event({"choices": [{"index": 0, "delta": {"content": text}}]}))
-
-    def fail(self) -> None:
-        self.steps.put_nowait(event({"error": {"code": 500, "message": "no", "type": "server_error"}}))
-        self.steps.put_nowait(None)
 
     def end(self) -> None:
         self.steps.put_nowait(event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
@@ -260,33 +256,6 @@ async def test_another_program_has_the_tab_while_it_has_the_terminal(own_folders
             await terminal.press("\x11")
             assert await terminal.ended() == 0
             assert reports(terminal.output)[-1] == "0;0"
-
-
-LEAVES, COMES = "\x1b[O", "\x1b[I"
-"""The window is not in front any more; it is again."""
-NOTICE = b"\x1b]777;notify;kvchat;Answer ready: "
-
-
-@pytest.mark.process
-async def test_who_looks_elsewhere_is_called_once_the_answer_is_there(own_folders: Path) -> None:
-    async with ToyServer() as server:
-        with Terminal(["-m", "kvchat.cli", "--base-url", server.url], environment()) as terminal:
-            second, third = Script(), Script()
-            server.on_chat(tokens("First."), second, third)
-            await terminal.shows("this machine")
-            await terminal.shows("First.", "one; two", "\r")
-            assert b"]777" not in terminal.output
-            await terminal.press("and", "\r")
-            await terminal.shows("pasted", LEAVES, "\x1b[200~pasted\x1b[201~")  # a key would be somebody who looks
-            second.say("Second.")
-            second.end()
-            await terminal.writes(NOTICE + b"one, two\x1b\\")
-            await terminal.press(COMES, "\r")
-            await terminal.shows("again", LEAVES, "\x1b[200~again\x1b[201~")
-            third.fail()
-            await terminal.writes(b"\x1b]777;notify;kvchat;Answer failed: one, two\x1b\\")
-            await terminal.press("\x11")
-            assert await terminal.ended() == 0
 
 
 @pytest.mark.process
