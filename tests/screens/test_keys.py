@@ -504,6 +504,18 @@ async def _(app: Driven, do: Do) -> None:
     assert app.said == ["one", "Hello", "two", "Hello"]
 
 
+@case("sidebar.delete")
+async def _(app: Driven, do: Do) -> None:
+    await app.focus_sidebar()
+    await app.press("down")
+    id = app.chat.sidebar.cursor_id
+    assert id is not None and id != app.conversation.id
+    await do()
+    await app.until(lambda: app.noticed("Deleted.") and id not in {c.id for c in app.service.conversations.all()})
+    assert app.said == ["one", "Hello", "two", "Hello"]
+    await app.service.conversations.restore(id)
+
+
 # -- arguments of slash commands
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -20,6 +21,7 @@ from kvchat.ui.actions import (
     ACTIONS,
     BY_ID,
     DIALOG_ACTIONS,
+    Action,
     bindings,
     by_slash,
     help_rows,
@@ -68,11 +70,33 @@ def test_every_default_key_is_written_as_textual_names_it_and_can_be_sent() -> N
             assert not all(key.startswith("alt+") for key in action.key_list), "a Mac sends no alt by default"
 
 
+UNSURE = re.compile(r"f1|f10|f11|alt\+.*|super\+.*|(?:ctrl\+)?(?:shift\+)?insert|shift\+(?!tab).*|"
+                    r"ctrl\+(?:shift\+.*|enter|tab|space|comma|plus|minus|0|pageup|pagedown|home|end|up|down|left|right|"
+                    r"delete|backspace)")
+"""Keys that some common terminal takes for itself or cannot send: GNOME Terminal F1, F10, Ctrl+PgUp, Shift+Insert,
+Alt+digits; Terminal on a Mac F11 and Ctrl+arrows; what only an extended keyboard protocol can tell apart."""
+MAIN = {"new", "next", "previous", "list", "search", "rename", "delete", "export", "stop", "undo", "find", "parameters",
+        "model", "thinking", "inspector", "memory", "documents", "editor", "sidebar", "palette", "help", "quit"}
+ALSO = {"composer.send": "composer.enter", "delete": "sidebar.delete", "memories": "palette"}
+"""Actions whose keys are unsure, and what does the same by a sure one."""
+
+
+def is_sure(action: Action) -> bool:
+    return any(not UNSURE.fullmatch(key) for key in action.key_list)
+
+
+def test_no_action_has_only_keys_that_a_terminal_may_not_send() -> None:
+    for action in BY_ID.values():
+        sure = is_sure(action) or (action.id in ALSO and is_sure(BY_ID[ALSO[action.id]]))
+        assert sure or (action.palette and action.id not in MAIN), action.id
+    assert {action.id for action in ACTIONS if action.footer} <= MAIN
+
+
 @corpus(("id", "expected"), [
     ("new", "ctrl+n"), ("next", "ctrl+pagedown,alt+down,f9"), ("previous", "ctrl+pageup,alt+up,f8"), ("list", "ctrl+s"),
     ("sidebar", "f3"), ("search", "ctrl+r"), ("find", "ctrl+f"), ("export", "f4"), ("inspector", "f2"),
     ("memory", "f5"),
-    ("stop", "escape"), ("palette", "ctrl+p"), ("help", "f1"), ("quit", "ctrl+q"), ("model", "ctrl+l"),
+    ("stop", "escape"), ("palette", "ctrl+p"), ("help", "f1,ctrl+b"), ("quit", "ctrl+q"), ("model", "ctrl+l"),
     ("thinking", "ctrl+t"), ("editor", "ctrl+g"), ("transcript.edit", "e"), ("transcript.regenerate", "r"),
     ("transcript.copy", "y"), ("transcript.branches", "b"), ("composer.newline", "shift+enter,ctrl+j,alt+enter"),
 ])

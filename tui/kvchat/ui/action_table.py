@@ -170,13 +170,16 @@ ACTIONS: tuple[Action, ...] = (
            palette=False, reason=_MOVING),
     Action("sidebar.rename", "r", "Rename", "Give the conversation under the cursor another title.", "List",
            palette=False, reason="the action rename has them"),
+    Action("sidebar.delete", "d,delete", "Delete", "Put the conversation under the cursor into the trash; Undo brings "
+           "it back.", "List", palette=False, reason="the action delete has them"),
 
     Action("sidebar", "f3", "Sidebar", "Show or hide the list beside the conversation.", "General", "sidebar",
            method="toggle_sidebar"),
     Action("theme", "", "Theme", "Choose the colours.", "General", "theme", "NAME", method="options.theme"),
     Action("palette", "ctrl+p", "Palette", "Find an action by its name.", "General", footer="palette", palette=False,
            reason="it is the palette", method="app.action_command_palette"),
-    Action("help", "f1", "Help", "Show every key and command.", "General", "help", footer="help", method="show_help"),
+    Action("help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help",
+           method="show_help"),
     Action("quit", "ctrl+q", "Quit", "Leave kvchat. What is running is stopped and kept.", "General", "quit",
            method="app.action_quit"),
 )

@@ -219,6 +219,10 @@ class ChatScreen(Screen[None]):
     def _rename_requested(self, event: Sidebar.RenameRequested) -> None:
         self.conversations.rename(id=event.id)
 
+    @on(Sidebar.DeleteRequested)
+    async def _list_delete_requested(self, event: Sidebar.DeleteRequested) -> None:
+        await self.conversations.delete(event.id)
+
     @on(Sidebar.MenuRequested)
     def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
         self.conversations.menu(event.id)
