@@ -38,7 +38,7 @@ def test_every_action_can_be_found_in_palette_help_and_slash_commands_or_says_wh
     for action in BY_ID.values():
         assert action.palette or action.reason, action.id
         assert action.slash or action.reason, action.id
-        assert action.keys or (action.slash and action.palette), action.id
+        assert action.keys or action.vi_keys or (action.slash and action.palette), action.id
         assert action.help.endswith("."), action.id
         assert len(action.label) <= 22
     assert {action.id for action in palette()} == {action.id for action in BY_ID.values() if action.palette}
@@ -87,7 +87,7 @@ def is_sure(action: Action) -> bool:
 
 def test_no_action_has_only_keys_that_a_terminal_may_not_send() -> None:
     for action in BY_ID.values():
-        sure = is_sure(action) or (action.id in ALSO and is_sure(BY_ID[ALSO[action.id]]))
+        sure = is_sure(action) or bool(action.vi_keys) or (action.id in ALSO and is_sure(BY_ID[ALSO[action.id]]))
         assert sure or (action.palette and action.id not in MAIN), action.id
     assert {action.id for action in ACTIONS if action.footer} <= MAIN
 
@@ -193,6 +193,40 @@ def test_a_key_that_cannot_be_is_refused_in_a_sentence(id: str, written: str, se
     else:
         assert found == {}
         assert [problem.text for problem in problems] == [f"keys.{id}: {sentence}"]
+
+
+VI = {"transcript.first": "home,g", "transcript.last": "end,G", "transcript.find": "slash",
+      "transcript.next_match": "n", "transcript.previous_match": "N"}
+
+
+def test_the_keys_of_vi_are_there_where_they_are_wanted_and_mean_nothing_else() -> None:
+    assert keymap({}) == ({}, [])
+    assert keymap({}, vi_keys=True) == (VI, [])
+    assert set(VI) == {action.id for action in BY_ID.values() if action.vi_keys}
+    for action in BY_ID.values():
+        for key in action.vi_keys.split(",") if action.vi_keys else ():
+            assert keys.normal(key) == key
+    mine = {"transcript.fork": "n", "transcript.first": "x"}
+    assert keymap(mine, vi_keys=True) == (
+        {**mine, **{id: key for id, key in VI.items() if id not in ("transcript.first", "transcript.next_match")}}, [])
+
+
+def test_the_help_tells_the_keys_of_vi() -> None:
+    def found(overrides: dict[str, str]) -> dict[str, str]:
+        return {row.label: row.keys for row in help_rows(overrides)["Messages"]}
+
+    assert [found({})[label] for label in ("First message", "Next match")] == ["Home", "n (vi_keys)"]
+    with_them = found(keymap({}, vi_keys=True)[0])
+    assert [with_them[label] for label in ("First message", "Last message", "Find from here", "Previous match")] == [
+        "Home, g", "End, G", "/", "N"]
+
+
+async def test_an_action_without_a_key_can_be_given_one() -> None:
+    app = Talk()
+    async with app.run_test() as pilot:
+        app.set_keymap(keymap({"theme": "f11", "tree": "alt+t"})[0])
+        await pilot.press("f11", "alt+t")
+    assert app.done == ["theme", "tree"]
 
 
 def test_two_actions_may_swap_their_keys() -> None:

@@ -123,6 +123,9 @@ class Settings:
         example="Answer briefly.")
     editor: str = text("", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command,
                        example="nano")
+    vi_keys: bool = flag(
+        False, "Keys of vi in the conversation: g and G go to the first and the last message, / finds, n and N go to "
+               "the next and the previous match. false: these letters begin a message.")
     mouse: bool = flag(True, "Use the mouse. false: the terminal selects text as usual.")
     notify: bool = flag(
         True, "Ring the bell when an answer ends while you look elsewhere, and show a desktop notification while the "

@@ -76,7 +76,8 @@ class KvchatApp(App[int]):
         self._terminals_choice = ""
         """The theme that the terminal's answer is just changing to."""
         self._take_themes()
-        self.keys, problems = actions.keymap(service.settings.keys, paths.config)
+        self.keys, problems = actions.keymap(service.settings.keys, paths.config,
+                                             vi_keys=service.settings.vi_keys)
         """The person's keys by action, where they differ from the table."""
         self._notices += map(str, problems)
 

@@ -263,6 +263,14 @@ class ChatScreen(Screen[None]):
     def _sources_requested(self, event: Transcript.SourcesRequested) -> None:
         self.documents.show_sources(event.node, event.numbers)
 
+    @on(Transcript.FindRequested)
+    def _find_requested(self) -> None:
+        self.findbar.open(comes_back=True)
+
+    @on(Transcript.MatchRequested)
+    def _match_requested(self, event: Transcript.MatchRequested) -> None:
+        self.findbar.go_on(event.step)
+
     @on(Transcript.TypeThrough)
     def _type_through(self, event: Transcript.TypeThrough) -> None:
         self.composer.focus()
