@@ -123,6 +123,16 @@ class Terminal:
                 self._heard.clear()
                 await self._heard.wait()
 
+    async def writes(self, sequence: bytes, *, times: int = 1) -> None:
+        """Wait until the program has written this, so many times in all."""
+        try:
+            async with asyncio.timeout(120):
+                while self.output.count(sequence) < times:
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise AssertionError(f"{sequence!r} was not written {times} times: {self.output[-2000:]!r}") from None
+
     async def frames(self) -> None:
         """Wait for the first frame."""
         async with asyncio.timeout(120):

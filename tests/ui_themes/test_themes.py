@@ -13,8 +13,10 @@ from textual.widgets import Static
 
 from corpus import corpus
 from kvchat.config import Settings
+from kvchat.config.settings import BY_PATH
 from kvchat.paths import own_themes
-from kvchat.ui.themes import OWN_VARIABLES, load_theme, load_themes, variable_defaults
+from kvchat.ui.app import DARK_THEME, LIGHT_THEME
+from kvchat.ui.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, variable_defaults
 
 THEMES, PROBLEMS = load_themes([own_themes()])
 GROUNDS = ("background", "surface", "panel", "code-background")
@@ -51,7 +53,10 @@ def test_all_our_themes_load_without_a_problem() -> None:
     assert {"kvchat-night", "kvchat-ember", "kvchat-day", "kvchat-paper", "kvchat-contrast", "kvchat-phosphor"} == set(
         THEMES)
     assert sum(theme.dark for theme in THEMES.values()) == 4
-    assert Settings().theme in THEMES
+    assert Settings().theme == AUTOMATIC
+    assert not THEMES[LIGHT_THEME].dark and THEMES[DARK_THEME].dark
+    help = BY_PATH["theme"].spec.doc
+    assert LIGHT_THEME in help and DARK_THEME in help
     assert all((own_themes() / f"{name}.toml").is_file() for name in THEMES)
 
 

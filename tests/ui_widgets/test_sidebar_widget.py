@@ -127,9 +127,10 @@ async def test_keys_move_the_cursor_over_the_groups_and_enter_opens(listing: Lis
             await pilot.press(key)
             ids.append(sidebar.cursor_id)
         assert ids == ["c1", "c2", "c1", "c24", "c99", "c99", "c76", "c0", "c0"]
-        await pilot.press("down", "enter", "m", "r")
+        await pilot.press("down", "enter", "m", "r", "d")
         assert [(type(m), m.id) for m in host.said] == [
-            (Sidebar.Opened, "c1"), (Sidebar.MenuRequested, "c1"), (Sidebar.RenameRequested, "c1")]
+            (Sidebar.Opened, "c1"), (Sidebar.MenuRequested, "c1"), (Sidebar.RenameRequested, "c1"),
+            (Sidebar.DeleteRequested, "c1")]
 
 
 async def test_the_cursor_stays_in_view_and_home_shows_the_first_group(listing: Listing) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -119,7 +120,7 @@ async def _examined(service: ChatService, backend: Backend, model: str, yes: boo
 
 def _told(words: str) -> None:
     """Progress, for somebody who watches."""
-    if sys.stderr.isatty():
+    if _can_overwrite():
         print(f"\r\x1b[K{one_line(words, 76)}", end="", file=sys.stderr, flush=True)
 
 
@@ -132,8 +133,12 @@ async def _agreed(question: str) -> bool:
     return (await asyncio.to_thread(sys.stdin.readline)).strip().lower() in ("y", "yes")
 
 
+def _can_overwrite() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def _clear() -> None:
-    if sys.stderr.isatty():
+    if _can_overwrite():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 

@@ -224,6 +224,10 @@ class ChatScreen(Screen[None]):
     def _rename_requested(self, event: Sidebar.RenameRequested) -> None:
         self.conversations.rename(id=event.id)
 
+    @on(Sidebar.DeleteRequested)
+    async def _list_delete_requested(self, event: Sidebar.DeleteRequested) -> None:
+        await self.conversations.delete(event.id)
+
     @on(Sidebar.MenuRequested)
     def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
         self.conversations.menu(event.id)
@@ -263,6 +267,14 @@ class ChatScreen(Screen[None]):
     @on(Transcript.SourcesRequested)
     def _sources_requested(self, event: Transcript.SourcesRequested) -> None:
         self.documents.show_sources(event.node, event.numbers)
+
+    @on(Transcript.FindRequested)
+    def _find_requested(self) -> None:
+        self.findbar.open(comes_back=True)
+
+    @on(Transcript.MatchRequested)
+    def _match_requested(self, event: Transcript.MatchRequested) -> None:
+        self.findbar.go_on(event.step)
 
     @on(Transcript.TypeThrough)
     def _type_through(self, event: Transcript.TypeThrough) -> None:

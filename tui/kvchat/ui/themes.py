@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ from kvchat.sanitize import one_line
 if TYPE_CHECKING:
     from textual.theme import Theme
 
+AUTOMATIC = "auto"
+"""In place of a theme's name: a light or a dark one, as the terminal is."""
 SIZE_LIMIT = 64 * 1024
 """Bytes of one theme."""
 FILE_LIMIT = 200
@@ -81,11 +84,24 @@ def load_theme(path: Path) -> tuple[Theme | None, list[Problem]]:
     return reader.theme(), reader.problems
 
 
+def plain_theme() -> Theme:
+    """The theme for a terminal that is to show no colour. Only what is marked has a background of its own."""
+    from textual.theme import BUILTIN_THEMES
+
+    ground = BUILTIN_THEMES["ansi-dark"]
+    return replace(ground, name="kvchat-plain", variables={
+        **ground.variables, "border-blurred": "ansi_default",
+        **{f"scrollbar{part}": "ansi_white" for part in ("", "-hover", "-active")},
+        **{f"scrollbar-{part}": "ansi_default" for part in (
+            "background", "background-hover", "background-active", "corner-color")},
+    })
+
+
 def theme_problem(name: str, themes: Mapping[str, Theme], file: Path) -> list[Problem]:
     """What is wrong with the name of a theme in the settings `file`: nothing, or that there is none of this name."""
     from textual.theme import BUILTIN_THEMES
 
-    known = [*themes, *BUILTIN_THEMES]
+    known = [*themes, *BUILTIN_THEMES, AUTOMATIC]
     if name in known:
         return []
     near = difflib.get_close_matches(name, known, 1)

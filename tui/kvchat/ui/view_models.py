@@ -24,6 +24,7 @@ from kvchat.ui.widgets.sidebar_rows import SidebarRow
 
 if TYPE_CHECKING:
     from kvchat.chat.live import LiveAnswer, OpenConversation
+    from kvchat.ui.terminal.desktop import Prefilled
 
 YOU = "You"
 PATIENCE = 0.3
@@ -62,6 +63,19 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
     """The rows of the sidebar."""
     return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]
+
+
+def prefilled(live: LiveAnswer, now: float) -> Prefilled:
+    """How much of what the server has to prefill is done at `now` (monotonic seconds). None once tokens come, for an
+    answer that is stopped, while the server is offline, and for one that starts at once."""
+    offline = live.waiting is not None and live.waiting.phase == "gone"
+    if live.first_token_at is not None or live.stopping or offline or now - live.sent_at < PATIENCE:
+        return None
+    progress = live.progress
+    if progress is None:
+        return "unknown"
+    done, whole = progress.processed - progress.cached, progress.total - progress.cached
+    return min(100, max(0, done * 100 // whole)) if whole > 0 else 100
 
 
 def live_row(

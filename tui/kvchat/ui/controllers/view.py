@@ -17,7 +17,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, to_read
 from kvchat.text.format import counted, duration
 from kvchat.ui.controllers.workspace import Workspace
-from kvchat.ui.view_models import item_of, live_row, sidebar_rows
+from kvchat.ui.view_models import item_of, live_row, prefilled, sidebar_rows
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
 from kvchat.ui.widgets.statusline import live_of
 
@@ -167,9 +167,30 @@ class ConversationView:
             self._compaction.offer()
         elif answer.state is State.ERROR:
             workspace.say(f"{one_line(conversation.record.title, 40)}: {answer.note}", "error")
+        self._show_prefilled()
         if self._service.settings.notify and not (here and workspace.app.app_focus):
-            workspace.app.bell()
+            self._call(conversation.record.title, answer.state)
         self.show_list()
+
+    def _call(self, title: str, state: State) -> None:
+        """Call the person to an answer that has ended. A notification may be kept in the system's history."""
+        app = self.workspace.app
+        app.bell()
+        if app.desktop is not None and not app.app_focus:
+            words = "Answer failed" if state is State.ERROR else "Answer ready"
+            app.desktop.notify(words if self._service.incognito else f"{words}: {title}")
+
+    def _show_prefilled(self) -> None:
+        """In the terminal's tab: the open conversation's prefill, else that of another one."""
+        if (desktop := self.workspace.app.desktop) is None:
+            return
+        found = None
+        if self._service.settings.progress:
+            now, current = time.monotonic(), self.workspace.current
+            opened = [self._conversations.get(id) for id in self._conversations.streaming()]
+            lives = [one.live for one in sorted(opened, key=lambda one: one is not current) if one and one.live]
+            found = next((share for live in lives if (share := prefilled(live, now)) is not None), None)
+        desktop.progress.show(found)
 
     def compaction_changed(self, id: str) -> None:
         """A summary begins, goes on or ends."""
@@ -193,6 +214,7 @@ class ConversationView:
         if not self._conversations.streaming() and self._ticking is not None:
             self._ticking.stop()
             self._ticking = None
+        self._show_prefilled()
         self._compaction.show()
         conversation = self.workspace.current
         live = conversation.live if conversation is not None else None

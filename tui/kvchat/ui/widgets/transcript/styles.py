@@ -49,7 +49,7 @@ STYLES: StyleTable = {
     "strong": "bold",
     "em": "italic",
     "s": "strike",
-    "code-inline": ("on $surface", "$text-accent on $surface"),
+    "code-inline": ("on $surface", "bold $text-accent on $surface"),
     "link": "underline",
     "cite": "$text-accent",
     "url": ("$text-muted", "dim $text-muted"),

@@ -50,6 +50,8 @@ class TranscriptView(ScrollView):
     ForkRequested: TypeAlias = messages.ForkRequested
     DeleteRequested: TypeAlias = messages.DeleteRequested
     SourcesRequested: TypeAlias = messages.SourcesRequested
+    FindRequested: TypeAlias = messages.FindRequested
+    MatchRequested: TypeAlias = messages.MatchRequested
     FoldToggled: TypeAlias = messages.FoldToggled
     FollowChanged: TypeAlias = messages.FollowChanged
     TypeThrough: TypeAlias = messages.TypeThrough
