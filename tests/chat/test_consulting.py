@@ -51,7 +51,7 @@ async def test_a_mention_brings_numbered_passages_and_stays_in_the_text(service)
 
 async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_taken(service):
     id = id_of(service)
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
     found = await service.retrieval.consult(id, LAMP)
     assert found.passages and not found.taken
     assert PASSAGE not in kinds(await asked(service, id, LAMP))
@@ -63,15 +63,15 @@ async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_tak
 
 async def test_mode_always_takes_what_is_found_along_until_it_is_switched_off(service):
     id = id_of(service)
-    await service.retrieval.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_retrieval(id, "always", ["handbook"])
     assert PASSAGE in kinds(await asked(service, id, LAMP))
-    await service.retrieval.set_searching(id, "off", [])
+    await service.retrieval.set_retrieval(id, "off", [])
     assert PASSAGE not in kinds(await asked(service, id, "Where is the oil kept in the cellar?"))
 
 
 async def test_mode_always_sends_nothing_that_has_nothing_to_do_with_the_question(service):
     id = id_of(service)
-    await service.retrieval.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_retrieval(id, "always", ["handbook"])
     for text in ("Thank you!", "What do you think?", "Write a haiku about penguins in spring."):
         assert PASSAGE not in kinds(await asked(service, id, text)), text
 

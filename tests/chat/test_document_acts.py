@@ -201,7 +201,7 @@ class Walk:
 
     async def _mode(self) -> None:
         mode = self.chance.choice(["off", "ask", "always", "always"])
-        await self.service.retrieval.set_searching(self.id, mode, ["handbook"])
+        await self.service.retrieval.set_retrieval(self.id, mode, ["handbook"])
 
     async def _edit(self) -> None:
         question = self._asked()

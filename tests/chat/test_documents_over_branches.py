@@ -117,7 +117,7 @@ async def test_a_change_whose_file_is_on_the_branch_goes_as_it_was_shown(service
 
 
 async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
     found = await service.retrieval.consult(id, LAMP)
     assert found.passages and not found.taken
     await service.turns.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
@@ -127,13 +127,13 @@ async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
 
 
 async def test_an_edit_takes_no_passages_that_are_only_offered(service, id):
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
     await asked(service, id, LAMP)
     assert not of(PASSAGE, await edited(service, id, LAMP.replace("lmap", "lamp")))
 
 
 async def test_passages_of_a_mention_go_with_it_when_it_is_edited_away(service, id):
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
     assert of(PASSAGE, await asked(service, id, f"@handbook {LAMP}"))
     assert not of(PASSAGE, await edited(service, id, "Good morning."))
 

@@ -162,7 +162,7 @@ async def test_a_mail_address_does_not_wait_for_the_documents(service, held):
 async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(service, held, monkeypatch):
     monkeypatch.setattr(module, "SEARCH_S", 0.05)
     id = id_of(service)
-    await service.retrieval.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_retrieval(id, "always", ["handbook"])
     async with occupied(service, held):
         await service.turns.send(id, Question(LAMP))
         assert not held.is_set()

@@ -43,7 +43,7 @@ async def reading(drive: Drive, tmp_path: Path, searching: str = "", **options: 
         await service.documents._indexers["handbook"]
         await app.begin()
         if searching:
-            await service.retrieval.set_searching(app.conversation.id, searching, ["handbook"])
+            await service.retrieval.set_retrieval(app.conversation.id, searching, ["handbook"])
         yield app
 
 
@@ -216,9 +216,9 @@ async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: 
 
 async def test_the_header_names_only_collections_that_exist(drive: Drive, tmp_path: Path) -> None:
     async with reading(drive, tmp_path, "always", size=(120, 30)) as app:
-        await app.service.retrieval.set_searching(app.conversation.id, "always", ["handbook", "gone"])
+        await app.service.retrieval.set_retrieval(app.conversation.id, "always", ["handbook", "gone"])
         await app.until(lambda: "▤ handbook  " in app.lines[0])
-        await app.service.retrieval.set_searching(app.conversation.id, "always", ["gone"])
+        await app.service.retrieval.set_retrieval(app.conversation.id, "always", ["gone"])
         await app.until(lambda: "▤" not in app.lines[0])
 
 

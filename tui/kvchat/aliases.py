@@ -27,3 +27,6 @@ CAUSES: dict[str, str] = {
     "block size": "blocks",
 }
 """Causes of wasted tokens, until version 5 of the database: their names on the screen were stored."""
+
+EXPORT_FIELDS: dict[str, str] = {"searching": "retrieval"}
+"""Fields of the lossless export, until version 6 of the database."""

@@ -329,4 +329,4 @@ class DocumentService:
 def _without(name: str, row: Conversation) -> Conversation:
     """A conversation that no longer searches in the collection of this name."""
     left = tuple(one for one in row.collections if one != name)
-    return replace(row, collections=left, searching=row.searching if left else OFF)
+    return replace(row, collections=left, retrieval=row.retrieval if left else OFF)

@@ -75,9 +75,9 @@ class Retrieval:
         self._documents = documents
         self._vectors = vectors
 
-    async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
+    async def set_retrieval(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
-        await self._conversations.update(self._conversations.load(id), searching=mode if collections else OFF,
+        await self._conversations.update(self._conversations.load(id), retrieval=mode if collections else OFF,
                            collections=tuple(dict.fromkeys(collections)))
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
@@ -108,7 +108,7 @@ class Retrieval:
         every = await self._mentioned(text) if "@" in text else []
         mentions = meant.counted(text, every)
         pasted = self._pasted(every, mentions)
-        chosen = record.collections if record.searching != OFF and self._documents.has_collections else ()
+        chosen = record.collections if record.retrieval != OFF and self._documents.has_collections else ()
         if not mentions and not (chosen and search):
             return Consulted(pasted=pasted)
         path = conversation.path() if after is None else after
@@ -122,7 +122,7 @@ class Retrieval:
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("the documents were not searched: %s", error or "it took too long")
             return Consulted(pasted=pasted)
-        return Consulted(passages, record.searching == ALWAYS, pasted=pasted)
+        return Consulted(passages, record.retrieval == ALWAYS, pasted=pasted)
 
     async def _mentioned(self, text: str) -> list[Written]:
         """The mentions that may mean something. The documents' thread is not needed for that."""
@@ -171,7 +171,7 @@ class Retrieval:
                          if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
                 if begun and plan.named and plan.query and not passages:
                     problems = (*problems, still_indexed(begun[0]))
-        taken = plan.named or conversation.record.searching == ALWAYS
+        taken = plan.named or conversation.record.retrieval == ALWAYS
         return Consulted(passages, taken, plan.files, from_outside, problems)
 
     async def _consultation(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
@@ -284,7 +284,7 @@ class Retrieval:
         kept = [replace(block, source=name_of(block)) if block.kind != PASSAGE else block
                 for block in _kept(before, question.text)]
         passages = [one.block for one in found.passages] if found.taken else []
-        if conversation.record.searching == ASK and not passages:  # those it has are the person's choice
+        if conversation.record.retrieval == ASK and not passages:  # those it has are the person's choice
             now = {one.ref: one.block for one in found.passages}
             passages = [now.get(block.ref, replace(block, source=name_of(block)))
                         for block in kept if block.kind == PASSAGE]

@@ -103,7 +103,7 @@ class ConversationView:
         self._sending.show_refusal()
         self._show_waiting(conversation.id)
         self._show_aside()
-        self._documents.show_searching()
+        self._documents.show_retrieval()
         self._show_context(conversation.context_used if conversation.record.turns else None)
         self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self._empty.show()
