@@ -208,7 +208,7 @@ async def test_hostile_text_is_shown_harmless_and_fits_the_window(
     with opened(places) as (store, memories):
         memories.add(HOSTILE + " and more words than fit on one line of a small window" * 2, page="topics/colours.md")
         store.jobs.put("extract", conversation, 0.0, HOSTILE)
-        store.jobs.park("extract", conversation, HOSTILE * 3)
+        store.jobs.pause("extract", conversation, HOSTILE * 3)
     done = await run("memory", *command, terminal=True)
     lines = done.out.replace("\r\n", "\n").splitlines()
     assert done.status == 0 and any("␛" in line for line in lines)
@@ -461,11 +461,11 @@ async def test_the_queue_has_what_is_pending_and_what_is_parked(call: Call, plac
     conversation, _ = await talked(places, "I prefer tea to coffee", "I play the cello")
     with opened(places) as (store, _):
         store.jobs.put("extract", conversation, 0.0)
-        store.jobs.park("extract", conversation, "the model's answers cannot be used")
+        store.jobs.pause("extract", conversation, "the model's answers cannot be used")
     told = call("queue", "--json").json
     assert told["pending"] == [{"conversation": conversation, "title": "I prefer tea to coffee", "messages": 4}]
     assert [(job["subject"], job["state"], job["why"]) for job in told["jobs"]] == [
-        (conversation, "parked", "the model's answers cannot be used")]
+        (conversation, "paused", "the model's answers cannot be used")]
     assert set(told["jobs"][0]) == {"kind", "subject", "title", "due", "attempts", "state", "why", "created"}
     shown = call("queue").out
     assert conversation[:8] in shown and "cannot be used" in shown and "waits for you" in shown

@@ -144,7 +144,7 @@ class Row:
 
 QUEUE = (
     Row(LAMP, 6, Job("extraction", LAMP, T + 42, why="enough new messages")),
-    Row(HARBOUR, 12, Job("extraction", HARBOUR, T, 3, JobState.PARKED, "the answer was no JSON: Expecting value")),
+    Row(HARBOUR, 12, Job("extraction", HARBOUR, T, 3, JobState.PAUSED, "the answer was no JSON: Expecting value")),
 )
 
 

@@ -549,7 +549,7 @@ async def test_r_tries_again_what_was_given_up_and_asks_for_what_waits() -> None
 
 
 async def test_the_queue_also_has_the_work_on_the_memory_itself_and_what_runs() -> None:
-    tidying = Row("", 0, Job("consolidation", "memory", T, 2, JobState.PARKED, "the server said no"))
+    tidying = Row("", 0, Job("consolidation", "memory", T, 2, JobState.PAUSED, "the server said no"))
     source = Service(Book(*SAMPLE), queue=[tidying, replace(QUEUE[0], at_work=True), Row(HARBOUR, 1, on=False)])
     async with memory(source) as shown:
         await shown.press("tab")
@@ -688,7 +688,7 @@ async def test_no_control_character_of_a_memory_reaches_the_screen(start: int) -
                         status=Status.PROPOSED if n % 2 else Status.LIVE) for n, text in enumerate(batch)))
     book.problems = tuple(batch)
     book.history = [replace(change, why=change.after.text) for change in book.history]
-    source = Service(book, queue=[Row(LAMP, 1, Job("extraction", LAMP, T, 1, JobState.PARKED, batch[0]))])
+    source = Service(book, queue=[Row(LAMP, 1, Job("extraction", LAMP, T, 1, JobState.PAUSED, batch[0]))])
     source.known = [replace(source.known[0], title=batch[0])]
     async with memory(source, (100, 60)) as shown:
         for keys in (("down", "pagedown"), ("e",), ("escape", "d"), ("tab", "down"), ("tab", "down"), ("u",)):

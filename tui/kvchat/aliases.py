@@ -30,3 +30,6 @@ CAUSES: dict[str, str] = {
 
 EXPORT_FIELDS: dict[str, str] = {"searching": "retrieval"}
 """Fields of the lossless export, until version 6 of the database."""
+
+JOB_STATES: dict[str, str] = {"parked": "paused"}
+"""States of jobs in the database, until version 6 of it."""

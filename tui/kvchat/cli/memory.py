@@ -256,8 +256,8 @@ def _queue(desk: Desk) -> int:
             desk.printer.line("Nothing waits.")
         if more:
             desk.printer.line(f"More waits: kvchat memory queue -n {10 * most} shows it.")
-        if any(job.state is JobState.PARKED for job in jobs):
-            desk.printer.line("What is parked waits for you: the memory screen of the app tries it again.")
+        if any(job.state is JobState.PAUSED for job in jobs):
+            desk.printer.line("What is paused waits for you: the memory screen of the app tries it again.")
 
     desk.tell(found, words)
     return 0

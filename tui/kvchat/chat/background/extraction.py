@@ -169,7 +169,7 @@ class Extraction:
         return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
 
     async def retry(self, id: str) -> None:
-        """Go through a parked conversation again."""
+        """Go through a paused conversation again."""
         await self._jobs.retry(EXTRACTION, id)
 
     async def retried(self, subject: str) -> None:
@@ -213,7 +213,7 @@ class Extraction:
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
         jobs = await self._ground.keeper.call(self._ground.store.jobs.all)
-        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
+        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PAUSED for job in jobs):
             self._more_left = False
             await self._resume()
 

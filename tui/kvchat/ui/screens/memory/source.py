@@ -359,7 +359,7 @@ class MemorySource(Source):
         if (state := words.state_of(line)) == "running":
             self.screen.tell("It is under way.")
             return
-        if state != "parked" and line.conversation:
+        if state != "paused" and line.conversation:
             act = self.extraction.request(line.conversation)
         elif line.job is not None and line.job.kind != EXTRACTION:
             act = self.jobs.retry(line.job.kind, line.job.subject)
