@@ -130,7 +130,7 @@ def test_without_memories_there_is_a_word(call: Call) -> None:
     told = call("list")
     assert (told.status, told.out, told.err) == (0, "Nothing is remembered yet.\n", "")
     assert call("list", "--json").json == []
-    assert call("list", "--status", "proposed").out == "Nothing waits for your yes.\n"
+    assert call("list", "--status", "pending").out == "Nothing waits for your yes.\n"
     assert call("log").out == "Nothing has changed yet.\n"
     assert call("queue").out == "Nothing waits.\n"
     told = call("search", "anything")
@@ -337,8 +337,11 @@ async def test_only_proposals_are_accepted_and_all_of_them_only_by_that_word(cal
              fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
              fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
              fact("Prefers tea to coffee", nodes=nodes))
-    proposed = {entry["text"]: entry["id"] for entry in call("list", "--status", "proposed", "--json").json}
+    proposed = {entry["text"]: entry["id"] for entry in call("list", "--status", "pending", "--json").json}
     assert set(proposed) == {"Lives in Bonn", "Is called Kim"} and call.texts() == {"Prefers tea to coffee"}
+    old, new = (call("list", "--status", name, "--json") for name in ("proposed", "pending"))
+    assert old.json == new.json and {entry["status"] for entry in new.json} == {"pending"} and new.err == ""
+    assert old.err == "kvchat: proposed is called pending now; the old name still works\n"
     live = call("list", "--json").json[0]["id"]
     told = call("accept", proposed["Is called Kim"], live)
     assert told.status == 1 and live in told.err

@@ -160,7 +160,7 @@ def remembering(tmp_path: Path, new_talk: type) -> Path:
     put_row(store, replace(talk.record, memory=False))
     store.jobs.pause("extract", talk.id, "three unusable answers")
     for number, status in enumerate([*Status] * 10):
-        new = Change(Act.PROPOSED, None, entry(number, status=Status.PROPOSED), 5.0, "s", "why")
+        new = Change(Act.PROPOSED, None, entry(number, status=Status.PENDING), 5.0, "s", "why")
         (seq,) = state.apply([new])
         settled = entry(number, status=status, edited=number % 2 == 0, superseded_by="m1" if number % 3 else "")
         state.apply([Change(Act.ACCEPTED, new.after, settled, 6.0)], written=number % 2 == 0, undoes=[seq])

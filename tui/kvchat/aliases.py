@@ -33,3 +33,11 @@ EXPORT_FIELDS: dict[str, str] = {"searching": "retrieval"}
 
 JOB_STATES: dict[str, str] = {"parked": "paused"}
 """States of jobs in the database, until version 6 of it."""
+
+STATUSES: dict[str, str] = {"proposed": "pending"}
+"""Statuses of memories in the database and on the command line, until version 6 of the database."""
+
+
+def renamed(old: str, new: str) -> str:
+    """What a person is told who uses an old name."""
+    return f"{old} is called {new} now; the old name still works"

@@ -389,7 +389,7 @@ class Extraction:
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
-            proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
+            proposed = tuple(entry.id for entry in entries if entry.status is Status.PENDING)
             self._ground.events.tell(MemoriesNoted(conversation.id, noted, proposed))
         self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
         return Outcome(How.DONE)

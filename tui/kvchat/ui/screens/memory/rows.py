@@ -84,7 +84,7 @@ def source_words(entry: Entry, telling: Telling) -> str:
 
 def entry_row(entry: Entry, telling: Telling, width: int) -> Content:
     """Mark and kind, the text, and at the right page, source and age."""
-    asks = entry.status is Status.PROPOSED
+    asks = entry.status is Status.PENDING
     mark = content(("?" if asks else KIND_MARKS[entry.kind], ACCENT), (f" {entry.kind:<10}  ", MUTED))
     right: list[Part] = []
     if entry.id in telling.fresh:
@@ -108,7 +108,7 @@ def entry_words(entry: Entry, telling: Telling, width: int) -> list[Content]:
         parts = [origin or "from nowhere", when, f"noted by {model_name(entry.by)}"]
     if entry.edited and entry.by != BY_HAND:
         parts.append("edited by you")
-    if entry.status is Status.PROPOSED:
+    if entry.status is Status.PENDING:
         why = one_line(telling.why.get(entry.id, ""), 120)
         parts = [f"asks you first: {why}" if why else "asks you first", *parts]
     else:
