@@ -5,6 +5,8 @@ The rule: old data, scripts and exports are read by these names for ever; what i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 CAUSES: dict[str, str] = {
     "server restarted": "restarted",
     "model unloaded": "unloaded",
@@ -37,7 +39,10 @@ JOB_STATES: dict[str, str] = {"parked": "paused"}
 STATUSES: dict[str, str] = {"proposed": "pending"}
 """Statuses of memories in the database and on the command line, until version 6 of the database."""
 
+THEME_KEYS: dict[str, str] = {"cache-reused": "cache-cached", "cache-avoidable": "cache-wasted"}
+"""Variables of themes, until version 6 of the database."""
 
-def renamed(old: str, new: str) -> str:
-    """What a person is told who uses an old name."""
-    return f"{old} is called {new} now; the old name still works"
+
+def renamed(names: Mapping[str, str]) -> str:
+    """What a person is told who uses these old names; of each what it is called now."""
+    return f"{', '.join(f'{old} is called {new} now' for old, new in names.items())}; old names still work"

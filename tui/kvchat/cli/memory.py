@@ -156,7 +156,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _status(name: str) -> str:
     """An argument that is a status."""
     new = STATUSES.get(name, name)
-    print_notices([renamed(name, new)] if new != name else ())
+    print_notices([renamed({name: new})] if new != name else ())
     return new
 
 

@@ -35,9 +35,9 @@ TONE_CSS = """
     & > .tone--accent { color: $accent; }
     & > .tone--match { color: $accent; text-style: bold underline; }
     & > .tone--bad { color: $text-error; }
-    & > .tone--reused { color: $cache-reused; }
+    & > .tone--reused { color: $cache-cached; }
     & > .tone--evaluated { color: $cache-evaluated; }
-    & > .tone--avoidable { color: $cache-avoidable; }
+    & > .tone--avoidable { color: $cache-wasted; }
     & > .tone--user { color: $role-user; }
     &:ansi > .tone--muted { color: ansi_default; text-style: dim; }
     &:ansi > .tone--user { color: ansi_cyan; }
