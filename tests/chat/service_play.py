@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kvchat.backends.dialect import ReadAhead, SlotCount
+from kvchat.backends.dialect import PrefillResult, SlotCount
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.tokens import Tokens
@@ -92,11 +92,11 @@ class Play:
     def _record(self, following: Following) -> None:
         """Note every request that reads ahead, and how far it came: what is seen of the slots next tells, before
         anything else is sent."""
-        real, observe = following.access.read_ahead, following._observe
+        real, observe = following.access.prefill, following._observe
         open_: list[tuple[Ahead, tuple[int | None, ...]]] = []
 
-        async def read_ahead(prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                             slot: int | None = None) -> ReadAhead:
+        async def prefill(prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                          slot: int | None = None) -> PrefillResult:
             said = following.simulator.said
             assert said is not None
             self.ahead.append(this := Ahead(prompt, said.slot, said.cached))
@@ -120,7 +120,7 @@ class Play:
                 open_.clear()
             return found
 
-        following.access.read_ahead = read_ahead  # type: ignore[method-assign]
+        following.access.prefill = prefill  # type: ignore[method-assign]
         following._observe = observed  # type: ignore[method-assign]
 
     async def say(self, id: str, text: str) -> TurnFigures:

@@ -158,7 +158,7 @@ async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(
     await second.ground.rest()
     assert second.tracker.warmth(one.id).heat is Heat.WARM
     figures = await say(second, one.id, "More?")
-    assert figures.predicted_cached == figures.cached_tokens and figures.avoidable_tokens <= 1
+    assert figures.predicted_cached == figures.cached_tokens and figures.wasted_tokens <= 1
 
 
 async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Maker, dense: Path) -> None:
@@ -172,7 +172,7 @@ async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Ma
         assert roots[0].startswith("The lamp") and roots[1].startswith("[kv-")
         assert [c.instructions for c in (one, two)] == [(WORDS * 6).strip()] * 2
         await say(service, two.id, "Hello")
-        assert (await say(service, one.id, "Back?")).avoidable_tokens <= 1
+        assert (await say(service, one.id, "Back?")).wasted_tokens <= 1
         plain = make(url, salt=False)
         await plain.conversations.open(one.id)
         await say(plain, one.id, "Still?")
@@ -206,7 +206,7 @@ async def test_a_branch_that_is_gone_back_to_is_read_ahead(
         await service.branches.undo(one.id)
         await warm()
         figures = await say(service, one.id, "Back?")
-        assert figures.avoidable_tokens <= 1 and service.store.warmups().tokens > 400
+        assert figures.wasted_tokens <= 1 and service.store.warmups().tokens > 400
 
 
 async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_other(make: Maker, server: str) -> None:

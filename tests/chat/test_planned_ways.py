@@ -112,7 +112,7 @@ async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
     prefix, following = await prefix_of(play, conversation.id), play.following
     if slot is not None:
         following.side_request("side", conversation.id, prefix, slot)
-        await following.access.read_ahead(prefix, lambda _: None, slot)
+        await following.access.prefill(prefix, lambda _: None, slot)
         following.simulator.end(Tokens.unknown(1))
     for question in questions:
         await play.say(conversation.id, question)

@@ -143,7 +143,7 @@ async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -
         async def never(*given: Any) -> None:
             await asyncio.Event().wait()
 
-        play.following.access.read_ahead = never  # type: ignore[method-assign, assignment]
+        play.following.access.prefill = never  # type: ignore[method-assign, assignment]
         await play.service.conversations.open(id)
         await until(lambda: play.service.tracker.warming == id)
         figures = await play.say(other, "Two?")

@@ -277,7 +277,7 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
 
             await asked(service, conversation.id, "And the last?", parameters=short)
             figures = conversation.path()[-1].figures
-            assert figures.avoidable_tokens is not None and figures.avoidable_tokens <= 8
+            assert figures.wasted_tokens is not None and figures.wasted_tokens <= 8
             assert figures.cached_tokens >= used - 1
 
             await following.settled()

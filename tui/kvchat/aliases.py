@@ -42,6 +42,15 @@ STATUSES: dict[str, str] = {"proposed": "pending"}
 THEME_KEYS: dict[str, str] = {"cache-reused": "cache-cached", "cache-avoidable": "cache-wasted"}
 """Variables of themes, until version 6 of the database."""
 
+JSON_FIELDS: dict[str, str] = {"avoidable_tokens": "wasted_tokens", "avoidable": "wasted", "reused": "cached",
+                               "reread": "to_prefill"}
+"""Fields of what `--json` prints, until version 6 of the database; printed beside the new ones."""
+
+
+def with_old_names(found: Mapping[str, object]) -> dict[str, object]:
+    """An object of `--json` for scripts that know its fields by their old names too."""
+    return {**found, **{old: found[new] for old, new in JSON_FIELDS.items() if new in found}}
+
 
 def renamed(names: Mapping[str, str]) -> str:
     """What a person is told who uses these old names; of each what it is called now."""

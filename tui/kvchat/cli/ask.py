@@ -24,6 +24,7 @@ from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Literal
 
+from kvchat.aliases import with_old_names
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
@@ -242,7 +243,7 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -
         return INTERRUPTED
     answer = conversation.tree[node]
     if args.json:
-        print(json.dumps(report(conversation, answer), ensure_ascii=True))
+        print(json.dumps(with_old_names(report(conversation, answer)), ensure_ascii=True))
     else:
         printer.write(answer.text[shown:])
         printer.end()
@@ -364,7 +365,7 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "estimated": bool(figures and figures.estimated),
         "evaluated_tokens": figures and figures.evaluated_tokens,
         "new_tokens": figures and figures.new_tokens,
-        "avoidable_tokens": figures and figures.avoidable_tokens,
+        "wasted_tokens": figures and figures.wasted_tokens,
         "reuse": figures and figures.reuse,
         "hit_ratio": figures and figures.hit_ratio,
         "ttft_ms": figures and figures.ttft_ms,

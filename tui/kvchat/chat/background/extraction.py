@@ -408,5 +408,5 @@ class Extraction:
         if found.heat is Heat.UNKNOWN:
             return self._conversations.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
-            return (found.reread or 0) <= (found.held or 0) // 4
+            return (found.to_prefill or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM

@@ -48,7 +48,7 @@ async def probe(following: Following, spent: Callable[[SpeedSample], None]) -> N
         following.side_request("side", "", prompt, slot)
         began = time.monotonic()
         try:
-            done = await following.access.read_ahead(prompt, lambda _: None, slot)
+            done = await following.access.prefill(prompt, lambda _: None, slot)
         except (asyncio.CancelledError, BackendError):
             following.side_request_cut(None)
             raise

@@ -56,7 +56,7 @@ class FollowedTurn(Asked):
     """Whether its answer was, so that the server may compute on for a while."""
 
 
-def _read_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
+def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     """The messages of `turn`, whose branch is `path`, up to the last answer that a server gave on it: what stands
     behind that was imported, or is the old text of a new branch, and was never read there."""
     end = next((at for at in range(len(path) - 1, 0, -1)
@@ -102,7 +102,7 @@ class Following(Looking):
             await self.look()
         return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
                             beside_cancelled=self.cancelled.computing(),
-                            history=self.prompts.known_history(_read_before(turn, path)))
+                            history=self.prompts.known_history(_prefilled_before(turn, path)))
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
         """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
@@ -149,7 +149,7 @@ class Following(Looking):
                           followed.number)
         self.noting()
         if followed.history is None and previous_figures(followed.path) is not None:
-            history = _read_before(followed.turn, followed.path)
+            history = _prefilled_before(followed.turn, followed.path)
             await self.prompts.prefix(history)
             followed.history = self.prompts.known_history(history)
 

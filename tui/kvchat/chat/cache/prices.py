@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kvchat.cache.price import Act, Price, Span, alternatives, price, reread
+from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, price
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
@@ -47,14 +47,14 @@ class Prices:
         turn = max(0, sum(n.role is Role.USER for n in path) - 1)
         if node_id is not None and any(n.id == node_id for n in path):
             turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1
-        span = reread(act, turns, turn)
+        span = prefill_span(act, turns, turn)
         if span is None:
             return Price(None)
         start = span.start
         if act != "model":  # what stands before the act is read too, as far as the server does not hold it
             warmth = self._tracker.warmth(id)
-            if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.reread is not None:
-                start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.reread)
+            if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
+                start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
         if act == "system" and text:
             span = Span(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
         cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))

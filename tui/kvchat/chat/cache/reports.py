@@ -102,18 +102,18 @@ def _finding(figures: TurnFigures | None) -> Finding | None:
         cause = Cause(figures.cause)
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
-    return Finding(cause, figures.avoidable_tokens or 0, figures.evidence or "", figures.remedy)
+    return Finding(cause, figures.wasted_tokens or 0, figures.evidence or "", figures.remedy)
 
 
 def _misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
-    """By cause: turns and avoidable tokens. A miss that was never explained counts as unknown."""
+    """By cause: turns and wasted tokens. A miss that was never explained counts as unknown."""
     found: dict[str, tuple[int, int]] = {}
     for figures in turns:
-        avoidable = figures.avoidable_tokens or 0
-        if avoidable > NOISE and not figures.first_read:
+        wasted = figures.wasted_tokens or 0
+        if wasted > NOISE and not figures.first_read:
             cause = figures.cause or Cause.UNKNOWN.value
             count, tokens = found.get(cause, (0, 0))
-            found[cause] = count + 1, tokens + avoidable
+            found[cause] = count + 1, tokens + wasted
     return found
 
 
@@ -130,10 +130,10 @@ def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:
             yield cells
             continue
         end = min(end, prompt)
-        reused = max(0, min(end, cached) - start)
+        kept = max(0, min(end, cached) - start)
         new = max(0, end - max(start, cached, new_from)) if new_from is not None else None
-        avoidable = end - start - reused - new if new is not None else None
-        yield MessageCells(node.id, node.role.value, node.text[:200], tokens, reused, new, avoidable)
+        wasted = end - start - kept - new if new is not None else None
+        yield MessageCells(node.id, node.role.value, node.text[:200], tokens, kept, new, wasted)
 
 
 def _extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:

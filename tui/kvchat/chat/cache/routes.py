@@ -86,7 +86,7 @@ class Routes(ConversationObserver):
         following.side_request("side", "", prompt)
         try:
             async with asyncio.timeout(DETOUR_S):
-                await following.access.read_ahead(prompt, lambda _: None)
+                await following.access.prefill(prompt, lambda _: None)
             following.simulator.end(Tokens.unknown(1))
         except (BackendError, TimeoutError):
             following.side_request_cut(None)

@@ -46,7 +46,7 @@ class SharedPrefixes:
     def answered(self, answer: Node, at: float) -> None:
         """It was answered. A report of much less reuse than was expected says that nothing else is held any more."""
         figures = answer.figures
-        if figures is not None and (figures.avoidable_tokens or 0) > (figures.prompt_tokens or 0) // 4:
+        if figures is not None and (figures.wasted_tokens or 0) > (figures.prompt_tokens or 0) // 4:
             self._trie.forget()
             self._trie.begin(_stand_in(self._path), self._owner, at)
         self._trie.end(_stand_in([answer]))

@@ -15,8 +15,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
-from kvchat.backends.dialect import WarmUp as WarmsUp
+from kvchat.backends.dialect import Backend, BackendError, HostClass, PrefillAccess, ServerInfo
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.planner import WORTH, Option, Way
 from kvchat.cache.speed import SpeedSample
@@ -118,7 +117,7 @@ class WarmUp(ConversationObserver):
             return
         if following is None:
             destination = self._servers.consent.destination(backend.info, id)
-            if isinstance(backend, WarmsUp) and destination.host_class is not HostClass.CLOUD:
+            if isinstance(backend, PrefillAccess) and destination.host_class is not HostClass.CLOUD:
                 await self._warm_unfollowed(link, backend, conversation)
             return
         await following.settled()
@@ -143,9 +142,9 @@ class WarmUp(ConversationObserver):
             return
         chosen = self._routes.plan(following, path, prefix, idle=True).chosen
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
-            await link.lane.in_spare_time(self._read_ahead(backend, following, id, path, prefix, chosen))
+            await link.lane.in_spare_time(self._prefill(backend, following, id, path, prefix, chosen))
 
-    async def _warm_unfollowed(self, link: Link, backend: WarmsUp, conversation: OpenConversation) -> None:
+    async def _warm_unfollowed(self, link: Link, backend: PrefillAccess, conversation: OpenConversation) -> None:
         """Have a server read a conversation whose cache cannot be followed: where it holds it already, that costs a
         token."""
         path = conversation.path()
@@ -153,16 +152,16 @@ class WarmUp(ConversationObserver):
             return
         held = self._tracker.branch_warmth(conversation.id, path[-1].id).heat is Heat.WARM
         if not held or link.info.replicas:  # what a replica still holds, only it can tell
-            await link.lane.in_spare_time(self._read_messages(link, link.info, backend, conversation, path))
+            await link.lane.in_spare_time(self._prefill_messages(link, link.info, backend, conversation, path))
 
-    async def _read_messages(self, link: Link, info: ServerInfo, backend: WarmsUp, conversation: OpenConversation,
-                             path: Sequence[Node]) -> None:
+    async def _prefill_messages(self, link: Link, info: ServerInfo, backend: PrefillAccess,
+                                conversation: OpenConversation, path: Sequence[Node]) -> None:
         started, id = time.monotonic(), conversation.id
         self._tracker.warms(id)
         self._ground.events.tell(WarmthChanged())
         try:
             turn = replace(self._tracker.turn_after(conversation, path), parameters=conversation.record.parameters)
-            figures = await backend.read_messages(turn)
+            figures = await backend.prefill_messages(turn)
         finally:
             self._tracker.warms("")
             self._ground.events.tell(WarmthChanged())
@@ -188,8 +187,8 @@ class WarmUp(ConversationObserver):
             log.info("the server's cache was not probed: %s", error.sentence)
         await self._tracker.learn(link, following)
 
-    async def _read_ahead(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
-                          chosen: Option) -> None:
+    async def _prefill(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
+                       chosen: Option) -> None:
         """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
         await self._routes.prepare(backend, following, chosen, id, path, prefix)
         slot = chosen.slot if chosen.way is Way.PIN else None
@@ -208,7 +207,7 @@ class WarmUp(ConversationObserver):
                 self._ground.events.tell(WarmthChanged())
 
         try:
-            done = await following.access.read_ahead(prefix, progressed, slot)
+            done = await following.access.prefill(prefix, progressed, slot)
             read = len(prefix)
             following.simulator.end(Tokens.unknown(1))
             following.journal.read_whole(following.server.base_url)

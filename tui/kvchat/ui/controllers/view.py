@@ -115,7 +115,7 @@ class ConversationView:
         next turn would read, or what was saved."""
         conversation = self.workspace.conversation
         ahead = self._tracker.warming == conversation.id
-        self._status.set_reading_ahead(ahead, self._tracker.warmup_progress if ahead else None)
+        self._status.set_warm_up(ahead, self._tracker.warmup_progress if ahead else None)
         totals, warmth = conversation.totals(self._status.speed), self._tracker.warmth(conversation.id)
         words = ""
         if offer := self._compaction.offer_words():
