@@ -74,8 +74,8 @@ class Chat:
 
     async def answered(self, id: str) -> TurnFigures:
         await self.service.conversations.wait(id)
-        if (following := self.service.servers.link().following) is not None:
-            await following.settled()
+        if (cache := self.service.servers.link().cache) is not None:
+            await cache.settled()
         figures = self.branch(id)[-1].figures
         assert figures is not None, self.branch(id)[-1]
         return figures

@@ -58,8 +58,8 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
             chat = start(url)
             id = await chat.begin()
             await chat.turns(id, 3)
-            following = chat.service.servers.link(id).following
-            taken = next(slot for slot, held in enumerate(following.simulator.best.slots) if held)  # type: ignore[union-attr]
+            cache = chat.service.servers.link(id).cache
+            taken = next(slot for slot, held in enumerate(cache.simulator.best.slots) if held)  # type: ignore[union-attr]
             empty["id_slot"] = 1 - taken
             await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
             told(await chat.answered(id), Cause.SLOT_TAKEN, f"Slot {taken} held", f"but slot {1 - taken} answered")

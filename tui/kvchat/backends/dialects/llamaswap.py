@@ -73,7 +73,7 @@ class LlamaSwapBackend(HttpBackend):
             "the model's llama-server in llama-swap's configuration", Change("--ctx-size {whole}"),
             Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
             idle="ttl"),
-        keeps_many=True, is_followed=True)
+        keeps_many=True, is_tracked=True)
     health_path = "/health"
     probes = (RUNNING_PATH, MODELS_PATH)
 

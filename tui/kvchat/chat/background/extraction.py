@@ -298,9 +298,9 @@ class Extraction:
         of the server's cache."""
         if link is not self._servers.link():
             return 1
-        following, info = link.following, link.info
-        if following is not None:
-            simulator = following.simulator
+        cache, info = link.cache, link.info
+        if cache is not None:
+            simulator = cache.simulator
             known = simulator.settled or link.connector.cache_shape() is not None
             roomy = len(simulator.best.slots) > 1 or (known and simulator.best.shape.ram_bytes != 0)
         else:

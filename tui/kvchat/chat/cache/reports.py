@@ -13,7 +13,7 @@ from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
-from kvchat.chat.cache.following import Following
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
@@ -42,17 +42,17 @@ class CacheReports:
         tree = opened.tree if opened is not None else self._ground.store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
-        following = self._servers.link(record.id).following
+        cache = self._servers.link(record.id).cache
         since = self._ground.timestamp() - WEEK
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self._tracker.warmth(record.id),
             messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
-            states=tuple(self._states(following)),
-            exact=following is not None and following.predictions > 0,
-            predictions=following.predictions if following else 0,
-            exact_predictions=following.exact if following else 0,
-            plan=following.plan if following else None, speed=self._tracker.speed_fit(record.id),
-            rules=_rules(following.simulator.best.shape) if following else "",
+            states=tuple(self._states(cache)),
+            exact=cache is not None and cache.predictions > 0,
+            predictions=cache.predictions if cache else 0,
+            exact_predictions=cache.exact if cache else 0,
+            plan=cache.plan if cache else None, speed=self._tracker.speed_fit(record.id),
+            rules=_rules(cache.simulator.best.shape) if cache else "",
             here=Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
@@ -73,10 +73,10 @@ class CacheReports:
         own = not held.owner and len(held.tokens) <= len(DETOUR)
         return "kvchat's detour" if own else self._conversations.title(held.owner)
 
-    def _states(self, following: Following | None) -> Iterable[HeldState]:
-        if following is None:
+    def _states(self, cache: ServerCache | None) -> Iterable[HeldState]:
+        if cache is None:
             return
-        simulator = following.simulator.best
+        simulator = cache.simulator.best
         for index, held in enumerate(simulator.slots):
             if held is not None:
                 yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None)

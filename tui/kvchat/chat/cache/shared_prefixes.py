@@ -1,4 +1,4 @@
-"""What is warm on a server that shares prefixes among all conversations and does not let its cache be followed.
+"""What is warm on a server that shares prefixes among all conversations and does not let its cache be tracked.
 
 The rule: prompts are stood for by their messages' digests and estimated lengths, so what is told here is an estimate.
 """
