@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from consulting_kit import asked, consulting, indexed, written
+from retrieval_kit import asked, documents_service, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
@@ -23,7 +23,7 @@ LINES = "".join(f"line {number} of the log\n" for number in range(60))
 
 @pytest.fixture
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
-    async with consulting(server.url, tmp_path / "data") as service:
+    async with documents_service(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
         await service.new_conversations.create("Be brief.")
         yield service
@@ -118,7 +118,7 @@ async def test_a_change_whose_file_is_on_the_branch_goes_as_it_was_shown(service
 
 async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
     await service.retrieval.set_retrieval(id, "ask", ["handbook"])
-    found = await service.retrieval.consult(id, LAMP)
+    found = await service.retrieval.retrieve(id, LAMP)
     assert found.passages and not found.taken
     await service.turns.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
     await service.conversations.wait(id)

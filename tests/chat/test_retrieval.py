@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from consulting_kit import asked, consulting, indexed, written
+from retrieval_kit import asked, documents_service, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
@@ -21,7 +21,7 @@ LAMP = "How often does the lamp turn?"
 
 @pytest.fixture
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
-    async with consulting(server.url, tmp_path / "data") as service:
+    async with documents_service(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
         await service.new_conversations.create("Be brief.")
         yield service
@@ -52,7 +52,7 @@ async def test_a_mention_brings_numbered_passages_and_stays_in_the_text(service)
 async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_taken(service):
     id = id_of(service)
     await service.retrieval.set_retrieval(id, "ask", ["handbook"])
-    found = await service.retrieval.consult(id, LAMP)
+    found = await service.retrieval.retrieve(id, LAMP)
     assert found.passages and not found.taken
     assert PASSAGE not in kinds(await asked(service, id, LAMP))
     await service.turns.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))

@@ -12,7 +12,7 @@ import pytest
 from app_kit import Drive, Driven
 from textual import events
 
-from kvchat.chat.question.retrieval import Consulted
+from kvchat.chat.question.retrieval import RetrievalResult
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE
 from kvchat.prompt.message import Role
@@ -164,13 +164,13 @@ async def test_a_slow_search_is_told_and_never_holds_up_the_typing(
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held = asyncio.Event()
-        plain = app.service.retrieval.consult
+        plain = app.service.retrieval.retrieve
 
-        async def slow(*args: Any, **more: Any) -> Consulted:
+        async def slow(*args: Any, **more: Any) -> RetrievalResult:
             await held.wait()
             return await plain(*args, **more)
 
-        monkeypatch.setattr(app.service.retrieval, "consult", slow)
+        monkeypatch.setattr(app.service.retrieval, "retrieve", slow)
         await app.write("How fast does the lamp turn")
         await shows(app, "searching…")
         await app.press("?")
@@ -185,15 +185,15 @@ async def test_what_is_found_for_another_conversation_is_not_shown(
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held, began = asyncio.Event(), asyncio.Event()
-        plain = app.service.retrieval.consult
+        plain = app.service.retrieval.retrieve
 
-        async def slow(*args: Any, **more: Any) -> Consulted:
+        async def slow(*args: Any, **more: Any) -> RetrievalResult:
             found = await plain(*args, **more)
             began.set()
             await held.wait()
             return found
 
-        monkeypatch.setattr(app.service.retrieval, "consult", slow)
+        monkeypatch.setattr(app.service.retrieval, "retrieve", slow)
         await app.write("How fast does the lamp turn?")
         await app.until(began.is_set)
         await app.begin()
