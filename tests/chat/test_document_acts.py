@@ -22,7 +22,7 @@ from kvchat.chat.question import Question
 from kvchat.documents.collection import Options
 from kvchat.documents.index_run import index_collection
 from kvchat.documents.library import Library
-from kvchat.prompt.citing import CITE, cited, is_there, number_of
+from kvchat.prompt.citations import CITE, cited, is_there, number_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role, system_message
 from toyserver import ToyServer, tokens

@@ -11,7 +11,7 @@ from retrieval_kit import asked, documents_service, indexed, written
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.prompt.citing import cited, sources
+from kvchat.prompt.citations import cited, sources
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import Node, Role

@@ -21,7 +21,7 @@ from kvchat.chat.question import retrieval as module
 from kvchat.chat.service import ChatService
 from kvchat.cli.ask import ask, read_question
 from kvchat.documents import retrieval_plan as looking
-from kvchat.documents.attaching import attached
+from kvchat.documents.attachments import attached
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role

@@ -11,7 +11,7 @@ from retrieval_kit import asked, documents_service, indexed, written
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.prompt.citing import number_of
+from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE
 from kvchat.prompt.message import Node
 from toyserver import ToyServer

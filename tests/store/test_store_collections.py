@@ -13,7 +13,7 @@ import pytest
 from damaging import check_sound, open_damaged
 
 from kvchat.prompt.branching import under_system, without_turn
-from kvchat.prompt.compacting import compaction
+from kvchat.prompt.compaction import compaction
 from kvchat.prompt.context import NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
 from kvchat.store import Store, StoreError

@@ -7,7 +7,7 @@ import json
 import pytest
 from transfer_samples import BEGIN, conversation
 
-from kvchat.prompt.citing import CITE
+from kvchat.prompt.citations import CITE
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.transfer.formats import Source, render

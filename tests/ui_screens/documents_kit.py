@@ -126,7 +126,7 @@ class Service:
     collections = DocumentService.collections
     statuses = DocumentService.statuses
     search = DocumentService.search
-    standing = DocumentService.standing
+    source_state = DocumentService.source_state
 
     async def add(self, path: str, name: str = "") -> Collection:
         self._do("add", path, name)

@@ -16,7 +16,7 @@ from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.causes.cut import dropped_text
-from kvchat.chat.answering import Answering, carried_out, previous_figures
+from kvchat.chat.answer_run import AnswerRun, carried_out, previous_figures
 from kvchat.chat.branches import Branches
 from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
@@ -30,7 +30,7 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head
 from kvchat.chat.turns import Turns
 from kvchat.prompt.branching import awaited
-from kvchat.prompt.compacting import (
+from kvchat.prompt.compaction import (
     BYTES_PER_TOKEN,
     INSTRUCTION_TOKENS,
     CompactionPlan,
@@ -90,7 +90,7 @@ class RunningCompaction:
     """What is sent: the branch, and the instruction."""
     live: LiveAnswer
     """Its text so far, and the server's figures."""
-    answering: Answering
+    answer_run: AnswerRun
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -156,7 +156,7 @@ class Compactor:
         running = self.running = self._begun(conversation, plan)
         self._ground.events.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answering, lambda: self._servers.window(id))
+            summary = await carried_out(running.answer_run, lambda: self._servers.window(id))
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
@@ -184,10 +184,10 @@ class Compactor:
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
 
-        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint,
-                              changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)))
+        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint,
+                               changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)))
         return RunningCompaction(conversation.id, conversation.record.head, plan.turns - plan.keep, path, live,
-                                 answering)
+                                 answer_run)
 
     async def _ask_for_summary(self, conversation: OpenConversation, plan: CompactionPlan, path: Sequence[Node],
                                live: LiveAnswer, emit: Emit) -> Ended:
@@ -270,7 +270,7 @@ class Compactor:
 
     async def stop(self, id: str) -> None:
         if running := self._running_in(id):
-            running.answering.stop()
+            running.answer_run.stop()
             self._conversations.give_up(id)
             await running.ended.wait()
 

@@ -24,7 +24,7 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.answering import Answering
+from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
@@ -79,7 +79,7 @@ class Turns:
         self._questions = questions
         self._sizes = sizes
         self.observers: list[TurnObserver] = []
-        self._running: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[AnswerRun, asyncio.Task[None]]] = {}
         """By conversation."""
         self._tracked: dict[str, TrackedTurn] = {}
         self._explanations: set[asyncio.Task[TurnFigures]] = set()
@@ -170,9 +170,9 @@ class Turns:
         def changed() -> None:
             self._ground.events.tell(AnswerProgressed(conversation.id, answer.id))
 
-        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
+        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
         conversation.live = live
-        self._running[conversation.id] = (answering, asyncio.create_task(self._answer(conversation, answering)))
+        self._running[conversation.id] = (answer_run, asyncio.create_task(self._answer(conversation, answer_run)))
         self._ground.events.tell(ConversationChanged(conversation.id))
         self._ground.events.tell(AnswerStarted(conversation.id, answer.id))
 
@@ -272,18 +272,18 @@ class Turns:
             await self.conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_STAYS))
 
-    async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
-        answer = await answering.run(lambda: answering.live.context_size)
+    async def _answer(self, conversation: OpenConversation, answer_run: AnswerRun) -> None:
+        answer = await answer_run.run(lambda: answer_run.live.context_size)
         tracked = self._tracked.pop(conversation.id, None)
-        if tracked is not None and answering.live.progress is not None:
-            tracked.processed = answering.live.progress.processed
+        if tracked is not None and answer_run.live.progress is not None:
+            tracked.processed = answer_run.live.progress.processed
         answer = replace(answer, figures=await self._explained_if_possible(tracked, answer.figures))
         used, now = answer.figures.context_used if answer.figures else None, self._ground.timestamp()
         unread = self.conversations.looked_at != conversation.id
-        refusal = answering.error if answering.error is not None and answering.error.is_too_long else None
+        refusal = answer_run.error if answer_run.error is not None and answer_run.error.is_too_long else None
         if answer.text or answer.message.reasoning:
             refusal = None
-        kept = before_refused(conversation.tree, answer, answering.live.before) if refusal is not None else answer.id
+        kept = before_refused(conversation.tree, answer, answer_run.live.before) if refusal is not None else answer.id
 
         def ended(row: Conversation) -> Conversation:
             row = replace(row, updated=max(row.updated, now), unread=unread)
@@ -367,8 +367,8 @@ class Turns:
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came, without an explanation where that takes too long."""
-        for answering, _ in self._running.values():
-            answering.stop()
+        for answer_run, _ in self._running.values():
+            answer_run.stop()
         if tasks := {task for _, task in self._running.values()}:
             _, late = await asyncio.wait(tasks, timeout=QUIT_S)
             if late:

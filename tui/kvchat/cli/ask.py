@@ -35,7 +35,7 @@ from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.decoding import decoded
-from kvchat.prompt.citing import name_of, sources
+from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters

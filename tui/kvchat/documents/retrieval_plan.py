@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.documents.attaching import attached
+from kvchat.documents.attachments import attached
 from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.documents.mentions import Written, is_of_disk, without, written

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.answering import Answering
+from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
@@ -110,7 +110,7 @@ class SideRequests:
                 emit(event)
                 if most and len(live.text) + len(live.reasoning) > most and not endless:
                     endless = True
-                    answering.stop()
+                    answer_run.stop()
 
             backend = await link.connector.ready()
             live.sent_at = time.monotonic()
@@ -122,14 +122,14 @@ class SideRequests:
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
 
-        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answering.run(lambda: self._servers.window(conversation.id)))
+        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
+        work = asyncio.create_task(answer_run.run(lambda: self._servers.window(conversation.id)))
         try:
             while not (await asyncio.wait({work}, timeout=SILENT_S))[0]:
                 if time.monotonic() - heard >= SILENT_S:
-                    answering.stop()
+                    answer_run.stop()
         except asyncio.CancelledError:
-            answering.stop()
+            answer_run.stop()
             await asyncio.wait({work})
             raise
         finally:

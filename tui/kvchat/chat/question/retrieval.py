@@ -20,7 +20,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError, OutsideFile, files_of, outside, path_of, unsaid
 from kvchat.chat.server.servers import Servers
-from kvchat.prompt.citing import name_of
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.prompt.drafts import PASTE, chips_of, label_of
@@ -222,7 +222,7 @@ class Retrieval:
         path_there = conversation.path()
 
         def capture() -> ContextBlock:
-            from kvchat.documents.attaching import attached
+            from kvchat.documents.attachments import attached
             from kvchat.documents.errors import DocumentError
 
             try:
@@ -244,7 +244,7 @@ class Retrieval:
             return []
 
         def look() -> list[str]:
-            from kvchat.documents.attaching import has_changed
+            from kvchat.documents.attachments import has_changed
 
             return [path for path, blocks in there.items() if has_changed(blocks[-1])]
 
@@ -303,7 +303,7 @@ class Retrieval:
         where the file says something else by now."""
         if not any(block.kind == FILE and ".." in block.ref.rpartition("#")[2] for block in blocks):
             return text, blocks
-        from kvchat.documents.attaching import has_base, is_same_state
+        from kvchat.documents.attachments import has_base, is_same_state
 
         there = [block for known in files_of(conversation.path()).values() for block in known]
         sent = []

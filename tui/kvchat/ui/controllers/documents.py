@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.prompt.citing import sources
+from kvchat.prompt.citations import sources
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line

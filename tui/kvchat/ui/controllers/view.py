@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
-from kvchat.chat.answering import previous_figures
+from kvchat.chat.answer_run import previous_figures
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
 from kvchat.prompt.message import Role, State

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from kvchat.prompt.citing import number_of
+from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import clean, one_line
