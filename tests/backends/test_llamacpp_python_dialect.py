@@ -8,7 +8,7 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, replayed, talk_with
 
-from kvchat.backends.dialect import Reported, Trouble, WarmUp
+from kvchat.backends.dialect import PrefillAccess, Reported, Trouble
 from kvchat.backends.dialects.llamacpp_python import LlamaCppPythonBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
@@ -103,9 +103,9 @@ async def test_template_options_are_not_sent_where_they_do_nothing() -> None:
 async def test_reading_ahead_makes_the_question_warm() -> None:
     async with LlamaCppPythonStandIn() as server:
         talk = await talk_with(server, LlamaCppPythonBackend)
-        assert isinstance(talk.backend, WarmUp)
+        assert isinstance(talk.backend, PrefillAccess)
         turn = a_turn("What about roses ?", model="toy", parameters=Parameters(max_tokens=100))
-        assert await talk.backend.read_messages(turn) == Reported()
+        assert await talk.backend.prefill_messages(turn) == Reported()
         await talk.backend.chat(turn, Heard())
     assert (server.reads[0].predicted, server.reads[1].evaluated) == (1, 1)
 

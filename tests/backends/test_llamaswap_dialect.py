@@ -205,7 +205,7 @@ async def test_the_cache_of_a_loaded_model_can_be_followed() -> None:
         assert text == "<system> Be brief. <end> <user> How are you? <end> <assistant>"
         prompt = await backend.tokens_of(text)
         assert len(prompt) == 10
-        first, second = await backend.read_ahead(prompt, lambda _: None), await backend.read_ahead(prompt, print)
+        first, second = await backend.prefill(prompt, lambda _: None), await backend.prefill(prompt, print)
         assert (first.cached_tokens, second.cached_tokens) == (0, 9)
         assert [count.tokens for count in await backend.slot_counts()] == [10]
         assert (await backend.server_state()).process == server.models["a"].process  # type: ignore[union-attr]
@@ -220,7 +220,7 @@ async def test_following_the_cache_never_loads_a_model() -> None:
         prompt = await backend.tokens_of(await backend.prompt_text(a_turn()))
         server.ready = "b"
         calls = (backend.prompt_text(a_turn()), backend.tokens_of("x"), backend.server_state(), backend.slot_counts(),
-                 backend.read_ahead(prompt, lambda _: None), backend.template_text())
+                 backend.prefill(prompt, lambda _: None), backend.template_text())
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, BackendError) and "is not loaded" in result.sentence for result in results)
         assert (server.loads, server.ready) == ([], "b")
@@ -252,7 +252,7 @@ async def test_the_cache_of_a_real_llama_server_is_followed_through_it() -> None
             assert (info.context_size, info.slots, info.figures) == (1024, 1, Figures.BEFORE)
             turn = a_turn("Say one word. " * 20, parameters=Parameters(max_tokens=2))
             prompt = await backend.tokens_of(await backend.prompt_text(turn))
-            read = await backend.read_ahead(prompt, lambda _: None)
+            read = await backend.prefill(prompt, lambda _: None)
             assert read.prompt_tokens == len(prompt) and read.cached_tokens == 0
             heard = Heard()
             await backend.chat(turn, heard)

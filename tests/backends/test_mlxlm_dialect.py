@@ -8,7 +8,7 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, recorded_answers, replayed, talk_with
 
-from kvchat.backends.dialect import BackendError, Progressed, Trouble, WarmUp
+from kvchat.backends.dialect import BackendError, PrefillAccess, Progressed, Trouble
 from kvchat.backends.dialects.mlxlm import LONGEST_ANSWER, MlxLmBackend
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
@@ -129,8 +129,8 @@ async def test_a_stopped_answer_leaves_the_question_warm() -> None:
 async def test_reading_ahead_asks_for_one_token_of_the_same_prompt() -> None:
     async with MlxLmStandIn() as server:
         talk = await talk_with(server, MlxLmBackend)
-        assert isinstance(talk.backend, WarmUp)
-        read = await talk.backend.read_messages(a_turn("What about roses ?", model="/models/toy"))
+        assert isinstance(talk.backend, PrefillAccess)
+        read = await talk.backend.prefill_messages(a_turn("What about roses ?", model="/models/toy"))
         assert (read.prompt_tokens, read.cached_tokens, read.predicted_tokens) == (server.reads[0].prompt, 0, 1)
         await talk.backend.chat(a_turn("What about roses ?", model="/models/toy"), Heard())
         assert server.reads[1].evaluated <= 2
@@ -144,7 +144,7 @@ async def test_reading_ahead_raises_what_the_server_says() -> None:
         talk = await talk_with(server, MlxLmBackend)
         assert isinstance(talk.backend, MlxLmBackend)
         with pytest.raises(BackendError) as caught:
-            await talk.backend.read_messages(talk.turn())
+            await talk.backend.prefill_messages(talk.turn())
     assert caught.value.trouble is Trouble.SYSTEM_ROLE
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ollama_kit import NEWEST, Talk, connected, words
 
-from kvchat.backends.dialect import ChatTurn, ServerOptions, WarmUp
+from kvchat.backends.dialect import ChatTurn, PrefillAccess, ServerOptions
 from kvchat.backends.dialects.ollama.messages import keep_alive_of, keep_alive_seconds, messages, think_of, unloads
 from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.prompt.message import State
@@ -70,8 +70,8 @@ async def test_every_request_has_the_same_options_and_never_lets_the_server_cut(
             extra={"mirostat": 2, "num_gpu": 10, "dry_multiplier": 0.8}))
         await talk.ask("one")
         await talk.ask("two")
-        assert isinstance(talk.backend, WarmUp)
-        await talk.backend.read_messages(talk.turn("three"))
+        assert isinstance(talk.backend, PrefillAccess)
+        await talk.backend.prefill_messages(talk.turn("three"))
         first, second, ahead = server.asked
         assert first["options"] == {
             "num_ctx": 8192, "temperature": 0.5, "top_k": 3, "min_p": 0.1, "repeat_penalty": 1.1, "seed": 7,

@@ -84,7 +84,7 @@ async def test_reading_ahead_fills_the_cache_for_the_question() -> None:
         talk = Talk(await connected(server))
         await talk.ask("one")
         question = words(300)
-        reported = await talk.backend.read_messages(talk.turn(question))
+        reported = await talk.backend.prefill_messages(talk.turn(question))
         assert reported.prompt_tokens == server.turns[1].prompt
         assert server.asked[1]["stream"] is False and server.turns[1].evaluated > 300
         ended = await talk.ask(question)
@@ -97,7 +97,7 @@ async def test_cancelling_closes_the_connection() -> None:
         talk = Talk(await connected(server))
         server.holds = True
         jobs: list[Callable[[], Any]] = [
-            lambda: talk.backend.read_messages(talk.turn("Hi")), lambda: talk.backend.chat(talk.turn("Hi"), Heard())]
+            lambda: talk.backend.prefill_messages(talk.turn("Hi")), lambda: talk.backend.chat(talk.turn("Hi"), Heard())]
         for count, job in enumerate(jobs, 1):
             task = asyncio.create_task(job())
             await server.until(lambda count=count: len(server.asked) == count)
@@ -216,7 +216,7 @@ async def test_a_missing_model_names_the_command_that_gets_it() -> None:
         assert ended.state is State.ERROR and ended.error is not None and ended.error.status == 404
         assert "`ollama pull llama9:70b`" in ended.note
         with pytest.raises(Exception, match="ollama pull llama9"):
-            await backend.read_messages(ChatTurn(Talk(backend).turn("Hi").wires, "s1", model="llama9:70b"))
+            await backend.prefill_messages(ChatTurn(Talk(backend).turn("Hi").wires, "s1", model="llama9:70b"))
 
 
 async def test_a_server_without_models_says_how_to_get_one() -> None:

@@ -183,7 +183,7 @@ def test_each_cause_is_named_from_its_evidence(name):
     finding = explain(given_evidence)
     assert finding.cause is cause, finding
     assert words in sentence(finding)
-    assert finding.tokens == given_evidence.figures.avoidable_tokens
+    assert finding.tokens == given_evidence.figures.wasted_tokens
     assert len(sentence(finding)) <= 118 and sentence(finding).endswith(".")
 
 
@@ -446,12 +446,12 @@ anything = st.builds(
 
 @settings(max_examples=400, deadline=None)
 @given(anything)
-def test_any_evidence_is_explained_exactly_where_tokens_were_avoidable(turn):
+def test_any_evidence_is_explained_exactly_where_tokens_were_wasted(turn):
     finding = explain(turn)
     silent_loss(turn)
-    if turn.figures.first_read or turn.figures.avoidable_tokens <= NOISE:
+    if turn.figures.first_read or turn.figures.wasted_tokens <= NOISE:
         assert finding is None
     else:
-        assert finding.tokens == turn.figures.avoidable_tokens
+        assert finding.tokens == turn.figures.wasted_tokens
         assert sentence(finding).strip() and "  " not in sentence(finding) and "\n" not in sentence(finding)
         assert len(sentence(finding)) <= 130

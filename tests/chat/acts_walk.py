@@ -85,7 +85,7 @@ async def main() -> None:
                 print(*wrong, sep="\n")
                 kinds = Counter(line.split()[1] for line in wrong)
                 print(f"{kind}: {exact} of {given.acts} exact {dict(kinds)}, "
-                      f"{play.following.simulator.best.shape if given.guess else ''}", flush=True)
+                      f"{play.cache.simulator.best.shape if given.guess else ''}", flush=True)
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ async def acted(play: Play, act: str, here: OpenConversation, others: list[OpenC
         service.warm_up.soon(here.id, 0.0)
         await service.warm_up.ended()
         service.warm_up.enabled = False
-    await play.following.look()  # as every send does first
+    await play.cache.look()  # as every send does first
     service.rail.stretches(here.id)
     await service.ground.rest()
     return here
@@ -105,7 +105,7 @@ async def test_each_row_shows_what_the_next_request_takes_from_the_cache(
             path = here.path()
             rows, unknown = shown(play, here)
             known += not unknown
-            prefix = play.following.prompts.known_prefix(play.service.tracker.turn_after(here, path)) or ()
+            prefix = play.cache.prompts.known_prefix(play.service.tracker.turn_after(here, path)) or ()
             figures = await sent(play, act, here, chance)
             assert figures.cached_tokens is not None
             kept = min(figures.cached_tokens, len(prefix))  # the question may begin as an earlier one did

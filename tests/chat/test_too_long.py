@@ -263,9 +263,9 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
             real = int(conversation.tree.children(question.id)[0].note.partition("has ")[2].split()[0].replace(",", ""))
             assert real > 4096
 
-            following = service.servers.link().following
-            await following.settled()
-            assert following.heads[conversation.id] == tuple(n.digest.hex() for n in conversation.path())
+            cache = service.servers.link().cache
+            await cache.settled()
+            assert cache.heads[conversation.id] == tuple(n.digest.hex() for n in conversation.path())
 
             with pytest.raises(TooLongError) as raised:
                 await service.turns.send(conversation.id, Question(MIXED * 2))
@@ -277,11 +277,11 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
 
             await asked(service, conversation.id, "And the last?", parameters=short)
             figures = conversation.path()[-1].figures
-            assert figures.avoidable_tokens is not None and figures.avoidable_tokens <= 8
+            assert figures.wasted_tokens is not None and figures.wasted_tokens <= 8
             assert figures.cached_tokens >= used - 1
 
-            await following.settled()
-            exact = (following.predictions, following.exact)
+            await cache.settled()
+            exact = (cache.predictions, cache.exact)
             assert exact[0] >= 2 and exact[0] == exact[1]
         finally:
             await service.aclose()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kvchat.aliases import JSON_FIELDS
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -63,9 +64,13 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
     assert report["conversation"] == talk
     assert [turn["question"] for turn in report["turns"]] == [text for text, _, _ in TURNS]
     assert [turn["figures"]["cached_tokens"] for turn in report["turns"]] == [0, 416, 60]
-    assert report["warmth"] == {"heat": "unknown", "held": None, "reread": None, "since": None}
+    assert report["warmth"] == {"heat": "unknown", "held": None, "to_prefill": None, "reread": None, "since": None}
     assert report["here"]["totals"]["turns"] == 3 and report["week"]["totals"]["turns"] == 4
     assert report["plan"] is None
+    assert report["here"]["totals"]["wasted_tokens"] > 0
+    for found in (report["warmth"], report["here"]["totals"], *report["messages"]):
+        for old, new in JSON_FIELDS.items():
+            assert (old in found) == (new in found) and found.get(old) == found.get(new), "scripts know the old names"
 
 
 async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(

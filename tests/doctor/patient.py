@@ -14,7 +14,7 @@ from kvchat.backends.dialect import (
     Emit,
     Ended,
     HostClass,
-    ReadAhead,
+    PrefillResult,
     Reported,
     ServerInfo,
     ServerState,
@@ -172,6 +172,6 @@ class OpenPatient(Patient):
         self.looks_at_slots += 1
         return self.slots
 
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None) -> ReadAhead:
+    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                      slot: int | None = None) -> PrefillResult:
         raise failure(Trouble.REFUSED, Fault.TOLD, sentence="Not here.")

@@ -229,9 +229,9 @@ def test_blocks_of_a_paged_cache_are_no_loss() -> None:
 
 
 def test_an_answer_that_is_read_again_each_turn_is_a_note() -> None:
-    reread = an_examination(turns=probe({Step.TWO: 339, Step.THREE: 389, Step.AFTER_SIDE: 439}))
-    assert topics(reread)[Topic.SIDE_REQUEST] is FINE
-    found = [verdict for verdict in verdicts(reread) if verdict.topic is Topic.REUSE]
+    again = an_examination(turns=probe({Step.TWO: 339, Step.THREE: 389, Step.AFTER_SIDE: 439}))
+    assert topics(again)[Topic.SIDE_REQUEST] is FINE
+    found = [verdict for verdict in verdicts(again) if verdict.topic is Topic.REUSE]
     assert [verdict.severity for verdict in found] == [NOTE, FINE] and found[0].tokens == 17
 
 
@@ -293,6 +293,7 @@ def test_the_report_is_one_json_object_with_null_for_what_is_not_known() -> None
     value = json.loads(json.dumps(as_json(report(an_examination(turns=probe(LOST))))))
     assert value["well"] is False and value["server"]["slots"] == 1 and value["server"]["asleep"] is None
     assert [turn["cached_tokens"] for turn in value["probe"]["turns"]] == [0, 0, 355, 405, 0, 1]
+    assert all(turn["wasted_tokens"] == turn["avoidable_tokens"] for turn in value["probe"]["turns"])
     assert value["verdicts"][0]["severity"] == "problem" and value["verdicts"][0]["tokens"] == 455
     assert value["speed"]["prefill"] == pytest.approx(100)
     empty = json.loads(json.dumps(as_json(report(unexamined("http://x", a_fault(Trouble.LOADING, "L."))))))

@@ -87,9 +87,9 @@ async def test_after_a_restart_the_next_turn_reuses_what_was_saved_and_harm_is_r
         (restored,) = await snapshots.refill(backend)
         assert (restored.slot, restored.conversation, restored.tokens) == (0, "c1", saved.snapshot.tokens)
         assert restored.ids is not None and len(restored.ids) == restored.tokens
-        longer, _, reused = await told(backend, path, "And the sea?")
-        assert reused >= 0.98 * restored.tokens
-        assert await snapshots.checked(restored.snapshot, reused) == ""
+        longer, _, cached = await told(backend, path, "And the sea?")
+        assert cached >= 0.98 * restored.tokens
+        assert await snapshots.checked(restored.snapshot, cached) == ""
 
         # The slot now holds more than the file. A harmed file must not cost it.
         for harm in (whole[:-1000], whole[:9000] + bytes([whole[9000] ^ 8]) + whole[9001:]):
@@ -102,8 +102,8 @@ async def test_after_a_restart_the_next_turn_reuses_what_was_saved_and_harm_is_r
             saved = (await snapshots.save_on_quit(backend, [held(longer)]))[0]
             file, path = folder / saved.snapshot.file, longer
             whole = file.read_bytes()
-        _, prompt, reused = await told(backend, longer, "And the lake?")
-        assert reused >= 0.98 * saved.snapshot.tokens and prompt - reused < 40
+        _, prompt, cached = await told(backend, longer, "And the lake?")
+        assert cached >= 0.98 * saved.snapshot.tokens and prompt - cached < 40
 
 
 async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_read(tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_rea
         assert await snapshots.refill(backend) == ()
         refused = await snapshots.restore(backend, 0, saved.snapshot)
         assert isinstance(refused, Refused) and "another shape" in refused.sentence
-        _, prompt, reused = await told(backend, path, "And the sea?")
-        assert prompt > reused == 0
+        _, prompt, cached = await told(backend, path, "And the sea?")
+        assert prompt > cached == 0
     async with running(folder, context_size=512) as (backend, snapshots):
         assert isinstance(await snapshots.restore(backend, 0, saved.snapshot), Restored)
 
@@ -125,14 +125,14 @@ async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_rea
 async def test_the_app_fills_the_slots_again_after_a_restart(tmp_path: Path) -> None:
     settings = changed(changed(changed(Settings(), "engine.threads", 1), "engine.context_size", 512),
                        "engine.model", os.fspath(small_model()))
-    path, reused = BEGINNING, 0
+    path, cached = BEGINNING, 0
     for text in ("Tell me about rivers. " * 10, "And the sea?"):
         connector = Connector(settings, lambda: None, snapshot_folder=tmp_path / "snapshots")
         try:
-            path, _, reused = await told(await connector.ready(), path, text)
+            path, _, cached = await told(await connector.ready(), path, text)
         finally:
             await asyncio.wait_for(connector.aclose(), 120)
-    assert reused > 60
+    assert cached > 60
 
 
 async def test_with_snapshots_off_nothing_is_written(tmp_path: Path) -> None:

@@ -54,7 +54,8 @@ async def held(app: Driven) -> AsyncIterator[threading.Event]:
 
 def line(app: Driven) -> str:
     """The row over the composer, beside the list."""
-    return app.lines[app.chat.composer.region.y - 1][app.chat.composer.region.x :].strip(" ─")
+    row = app.chat.composer.query_one("ContextLine")
+    return app.lines[row.region.y][row.region.x :].strip(" ─") if row.display else ""
 
 
 async def enter(app: Driven, text: str) -> None:

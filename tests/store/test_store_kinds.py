@@ -14,7 +14,7 @@ from kvchat.cache.causes.cause import Reason, Remedy, said
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.store import Store
 from kvchat.store.file import schema
-from kvchat.store.jobs import JobReason
+from kvchat.store.jobs import JobReason, JobState
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, figures_to_json, row_of
 
 OLD = "0" * 32
@@ -54,6 +54,9 @@ def test_old_figures_are_read_with_their_sentences_and_the_kind_of_their_cause(f
         2000, 613, 64, 64, 900.0, 800.0, 700.0, 4096, 1936, "slot_taken", SENTENCE, HELP)
     whys = {job.kind: job.why for job in store.jobs.all()}
     assert whys == {"extraction": JobReason.LEFT, "embedding": "The server is gone."}
+    assert {job.kind: job.state for job in store.jobs.all()} == {
+        "extraction": JobState.WAITING, "embedding": JobState.PAUSED}
+    assert store.jobs.claim("embedding", "") is None, "it waits for the person still"
     store.close()
     with closing(sqlite3.connect(folder / "kvchat.db")) as connection:
         (kept,) = connection.execute("SELECT figures FROM node WHERE figures IS NOT NULL").fetchone()

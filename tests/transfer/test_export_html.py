@@ -209,13 +209,13 @@ def bar_of(figures: TurnFigures) -> dict[str, int]:
     nodes.append(node(nodes[0], Message(Role.USER, "q"), BEGIN))
     nodes.append(node(nodes[1], Message(Role.ASSISTANT, "a"), BEGIN, figures=figures))
     html = render("html", [conversation(nodes, nodes[2])])
-    return {name: int(cells) for name, cells in re.findall(r'class="(reused|new|wasted) w(\d+)"', html)}
+    return {name: int(cells) for name, cells in re.findall(r'class="(cached|new|wasted) w(\d+)"', html)}
 
 
 @pytest.mark.parametrize(("figures", "parts"), [
     (TurnFigures(1000, 0, 5, 1000), {"new": BAR_CELLS}),
-    (TurnFigures(1000, 999, 5, 1), {"reused": BAR_CELLS - 1, "new": 1}),
-    (TurnFigures(1000, 500, 5, 250), {"reused": 12, "new": 6, "wasted": 6}),
+    (TurnFigures(1000, 999, 5, 1), {"cached": BAR_CELLS - 1, "new": 1}),
+    (TurnFigures(1000, 500, 5, 250), {"cached": 12, "new": 6, "wasted": 6}),
     (TurnFigures(1000, None, 5, 250), {}),
     (TurnFigures(None, None, 5, None), {}),
 ])

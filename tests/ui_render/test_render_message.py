@@ -110,11 +110,11 @@ def test_the_reading_row_tells_reused_new_speed_and_time_left() -> None:
     assert row.count("█") > 30 and 3 <= row.count("▒") <= 8 and "░" not in row
 
 
-def test_avoidable_work_is_drawn_apart_and_named() -> None:
+def test_wasted_work_is_drawn_apart_and_named() -> None:
     spans = reading_row(130, total=3812, cached=2000, processed=3800, new_tokens=48)
     row = _text(spans)
     assert "1,764 avoidable" in row and "36/48 new" in row and "speed unknown" in row
-    assert row.index("█") < row.index("░") and {s.style for s in spans if "░" in s.text} == {"avoidable"}
+    assert row.index("█") < row.index("░") and {s.style for s in spans if "░" in s.text} == {"wasted"}
 
 
 def test_the_reading_row_never_jumps_while_it_counts() -> None:

@@ -194,14 +194,14 @@ async def test_reading_ahead_stands_quietly_at_the_right_and_gives_way_to_an_ans
     async with hosting(status).run_test(size=(120, 24)) as pilot:
         status.set_turns([FINE])
         status.set_aside("5 turns: 3 s saved in all")
-        status.set_reading_ahead(True, PromptProgress(4000, 600, 1804))
+        status.set_warm_up(True, PromptProgress(4000, 600, 1804))
         await pilot.pause()
         assert line(status).endswith("reading ahead ▕██▒▒▒       ▏ 1,204/3,400 ") and "100 %" in line(status)
         status.set_live(Live(1, first_token=0.1, tokens=10))
         await pilot.pause()
         assert "reading ahead" not in line(status)
         status.set_live(None)
-        status.set_reading_ahead(False)
+        status.set_warm_up(False)
         await pilot.pause()
         assert line(status).endswith("saved in all ")
 

@@ -9,7 +9,7 @@ import pytest
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.ui.widgets.pieces import bar, fit, plain, sparkline, width_of
-from kvchat.ui.widgets.status_text import Live, reading_ahead, running, settled
+from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_pieces
 
 WIDTHS = (80, 100, 120, 200)
 
@@ -50,7 +50,7 @@ def test_a_first_read_on_a_shared_system_prompt_counts_only_what_was_read() -> N
         "first read: 358 of 2,206 tokens in 1.0 s · 1,848 were warm already")
 
 
-def test_a_perfect_turn_mentions_no_avoidable_tokens() -> None:
+def test_a_perfect_turn_mentions_no_wasted_tokens() -> None:
     line = said(FIRST, PERFECT, PERFECT)
     assert line == ("reuse 100 %         ▁██   3,763 reused ·    48 new · first token 0.14 s · saved 10.6 s")
     assert "avoidable" not in line
@@ -60,7 +60,7 @@ def test_the_short_form() -> None:
     assert said(FIRST, PERFECT, width=80) == "reuse 100 % · 3,763+48 · 0.14 s · ctx 47 %"
 
 
-def test_avoidable_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
+def test_wasted_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
     line = said(FIRST, PERFECT, because("another client took the slot."))
     assert line == "reuse  64 %         ▁█▆  1,387 avoidable (4.0 s): another client took the slot.  F2 why"
     assert [p.tone for p in settled([FIRST, WASTED], 120) if "again" in p.text] == ["warning"]
@@ -76,7 +76,7 @@ def test_a_cause_without_evidence_is_still_named_and_the_key_is_the_persons_own(
     assert "(4.0 s): server restarted." in line and line.endswith("F6 why")
 
 
-def test_avoidable_tokens_without_a_cause_are_still_told() -> None:
+def test_wasted_tokens_without_a_cause_are_still_told() -> None:
     assert "1,387 tokens were read again (4.0 s)." in said(FIRST, WASTED)
 
 
@@ -165,17 +165,17 @@ def test_waiting_and_stopping_are_said() -> None:
 
 def test_reading_ahead_says_how_far_it_is() -> None:
     progress = PromptProgress(total=4000, cached=600, processed=1804)
-    pieces = reading_ahead(progress, 80)
+    pieces = warm_up_pieces(progress, 80)
     assert plain(pieces) == "reading ahead ▕██▒▒▒       ▏ 1,204/3,400"
-    assert {piece.tone for piece in pieces} == {"quiet", "reused"}
-    assert plain(reading_ahead(progress, 32)) == "reading ahead ▕█▒  ▏ 1,204/3,400"
-    assert plain(reading_ahead(progress, 30)) == "reading ahead 1,204/3,400"
-    assert plain(reading_ahead(None, 80)) == "reading ahead …"
+    assert {piece.tone for piece in pieces} == {"quiet", "cached"}
+    assert plain(warm_up_pieces(progress, 32)) == "reading ahead ▕█▒  ▏ 1,204/3,400"
+    assert plain(warm_up_pieces(progress, 30)) == "reading ahead 1,204/3,400"
+    assert plain(warm_up_pieces(None, 80)) == "reading ahead …"
 
 
 @pytest.mark.parametrize("room", [20, 32, 40, 80])
 def test_reading_ahead_never_jumps(room: int) -> None:
-    widths = {width_of(reading_ahead(PromptProgress(4000, 600, done), room)) for done in range(600, 4001, 50)}
+    widths = {width_of(warm_up_pieces(PromptProgress(4000, 600, done), room)) for done in range(600, 4001, 50)}
     assert len(widths) == 1
 
 

@@ -469,7 +469,7 @@ class OneTokenWarmUp(HttpBackend):
     """A backend that reads messages ahead by asking for one token: vLLM and mlx-lm refuse to be asked for none, and
     llama-cpp-python then answers at full length."""
 
-    async def read_messages(self, turn: ChatTurn) -> Reported:
+    async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """Read `turn`'s messages into the server's cache; the figures are the server's. Raises BackendError.
 
         It streams as a chat does, because a server notices that a stream has lost its reader. Cancelled: the

@@ -375,7 +375,7 @@ class ServerState:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAhead:
+class PrefillResult:
     """How a prompt was read without asking for an answer."""
 
     prompt_tokens: int
@@ -406,10 +406,10 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class WarmUp(Protocol):
+class PrefillAccess(Protocol):
     """A backend whose server reads a prompt ahead when it is asked for one token, and keeps what it read."""
 
-    async def read_messages(self, turn: ChatTurn) -> Reported:
+    async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """Read `turn`'s messages into the cache. Raises BackendError. Cancelled: the connection is closed first."""
 
 
@@ -417,7 +417,7 @@ class WarmUp(Protocol):
 class CacheAccess(Protocol):
     """A backend that lets its cache be followed: it gives token ids and tells of its slots. Each call raises
     BackendError when the server does not do it after all; each is quick, and none changes what is cached but
-    `read_ahead`."""
+    `prefill`."""
 
     async def prompt_text(self, turn: ChatTurn) -> str:
         """The prompt that the chat template makes of `turn`, as text."""
@@ -431,7 +431,7 @@ class CacheAccess(Protocol):
     async def slot_counts(self) -> list[SlotCount]:
         """What each slot holds. It wakes a sleeping server."""
 
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None) -> ReadAhead:
+    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                      slot: int | None = None) -> PrefillResult:
         """Read `prompt` into the cache, and nothing more. Cancelled: the connection is closed first; what was
         read stays in the cache."""

@@ -21,9 +21,9 @@ class MessageCells:
     text: str
     """Its first words, raw."""
     tokens: int | None = None
-    reused: int | None = None
+    cached: int | None = None
     new: int | None = None
-    avoidable: int | None = None
+    wasted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class ChatService:
         self.tracker = tracker = CacheTracker(ground, shared, servers)
         self.routes = Routes(ground, shared, servers, tracker)
         self.options = Options(ground, shared, tracker)
-        self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.follow, servers.consent.agreed_to)
+        self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.cache_of, servers.consent.agreed_to)
 
         self.jobs = Jobs(ground)
         self.memory = MemoryService(ground, shared, servers, None if incognito else memories, self._vector_of)

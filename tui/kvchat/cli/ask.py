@@ -24,6 +24,7 @@ from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Literal
 
+from kvchat.aliases import with_old_names
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
@@ -34,7 +35,7 @@ from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.decoding import decoded
-from kvchat.prompt.citing import name_of, sources
+from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
@@ -175,7 +176,7 @@ async def prepared(service: ChatService, conversation: OpenConversation, questio
     mentions = question.meant is not NOTHING and "@" in question.text
     if not mentions:
         return question
-    found = await service.retrieval.consult(conversation.id, question.text, search=False)
+    found = await service.retrieval.retrieve(conversation.id, question.text, search=False)
     if not found.outside:
         return question
     error = OutsideError(found.outside)
@@ -242,7 +243,7 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -
         return INTERRUPTED
     answer = conversation.tree[node]
     if args.json:
-        print(json.dumps(report(conversation, answer), ensure_ascii=True))
+        print(json.dumps(with_old_names(report(conversation, answer)), ensure_ascii=True))
     else:
         printer.write(answer.text[shown:])
         printer.end()
@@ -364,7 +365,7 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "estimated": bool(figures and figures.estimated),
         "evaluated_tokens": figures and figures.evaluated_tokens,
         "new_tokens": figures and figures.new_tokens,
-        "avoidable_tokens": figures and figures.avoidable_tokens,
+        "wasted_tokens": figures and figures.wasted_tokens,
         "reuse": figures and figures.reuse,
         "hit_ratio": figures and figures.hit_ratio,
         "ttft_ms": figures and figures.ttft_ms,

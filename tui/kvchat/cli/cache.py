@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from kvchat.aliases import with_old_names
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import plain
 from kvchat.cache.report import CacheReport, TurnReport
@@ -29,11 +30,11 @@ from kvchat.text.cache import (
     count_of,
     held_words,
     misses,
+    notable_waste,
     prediction,
     speed_words,
     totals_words,
     warmth_words,
-    wasted,
     why,
 )
 from kvchat.text.format import duration, speed
@@ -65,7 +66,7 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         await service.servers.connect(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
-        print(json.dumps(asdict(report, dict_factory=plain), indent=1))
+        print(json.dumps(asdict(report, dict_factory=lambda pairs: with_old_names(plain(pairs))), indent=1))
     else:
         _print(report, service.clock().timestamp())
     return 0
@@ -98,14 +99,14 @@ def _print(report: CacheReport, now: float) -> None:
 def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
     figures = turn.figures or TurnFigures()
     first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
-    tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
+    tokens = (figures.cached_tokens, figures.needed_tokens, figures.wasted_tokens)
     return (str(number), *(count_of(figures, value) for value in tokens), first,
             speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
 
 
 def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
-    """The cause of a turn's avoidable tokens, and what helps."""
-    if turn.figures is None or not wasted(turn.figures):
+    """The cause of a turn's wasted tokens, and what helps."""
+    if turn.figures is None or not notable_waste(turn.figures):
         return
     yield f"turn {number}: {again(turn)}"
     if remedy := why(turn)[1]:

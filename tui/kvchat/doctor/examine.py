@@ -225,7 +225,7 @@ class _Probe:
         first, second, more = ([id] * PIN_PART for id in ids)
         cached = None
         for prompt, slot in ((first, here), (second, there), (first + more[:4], here)):
-            done = await backend.read_ahead(Tokens(prompt), lambda progress: None, slot)
+            done = await backend.prefill(Tokens(prompt), lambda progress: None, slot)
             self.meter.add(done.prompt_tokens - (done.cached_tokens or 0) + 1)
             if done.slot not in (None, slot):
                 return  # it does not take the slot that is named

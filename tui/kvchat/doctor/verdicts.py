@@ -13,7 +13,7 @@ from kvchat.backends.kinds import kind_of, title_of
 from kvchat.cache.causes import remedies
 from kvchat.doctor import advice
 from kvchat.doctor.report import Examination, Failure, Report, Severity, Step, Topic, Verdict
-from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_reused
+from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_cached
 from kvchat.text.findings import remedy_sentence
 from kvchat.text.format import count, counted, duration
 
@@ -84,7 +84,7 @@ def _reuse(found: Examination) -> Iterable[Verdict]:
     elif Kept.LOST not in known and Kept.PARTLY not in known:
         yield from _kept(found, known)
     elif set(known) == {Kept.LOST} and not (found.replicas or 1) > 1:
-        yield from _never_reused(found)
+        yield from _never_cached(found)
     else:
         yield from _sometimes_lost(found)
 
@@ -107,7 +107,7 @@ def _kept(found: Examination, known: list[Kept]) -> Iterable[Verdict]:
                       tokens, _seconds(found, tokens), "turn")
 
 
-def _never_reused(found: Examination) -> Iterable[Verdict]:
+def _never_cached(found: Examination) -> Iterable[Verdict]:
     info, tokens = found.server, lost_tokens(found, Step.THREE) or lost_tokens(found, Step.TWO)
     if info is None:
         return
@@ -145,7 +145,7 @@ def _unreported(found: Examination) -> Iterable[Verdict]:
     if info is None or not turns:
         return
     remedy = remedy_sentence(remedies.not_reported(info.kind, advice.flags_of(info)))
-    guess = seems_reused(found)
+    guess = seems_cached(found)
     seen = {True: " By the time to the first token the cache works.",
             False: " By the time to the first token nothing is reused."}.get(guess, "") if guess is not None else ""
     severity = _BAD if guess is False else _NOTE

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from kvchat.aliases import with_old_names
 from kvchat.backends.dialect import HostClass, TemplateFacts
 from kvchat.backends.kinds import title_of
 from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step, Verdict
@@ -144,8 +145,8 @@ def turn_words(found: Examination, turn: ProbeTurn) -> str:
     if figures.cached_tokens is None:
         return f"{total}, reuse not reported{f', {took}' if took else ''}"
     took = f" in {took}" if took and figures.prompt_ms is not None else f", {took}" if took else ""
-    avoidable = figures.avoidable_tokens or 0
-    again = f", {count(avoidable)} of them again" if turn.step in BEFORE and avoidable else ""
+    wasted = figures.wasted_tokens or 0
+    again = f", {count(wasted)} of them again" if turn.step in BEFORE and wasted else ""
     return (f"{total}: {about}{count(figures.cached_tokens)} reused, {about}{count(figures.evaluated_tokens)} "
             f"read{took}{again}")
 
@@ -182,10 +183,10 @@ def as_json(report: Report) -> dict[str, object]:
 
 def _turn_json(turn: ProbeTurn) -> dict[str, object]:
     figures = turn.figures
-    return {
+    return with_old_names({
         "step": turn.step, "prompt_tokens": figures.prompt_tokens, "cached_tokens": figures.cached_tokens,
         "evaluated_tokens": figures.evaluated_tokens, "new_tokens": figures.new_tokens,
-        "avoidable_tokens": figures.avoidable_tokens if turn.step in BEFORE else None,
+        "wasted_tokens": figures.wasted_tokens if turn.step in BEFORE else None,
         "predicted_tokens": figures.predicted_tokens, "ttft_ms": figures.ttft_ms, "prompt_ms": figures.prompt_ms,
         "predicted_ms": figures.predicted_ms, "estimated": turn.estimated,
-    }
+    })

@@ -10,7 +10,7 @@ from kvchat.prompt.request import Parameters
 NEW_TITLE = "New conversation"
 TITLE_LENGTH = 60
 OFF, ASK, ALWAYS = "off", "ask", "always"
-SEARCHING = (OFF, ASK, ALWAYS)
+RETRIEVAL_MODES = (OFF, ASK, ALWAYS)
 """Whether questions are searched for in documents: not by itself, shown but sent only when taken, sent."""
 
 
@@ -51,8 +51,8 @@ class Conversation:
     """Whether this conversation is gone through for memories and gets them."""
     collections: tuple[str, ...] = ()
     """The names of the collections that its questions are searched for in; none holds a `/`."""
-    searching: str = OFF
-    """One of SEARCHING."""
+    retrieval: str = OFF
+    """One of RETRIEVAL_MODES."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,14 +153,14 @@ def _is_example(before: str, sure: bool) -> bool:
 
 __all__ = ["Kind", "PrefixWarning", "lint", "lint_options"]
 
-_REREAD = "changing it makes the server read the whole conversation again"
+_PREFILL_AGAIN = "changing it makes the server read the whole conversation again"
 _WHY: dict[Kind, str] = {
-    Kind.CLOCK: f"A date or a time is soon wrong, and {_REREAD}.",
+    Kind.CLOCK: f"A date or a time is soon wrong, and {_PREFILL_AGAIN}.",
     Kind.PLACEHOLDER: "kvchat sends the prompt as it is written, so the model sees this placeholder and not a value.",
     Kind.RANDOM: "A value that differs between conversations keeps them from sharing the prompt in the cache.",
-    Kind.PATH: f"A path is another one on another machine or in another folder, and {_REREAD}.",
-    Kind.HOST: f"A host or a port is soon another one, and {_REREAD}.",
-    Kind.COUNTER: f"A count is wrong with the next message, and {_REREAD}.",
+    Kind.PATH: f"A path is another one on another machine or in another folder, and {_PREFILL_AGAIN}.",
+    Kind.HOST: f"A host or a port is soon another one, and {_PREFILL_AGAIN}.",
+    Kind.COUNTER: f"A count is wrong with the next message, and {_PREFILL_AGAIN}.",
 }
 _INSTEAD: dict[Kind, str] = {
     Kind.CLOCK: "Leave it out: kvchat puts date and time into your message when they are news.",

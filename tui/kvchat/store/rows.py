@@ -18,7 +18,7 @@ from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement, statement
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
+from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import whole_characters
@@ -29,7 +29,7 @@ NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning
                "state", "model", "figures", "note")
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
                        "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory",
-                       "collections", "searching")
+                       "collections", "retrieval")
 
 ENTRY_FIELDS = ("id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "author",
                 "superseded_by", "edited")
@@ -182,7 +182,7 @@ def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
     for name in ("unread", "system_in_user", "memory"):
         column[name] = [flag != 0 for flag in column[name]]
     column["collections"] = [tuple(filter(None, str(names).split("/"))) for names in column["collections"]]
-    column["searching"] = [mode if mode in SEARCHING else OFF for mode in column["searching"]]
+    column["retrieval"] = [mode if mode in RETRIEVAL_MODES else OFF for mode in column["retrieval"]]
     return filled(Conversation, column, len(rows))
 
 
@@ -194,7 +194,7 @@ def conversation_row(conversation: Conversation) -> tuple[object, ...]:
             to_json(dict(conversation.template_options)) if conversation.template_options else None,
             conversation.forked_from, int(conversation.unread), conversation.trashed, conversation.context_used,
             whole_characters(conversation.server), int(conversation.system_in_user), int(conversation.memory),
-            whole_characters("/".join(conversation.collections)), conversation.searching)
+            whole_characters("/".join(conversation.collections)), conversation.retrieval)
 
 
 def parameters_of(text: Any) -> Parameters:

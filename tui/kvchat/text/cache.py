@@ -33,10 +33,10 @@ FAR = 4096
 
 def to_read(warmth: Warmth) -> int | None:
     """Tokens that opening a parked or cold conversation would read; None for a warm one and when not known."""
-    return warmth.reread if warmth.heat in (Heat.PARKED, Heat.COLD) else None
+    return warmth.to_prefill if warmth.heat in (Heat.PARKED, Heat.COLD) else None
 
 
-def reread_number(warmth: Warmth) -> str:
+def prefill_number(warmth: Warmth) -> str:
     """`to_read` in at most four cells: `412`, `8.1k`; empty when there is nothing to tell."""
     tokens = to_read(warmth)
     return "" if tokens is None else short_count(tokens)
@@ -44,7 +44,7 @@ def reread_number(warmth: Warmth) -> str:
 
 def opening_words(warmth: Warmth) -> str:
     """`412 to prefill`; empty where nothing is, or nothing is known."""
-    number = reread_number(warmth)
+    number = prefill_number(warmth)
     return f"{number} to prefill" if number else ""
 
 
@@ -70,13 +70,13 @@ def reuse_percent(turn: TurnFigures) -> int | None:
     """The turn's reuse in percent; 100 when nothing worth a word was read again, and only then."""
     if turn.reuse is None:
         return None
-    return min(round(turn.reuse * 100), 99) if wasted(turn) else 100
+    return min(round(turn.reuse * 100), 99) if notable_waste(turn) else 100
 
 
-def wasted(turn: TurnFigures) -> int:
-    """Avoidable tokens worth a word."""
-    avoidable = turn.avoidable_tokens or 0
-    return avoidable if avoidable > turn.noise else 0
+def notable_waste(turn: TurnFigures) -> int:
+    """Wasted tokens worth a word."""
+    wasted = turn.wasted_tokens or 0
+    return wasted if wasted > turn.noise else 0
 
 
 def seconds_of(tokens: int, turn: TurnFigures) -> float | None:
@@ -115,9 +115,9 @@ def accuracy(report: CacheReport) -> str:
 
 
 def why(turn: TurnReport) -> tuple[str, str]:
-    """The cause of a turn's avoidable tokens, and what helps; both empty when nothing was avoidable. Raw."""
+    """The cause of a turn's wasted tokens, and what helps; both empty when nothing was wasted. Raw."""
     figures, finding = turn.figures, turn.finding
-    if figures is None or not wasted(figures):
+    if figures is None or not notable_waste(figures):
         return "", ""
     if finding is not None:
         said = behind_colon(finding.evidence, finding.tokens) or cause_name(finding.cause)
@@ -128,16 +128,16 @@ def why(turn: TurnReport) -> tuple[str, str]:
 def reason_words(figures: TurnFigures) -> str:
     """What was seen of a turn's wasted tokens, as it stands behind a colon; empty where nothing was. Raw."""
     if figures.evidence:
-        return behind_colon(figures.evidence, wasted(figures))
+        return behind_colon(figures.evidence, notable_waste(figures))
     return cause_name(figures.cause) if figures.cause else ""
 
 
 def again(turn: TurnReport) -> str:
     """`1,387 tokens read again (4.0 s): another client took the slot.`"""
     figures = turn.figures or TurnFigures()
-    seconds = seconds_of(wasted(figures), figures)
+    seconds = seconds_of(notable_waste(figures), figures)
     took = f" ({duration(seconds)})" if seconds is not None else ""
-    return f"{counted(wasted(figures), 'token')} read again{took}: {one_line(why(turn)[0])}."
+    return f"{counted(notable_waste(figures), 'token')} read again{took}: {one_line(why(turn)[0])}."
 
 
 def verdict(turn: TurnReport) -> str:
@@ -145,34 +145,34 @@ def verdict(turn: TurnReport) -> str:
     figures = turn.figures
     if figures is None:
         return "no figures on this branch yet."
-    if figures.avoidable_tokens is None:
+    if figures.wasted_tokens is None:
         unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
         return f"how much was read again is {unknown}."
-    if figures.estimated and not wasted(figures):
+    if figures.estimated and not notable_waste(figures):
         return "by the time it took, nothing was read again; this server does not count it."
     if figures.first_read:
         return "a first read; there was nothing of this conversation to reuse."
-    if wasted(figures):
+    if notable_waste(figures):
         return again(turn)
-    spare = f" but {counted(figures.avoidable_tokens, 'token')} at the edge of the reply"
-    return f"nothing was read again{spare if figures.avoidable_tokens else ''}."
+    spare = f" but {counted(figures.wasted_tokens, 'token')} at the edge of the reply"
+    return f"nothing was read again{spare if figures.wasted_tokens else ''}."
 
 
 def wasted_words(turn: TurnFigures) -> str:
-    """`1,387 avoidable (4.0 s): another client took the slot.`"""
-    tokens, why = f"{roughly(turn)}{wasted(turn):,}", one_line(reason_words(turn))
-    seconds = seconds_of(wasted(turn), turn)
+    """`1,387 wasted (4.0 s): another client took the slot.`"""
+    tokens, why = f"{roughly(turn)}{notable_waste(turn):,}", one_line(reason_words(turn))
+    seconds = seconds_of(notable_waste(turn), turn)
     cost = f" ({duration(seconds)})" if seconds is not None else ""
     return f"{tokens} avoidable{cost}: {why}." if why else f"{tokens} tokens were read again{cost}."
 
 
 def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
     """The tokens of a reported prompt by what became of them: `3,764` `reused`, `48` `new`, `0` `avoidable`."""
-    evaluated, avoidable = turn.evaluated_tokens or 0, wasted(turn)
-    reused = (count(turn.cached_tokens), "reused")
+    evaluated, wasted = turn.evaluated_tokens or 0, notable_waste(turn)
+    cached = (count(turn.cached_tokens), "reused")
     if turn.new_tokens is None:
-        return [reused, (count(evaluated), "read")]
-    return [reused, (count(evaluated - avoidable), "new"), (count(avoidable), "avoidable")]
+        return [cached, (count(evaluated), "read")]
+    return [cached, (count(evaluated - wasted), "new"), (count(wasted), "avoidable")]
 
 
 def figures_words(turn: TurnFigures | None) -> list[str]:
@@ -191,8 +191,8 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} reused")
     if turn.new_tokens is not None and turn.evaluated_tokens is not None:
         words.append(f"{count(min(turn.new_tokens, turn.evaluated_tokens))} new")
-    if wasted(turn):
-        words.append(f"{count(wasted(turn))} avoidable")
+    if notable_waste(turn):
+        words.append(f"{count(notable_waste(turn))} avoidable")
     return words
 
 
@@ -200,9 +200,9 @@ def answer_words(turn: TurnFigures) -> list[str]:
     """What stands beside an answer, most important first: `98 % cached`, `0.14 s`, `58 tok/s`, `31 tok`; of a turn
     with wasted tokens these and their cause stand first."""
     words = []
-    if wasted(turn):
+    if notable_waste(turn):
         cause = f": {cause_name(turn.cause)}" if turn.cause else ""
-        words.append(f"{roughly(turn)}{count(wasted(turn))} wasted{cause}")
+        words.append(f"{roughly(turn)}{count(notable_waste(turn))} wasted{cause}")
     if turn.hit_ratio is not None:
         share = round(turn.hit_ratio * 100)
         words.append(f"{roughly(turn)}{min(share, 99) if turn.evaluated_tokens else share} % cached")
@@ -223,7 +223,7 @@ def totals_words(totals: Totals) -> str:
         return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
     unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
     return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
-            f"{count(totals.cached_tokens)} reused · {count(totals.avoidable_tokens)} avoidable · "
+            f"{count(totals.cached_tokens)} reused · {count(totals.wasted_tokens)} avoidable · "
             f"{duration(totals.seconds_saved)} saved{unknown}")
 
 
@@ -235,9 +235,9 @@ def share_words(totals: Totals) -> list[str]:
     return [*words, f"{duration(totals.seconds_saved)} saved"] if totals.seconds_saved else words
 
 
-def snapshot_failed(reused: int, wanted: int) -> str:
+def snapshot_failed(cached: int, wanted: int) -> str:
     """That a restored snapshot did not help."""
-    return f"A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused."
+    return f"A restored snapshot did not help: {cached:,} of {wanted:,} tokens were reused."
 
 
 def speed_words(speed: SpeedFit | None) -> str:
@@ -251,7 +251,7 @@ def speed_words(speed: SpeedFit | None) -> str:
 
 
 def misses(ledger: Ledger) -> list[str]:
-    """The causes of avoidable tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
+    """The causes of wasted tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
     found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
     return [f"{cause_name(cause)}: {counted(turns, 'turn')}, {counted(tokens, 'token')}"
             for cause, (turns, tokens) in found]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
 from kvchat.cache.accounting import Totals, totals
-from kvchat.prompt.citing import name_of
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State

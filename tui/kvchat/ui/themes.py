@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.aliases import THEME_KEYS, renamed
 from kvchat.config.option import kind_of
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key
@@ -36,9 +37,9 @@ COLOURS = ("primary", "secondary", "accent", "foreground", "background", "surfac
 REQUIRED = ("primary", "foreground", "background")
 
 OWN_VARIABLES = frozenset({
-    "cache-reused",  # tokens served from the cache; warm conversations
+    "cache-cached",  # tokens served from the cache; warm conversations
     "cache-evaluated",  # tokens read because they were new
-    "cache-avoidable",  # tokens read again without need
+    "cache-wasted",  # tokens read again without need
     "role-user",  # the word above the person's messages
     "role-assistant",  # the model's name above its answers
     "rule",  # thin lines
@@ -114,9 +115,9 @@ def variable_defaults(theme: Theme) -> dict[str, str]:
     `App.get_theme_variable_defaults`."""
     colours = theme.to_color_system().generate()
     return {
-        "cache-reused": colours["success"],
+        "cache-cached": colours["success"],
         "cache-evaluated": colours["primary"],
-        "cache-avoidable": colours["warning"],
+        "cache-wasted": colours["warning"],
         "role-user": colours["accent"],
         "role-assistant": colours["primary"],
         "rule": colours["border-blurred"] if theme.ansi else colours["foreground-disabled"],
@@ -169,16 +170,18 @@ class _Reader:
 
     def _variables(self, table: object) -> dict[str, str]:
         found: dict[str, str] = {}
-        known = _known_variables()
-        for key, value in self._table("variables", table).items():
+        known, given = _known_variables(), self._table("variables", table)
+        if old := {key: THEME_KEYS[key] for key in given if key in THEME_KEYS}:
+            self._wrong(("variables", next(iter(old))), renamed(old))
+        for key, value in given.items():
             style = key.endswith("-style")
-            if key not in known:
+            if key not in known and key not in old:
                 self._wrong(("variables", key), f"unknown variable {one_line(key, 60)}" + _meant(key, sorted(known)))
             elif not isinstance(value, str) or not (_STYLE if style else _COLOUR).fullmatch(value):
                 kind = 'a style such as "bold"' if style else 'a colour such as "#7c9cf5"'
                 self._wrong(("variables", key), f"{key} must be {kind}; it is left out")
-            else:
-                found[key] = value
+            elif old.get(key) not in given:
+                found[old.get(key, key)] = value
         return found
 
     def _table(self, section: str, table: object) -> dict[str, object]:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, new_tokens
-from kvchat.prompt.citing import sources
+from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State

@@ -18,8 +18,8 @@ from kvchat.backends.dialect import (
     ChatTurn,
     Emit,
     Ended,
+    PrefillResult,
     Progressed,
-    ReadAhead,
     ServerInfo,
     ServerState,
     SlotCount,
@@ -73,7 +73,7 @@ class LlamaSwapBackend(HttpBackend):
             "the model's llama-server in llama-swap's configuration", Change("--ctx-size {whole}"),
             Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
             idle="ttl"),
-        keeps_many=True, is_followed=True)
+        keeps_many=True, is_tracked=True)
     health_path = "/health"
     probes = (RUNNING_PATH, MODELS_PATH)
 
@@ -187,9 +187,9 @@ class LlamaSwapBackend(HttpBackend):
     async def slot_counts(self) -> list[SlotCount]:
         return await (await self._followed()).slot_counts()
 
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None) -> ReadAhead:
-        return await (await self._followed()).read_ahead(prompt, progressed, slot)
+    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                      slot: int | None = None) -> PrefillResult:
+        return await (await self._followed()).prefill(prompt, progressed, slot)
 
     async def template_text(self) -> str:
         """The chat template of the model in use; empty where its server does not tell."""

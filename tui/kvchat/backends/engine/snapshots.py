@@ -36,7 +36,7 @@ LEFTOVER_SECONDS = 600.0
 
 _OURS = re.compile(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?|[0-9a-f]{20}-\d+\.(bin|\d+\.tmp)")
 """The second form is the one of earlier versions: by model and slot."""
-_READ_AGAIN = "the conversation is read by the server instead."
+_PREFILL_INSTEAD = "the conversation is read by the server instead."
 
 
 class SnapshotError(Exception):
@@ -132,7 +132,7 @@ class SnapshotShelf:
         """Why it must not be given to a server of this kind: one sentence; empty when it may. What is damaged is
         removed, what belongs to another server stays."""
         if difference := snapshot.kind.difference(kind):
-            return f"The snapshot of this conversation cannot be used: {difference}; {_READ_AGAIN}"
+            return f"The snapshot of this conversation cannot be used: {difference}; {_PREFILL_INSTEAD}"
         file = self.folder / snapshot.file
         try:
             size = file.stat().st_size
@@ -141,11 +141,11 @@ class SnapshotShelf:
         except FileNotFoundError:
             damage = "it is no longer there"
         except OSError as error:
-            return f"The snapshot of this conversation cannot be read ({paths.reason(error)}); {_READ_AGAIN}"
+            return f"The snapshot of this conversation cannot be read ({paths.reason(error)}); {_PREFILL_INSTEAD}"
         if not damage:
             return ""
         self.drop(snapshot)
-        return f"The snapshot of this conversation is refused: {damage}; {_READ_AGAIN}"
+        return f"The snapshot of this conversation is refused: {damage}; {_PREFILL_INSTEAD}"
 
     def token_ids(self, snapshot: Snapshot) -> Tokens | None:
         """The tokens in the snapshot; None when its file's form is not the known one."""

@@ -169,7 +169,7 @@ class Extraction:
         return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
 
     async def retry(self, id: str) -> None:
-        """Go through a parked conversation again."""
+        """Go through a paused conversation again."""
         await self._jobs.retry(EXTRACTION, id)
 
     async def retried(self, subject: str) -> None:
@@ -213,7 +213,7 @@ class Extraction:
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
         jobs = await self._ground.keeper.call(self._ground.store.jobs.all)
-        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
+        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PAUSED for job in jobs):
             self._more_left = False
             await self._resume()
 
@@ -298,9 +298,9 @@ class Extraction:
         of the server's cache."""
         if link is not self._servers.link():
             return 1
-        following, info = link.following, link.info
-        if following is not None:
-            simulator = following.simulator
+        cache, info = link.cache, link.info
+        if cache is not None:
+            simulator = cache.simulator
             known = simulator.settled or link.connector.cache_shape() is not None
             roomy = len(simulator.best.slots) > 1 or (known and simulator.best.shape.ram_bytes != 0)
         else:
@@ -389,7 +389,7 @@ class Extraction:
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
-            proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
+            proposed = tuple(entry.id for entry in entries if entry.status is Status.PENDING)
             self._ground.events.tell(MemoriesNoted(conversation.id, noted, proposed))
         self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
         return Outcome(How.DONE)
@@ -408,5 +408,5 @@ class Extraction:
         if found.heat is Heat.UNKNOWN:
             return self._conversations.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
-            return (found.reread or 0) <= (found.held or 0) // 4
+            return (found.to_prefill or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM

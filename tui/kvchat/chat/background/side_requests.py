@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.answering import Answering
-from kvchat.chat.cache.following import FollowedTurn, Following
+from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import Noticed
@@ -49,16 +49,16 @@ class SideRequests:
         self._routes = routes
 
     async def of_conversation(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
-                              parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
-        """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out."""
+                              parameters: Parameters, emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+        """Send `path`, which ends with the instruction. `began` is told how it is tracked, before it goes out."""
         record, info = conversation.record, backend.info
-        following = await self._tracker.follow(backend)
+        cache = await self._tracker.cache_of(backend)
         if not self._servers.consent.agreed_to(info, record.id):
             return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
                                       "Nothing was sent.")
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
-        ended = await self._sent_beside(backend, following, turn, path, emit, began)
+        ended = await self._sent_beside(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
             await self._conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_MOVED))
@@ -66,7 +66,7 @@ class SideRequests:
         return ended
 
     async def _asked_apart(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
-                           emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
+                           emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
         chosen = link.name != DEFAULT and link.name == self._ground.settings.memory.profile
         if not self._ground.settings.memory.on_cloud and self._servers.is_on_the_internet(link):
@@ -75,20 +75,20 @@ class SideRequests:
         if not self._servers.consent.agreed_to(backend.info, "" if chosen else id):
             return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                       "send to it. Nothing was sent; send a message there once to be asked.")
-        following = await self._tracker.follow(backend)
+        cache = await self._tracker.cache_of(backend)
         turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
-        ended = await self._sent_beside(backend, following, turn, path, emit, began)
+        ended = await self._sent_beside(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    async def _sent_beside(self, backend: Backend, following: Following | None, turn: ChatTurn, path: Sequence[Node],
-                           emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
-        if following is not None:
-            followed = await following.before(turn, path, "side", emit=emit)
-            began(followed)
-            turn = replace(turn, slot=await self._routes.planned(backend, following, followed))
-            following.sent(followed, turn.slot)
+    async def _sent_beside(self, backend: Backend, cache: ServerCache | None, turn: ChatTurn, path: Sequence[Node],
+                           emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+        if cache is not None:
+            tracked = await cache.before(turn, path, "side", emit=emit)
+            began(tracked)
+            turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
+            cache.sent(tracked, turn.slot)
         elif (shared := self._servers.links.of(backend).shared) is not None:
             shared.sent(path, turn.session_id, self._ground.timestamp())
         return await backend.chat(turn, emit)
@@ -99,7 +99,7 @@ class SideRequests:
         put down in the ledger under `kind`. `apart`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
         answer, began = awaited(path[-1], self._ground.clock()), time.monotonic()
-        live, followed = LiveAnswer(answer.id, began), list[FollowedTurn]()
+        live, tracked = LiveAnswer(answer.id, began), list[TrackedTurn]()
         heard, most, endless = began, (parameters.max_tokens or 0) * LONG_TOKEN, False
 
         async def chat(emit: Emit) -> Ended:
@@ -110,31 +110,31 @@ class SideRequests:
                 emit(event)
                 if most and len(live.text) + len(live.reasoning) > most and not endless:
                     endless = True
-                    answering.stop()
+                    answer_run.stop()
 
             backend = await link.connector.ready()
             live.sent_at = time.monotonic()
             if apart:
                 return await self._asked_apart(link, backend, conversation.id, path, parameters, hearing,
-                                               followed.append)
-            return await self.of_conversation(backend, conversation, path, parameters, hearing, followed.append)
+                                               tracked.append)
+            return await self.of_conversation(backend, conversation, path, parameters, hearing, tracked.append)
 
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
 
-        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answering.run(lambda: self._servers.window(conversation.id)))
+        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
+        work = asyncio.create_task(answer_run.run(lambda: self._servers.window(conversation.id)))
         try:
             while not (await asyncio.wait({work}, timeout=SILENT_S))[0]:
                 if time.monotonic() - heard >= SILENT_S:
-                    answering.stop()
+                    answer_run.stop()
         except asyncio.CancelledError:
-            answering.stop()
+            answer_run.stop()
             await asyncio.wait({work})
             raise
         finally:
             settled = work.result()
-            self._note_beside(link, conversation, followed, settled)
+            self._note_beside(link, conversation, tracked, settled)
             self._count_beside(kind, link, conversation.id, settled, time.monotonic() - began)
         if settled.state is State.CANCELLED and endless:
             settled = replace(settled, state=State.LENGTH)  # a server that does not keep to max_tokens
@@ -142,13 +142,13 @@ class SideRequests:
             settled = replace(settled, state=State.ERROR, note="The server has not answered for a while.")
         return settled
 
-    def _note_beside(self, link: Link, conversation: OpenConversation, followed: Sequence[FollowedTurn],
+    def _note_beside(self, link: Link, conversation: OpenConversation, tracked: Sequence[TrackedTurn],
                      answer: Node) -> None:
         """What the request left in the server's cache is found out."""
-        following = link.following
-        if following is not None and followed and following.plays(followed[-1]):
-            turn = followed[-1].turn
-            following.left(followed[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
+        cache = link.cache
+        if cache is not None and tracked and cache.plays(tracked[-1]):
+            turn = tracked[-1].turn
+            cache.left(tracked[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
 
     def _count_beside(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
         info, figures = link.info, answer.figures or TurnFigures()

@@ -14,8 +14,8 @@ from kvchat.cache.llamacpp.planner import DETOUR, Way
 from kvchat.cache.rail import NO_WORD, Cached, Stretch, Where
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.cache.extents import ends_of
-from kvchat.chat.cache.following import Following
 from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import WarmthChanged
@@ -62,39 +62,39 @@ class Rail:
             return Cached(progress.processed, Where.SLOT)
         if live is not None:  # its question and the reply are on nobody's server yet
             path = path[:-2]
-        following = self._servers.link(conversation.id).following
-        if following is None or not following.prompts.works or not path:
+        cache = self._servers.link(conversation.id).cache
+        if cache is None or not cache.prompts.works or not path:
             return _by_size(self._tracker.warmth(conversation.id), path)
         turn = self._tracker.turn_after(conversation, path)
-        prefix = following.prompts.known_prefix(turn)
+        prefix = cache.prompts.known_prefix(turn)
         if not prefix:
-            self._read(following, turn, path[-1].id)
-            return _by_messages(following, conversation.id, path)
-        chosen = self._routes.options(following, path, prefix).chosen
+            self._read(cache, turn, path[-1].id)
+            return _by_messages(cache, conversation.id, path)
+        chosen = self._routes.options(cache, path, prefix).chosen
         if chosen.way is Way.RESTORE:
-            return Cached(self._routes.kept_tokens(following, path), Where.STORED)
+            return Cached(self._routes.kept_tokens(cache, path), Where.STORED)
         if chosen.way is Way.DETOUR:
             return Cached(len(prefix) - chosen.tokens + len(DETOUR), Where.STORED)
-        found = following.simulator.best.predict(prefix, chosen.slot)
+        found = cache.simulator.best.predict(prefix, chosen.slot)
         return Cached(found.cached, Where.SLOT if found.source == "slot" else Where.STORED)
 
 
-    def _read(self, following: Following, turn: ChatTurn, tip: str) -> None:
+    def _read(self, cache: ServerCache, turn: ChatTurn, tip: str) -> None:
         """Ask for the token ids of a branch, once, beside everything else."""
-        if tip == self.reading or following.state.asleep or not self._servers.consent.agreed_to(following.server):
+        if tip == self.reading or cache.state.asleep or not self._servers.consent.agreed_to(cache.server):
             return
         self.reading = tip
 
         async def read() -> None:
-            if await following.prompts.prefix(turn):
+            if await cache.prompts.prefix(turn):
                 self._ground.events.tell(WarmthChanged())
 
         self._ground.in_background(read())
 
 
-def _by_messages(following: Following, id: str, path: Sequence[Node]) -> Cached:
+def _by_messages(cache: ServerCache, id: str, path: Sequence[Node]) -> Cached:
     """Where the prompt's token ids are not known: as many of its messages as a slot was last known to hold."""
-    held = following.heads.get(id)
+    held = cache.heads.get(id)
     if held is None:
         return Cached()
     common = sum(1 for _ in takewhile(lambda pair: pair[0].digest.hex() == pair[1], zip(path, held, strict=False)))
@@ -105,6 +105,6 @@ def _by_size(warmth: Warmth, path: Sequence[Node]) -> Cached:
     """Of a server that cannot be followed: as much as it is estimated to hold."""
     if warmth.held is None or warmth.heat is Heat.UNKNOWN:
         return Cached()
-    whole = warmth.held + (warmth.reread or 0)
+    whole = warmth.held + (warmth.to_prefill or 0)
     tokens = warmth.held * ends_of(path)[-1] // whole if path and whole else 0
     return Cached(tokens, PLACES[warmth.heat])

@@ -14,7 +14,7 @@ from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.cache.extents import extents
-from kvchat.chat.cache.following import Following
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
@@ -43,17 +43,17 @@ class CacheReports:
         tree = opened.tree if opened is not None else self._ground.store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
-        following = self._servers.link(record.id).following
+        cache = self._servers.link(record.id).cache
         since = self._ground.timestamp() - WEEK
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self._tracker.warmth(record.id),
             messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
-            states=tuple(self._states(following)),
-            exact=following is not None and following.predictions > 0,
-            predictions=following.predictions if following else 0,
-            exact_predictions=following.exact if following else 0,
-            plan=following.plan if following else None, speed=self._tracker.speed_fit(record.id),
-            rules=_rules(following.simulator.best.shape) if following else "",
+            states=tuple(self._states(cache)),
+            exact=cache is not None and cache.predictions > 0,
+            predictions=cache.predictions if cache else 0,
+            exact_predictions=cache.exact if cache else 0,
+            plan=cache.plan if cache else None, speed=self._tracker.speed_fit(record.id),
+            rules=_rules(cache.simulator.best.shape) if cache else "",
             here=Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
@@ -74,10 +74,10 @@ class CacheReports:
         own = not held.owner and len(held.tokens) <= len(DETOUR)
         return "kvchat's detour" if own else self._conversations.title(held.owner)
 
-    def _states(self, following: Following | None) -> Iterable[HeldState]:
-        if following is None:
+    def _states(self, cache: ServerCache | None) -> Iterable[HeldState]:
+        if cache is None:
             return
-        simulator = following.simulator.best
+        simulator = cache.simulator.best
         for index, held in enumerate(simulator.slots):
             if held is not None:
                 yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None)
@@ -103,18 +103,18 @@ def _finding(figures: TurnFigures | None) -> Finding | None:
         cause = Cause(figures.cause)
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
-    return Finding(cause, figures.avoidable_tokens or 0, figures.evidence or "", figures.remedy)
+    return Finding(cause, figures.wasted_tokens or 0, figures.evidence or "", figures.remedy)
 
 
 def _misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
-    """By cause: turns and avoidable tokens. A miss that was never explained counts as unknown."""
+    """By cause: turns and wasted tokens. A miss that was never explained counts as unknown."""
     found: dict[str, tuple[int, int]] = {}
     for figures in turns:
-        avoidable = figures.avoidable_tokens or 0
-        if avoidable > NOISE and not figures.first_read:
+        wasted = figures.wasted_tokens or 0
+        if wasted > NOISE and not figures.first_read:
             cause = figures.cause or Cause.UNKNOWN.value
             count, tokens = found.get(cause, (0, 0))
-            found[cause] = count + 1, tokens + avoidable
+            found[cause] = count + 1, tokens + wasted
     return found
 
 
@@ -131,10 +131,10 @@ def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:
             yield cells
             continue
         end = min(end, prompt)
-        reused = max(0, min(end, cached) - start)
+        kept = max(0, min(end, cached) - start)
         new = max(0, end - max(start, cached, new_from)) if new_from is not None else None
-        avoidable = end - start - reused - new if new is not None else None
-        yield MessageCells(node.id, node.role.value, node.text[:200], tokens, reused, new, avoidable)
+        wasted = end - start - kept - new if new is not None else None
+        yield MessageCells(node.id, node.role.value, node.text[:200], tokens, kept, new, wasted)
 
 
 def _rules(shape: Shape) -> str:

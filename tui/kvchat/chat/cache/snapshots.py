@@ -100,7 +100,7 @@ SAVE_SECONDS = 20.0
 RESTORE_SECONDS = 60.0
 QUIT_SECONDS = 10.0
 """For all slots together."""
-LEAST_REUSED = 0.9
+LEAST_CACHED = 0.9
 """Of a restored snapshot's tokens: with fewer it did not work."""
 FIRST_GUESS = 300e6
 """Bytes per second of checking and restoring, before one was measured."""
@@ -246,7 +246,7 @@ class Snapshots:
                 self._why_not = "The server was started without a folder for slots."
             elif not done:
                 self._tell("The server did not save a snapshot.")
-            elif done.tokens and done.tokens >= LEAST_REUSED * held.tokens:
+            elif done.tokens and done.tokens >= LEAST_CACHED * held.tokens:
                 path = held.path if held.path[-1:] in ((), (held.digest,)) else (*held.path, held.digest)
                 await unskippable(keep(Snapshot(
                     name, held.conversation, held.digest, path, held.slot, done.tokens, done.size, 0,
@@ -304,19 +304,19 @@ class Snapshots:
                      check_ms)
             return Restored(slot, snapshot, ids, ms, check_ms)
 
-    async def checked(self, snapshot: Snapshot, reused: int, expected: int | None = None) -> str:
+    async def checked(self, snapshot: Snapshot, cached: int, expected: int | None = None) -> str:
         """Judge a restore by the tokens that the next turn reused of the `expected` ones (None: all in the
         snapshot). The sentence when it did not work; snapshots may then be given up for this model and build."""
         wanted = snapshot.tokens if expected is None else expected
         if wanted <= 0:  # says nothing
             return ""
-        if reused >= LEAST_REUSED * wanted:
+        if cached >= LEAST_CACHED * wanted:
             if not self._verdict.worked or self._verdict.failures:
                 await self._judged(True, "")
             return ""
         if (shelf := self._shelf) is not None:
             await self._filed(lambda: shelf.drop(snapshot), None)
-        return await self._judged(False, snapshot_failed(reused, wanted))
+        return await self._judged(False, snapshot_failed(cached, wanted))
 
     async def _judged(self, worked: bool, sentence: str) -> str:
         verdict = self._verdict.after(worked, f"{sentence} {GIVEN_UP}")

@@ -16,7 +16,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.prompt.branching import Branch, asked
-from kvchat.prompt.citing import numbered
+from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import ContextBlock, rendered
 from kvchat.prompt.message import Node
 from kvchat.prompt.stamp import last_stamp, stamp_due

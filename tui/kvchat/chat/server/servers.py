@@ -238,8 +238,8 @@ class Servers(ConversationObserver):
 
         async def left_alone(link: Link) -> None:
             await link.lane.stop_spare()
-            if link.following is not None:
-                await link.following.settled(QUIT_S)
+            if link.cache is not None:
+                await link.cache.settled(QUIT_S)
 
         await asyncio.gather(*(left_alone(link) for link in self.links))
 

@@ -9,7 +9,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
-from kvchat.chat.answering import previous_figures
+from kvchat.chat.answer_run import previous_figures
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
 from kvchat.prompt.message import Role, State
@@ -106,7 +106,7 @@ class ConversationView:
         self._sending.show_refusal()
         self._show_waiting(conversation.id)
         self._show_aside()
-        self._documents.show_searching()
+        self._documents.show_retrieval()
         self._show_context(conversation.context_used if conversation.record.turns else None)
         self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self._empty.show()
@@ -118,7 +118,7 @@ class ConversationView:
         next turn would read, or what was saved."""
         conversation = self.workspace.conversation
         ahead = self._tracker.warming == conversation.id
-        self._status.set_reading_ahead(ahead, self._tracker.warmup_progress if ahead else None)
+        self._status.set_warm_up(ahead, self._tracker.warmup_progress if ahead else None)
         totals, warmth = conversation.totals(self._status.speed), self._tracker.warmth(conversation.id)
         words = ""
         if offer := self._compaction.offer_words():

@@ -17,7 +17,7 @@ WIDTH = 60
 """Cells of its lines, at the most."""
 RECENT = 5
 TIPS = 3
-MARK_STYLES = {"●": "$cache-reused", "◐": "$cache-reused", "⠋": "$text-accent", "!": "$text-warning"}
+MARK_STYLES = {"●": "$cache-cached", "◐": "$cache-cached", "⠋": "$text-accent", "!": "$text-warning"}
 
 
 @dataclass(frozen=True, slots=True)

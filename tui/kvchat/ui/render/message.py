@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.prompt.citing import number_of
+from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import clean, one_line
-from kvchat.text.cache import answer_words, wasted
-from kvchat.ui.render.progress import AVOIDABLE, EVALUATED, REUSED, cells
+from kvchat.text.cache import answer_words, notable_waste
+from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
 from kvchat.ui.render.rows import BLANK, GAP, Row, Span, spans_width
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
 from kvchat.ui.render.wrap import plain_rows, wrapped
@@ -88,13 +88,13 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
     words, bar = answer_words(figures), list[Span]()
     prompt, cached, evaluated = figures.prompt_tokens, figures.cached_tokens, figures.evaluated_tokens
     if prompt and cached is not None and evaluated is not None and BAR + 1 + cell_len(words[0]) <= room:
-        lost = wasted(figures)
-        parts = (cached, REUSED), (lost, AVOIDABLE), (evaluated - lost, EVALUATED)
+        lost = notable_waste(figures)
+        parts = (cached, CACHED), (lost, WASTED), (evaluated - lost, EVALUATED)
         bar = [*cells([(tokens / prompt, *look) for tokens, look in parts], BAR), Span(" ")]
     room -= spans_width(bar)
     spans: list[Span] = []
     for text in words:
-        style = "avoidable" if wasted(figures) and not spans else "muted"
+        style = "wasted" if notable_waste(figures) and not spans else "muted"
         separator = " · " if spans else ""
         room -= cell_len(separator + text)
         if room < 0:

@@ -14,7 +14,7 @@ from kvchat.cache.accounting import NOISE
 from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
 
-REUSED, EVALUATED, AVOIDABLE = ("█", "reused"), ("▒", "evaluated"), ("░", "avoidable")
+CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wasted")
 """The glyphs of tokens, and their styles."""
 _LABEL = "reading "
 WAITING = {
@@ -75,7 +75,7 @@ def reading_row(
     cause: str = "",
 ) -> list[Span]:
     """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `new_tokens`: what this
-    turn added, if known; what is evaluated beyond it is avoidable and comes first, with its `cause`. `speed`: tokens
+    turn added, if known; what is evaluated beyond it is wasted and comes first, with its `cause`. `speed`: tokens
     per second."""
     total = max(1, total)
     cached = min(max(0, cached), total)
@@ -96,9 +96,9 @@ def reading_row(
         words.append((f"{duration(seconds_left)} left", "muted"))
     bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
     # However little is new, its part of the bar is wide enough to be watched.
-    reused = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
-    per_token = (1 - reused) / max(1, evaluate)
-    parts = ((reused if cached else 0.0, *REUSED), (again * per_token, *AVOIDABLE),
+    share = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
+    per_token = (1 - share) / max(1, evaluate)
+    parts = ((share if cached else 0.0, *CACHED), (again * per_token, *WASTED),
              ((done - again) * per_token, *EVALUATED))
     return [Span(_LABEL, "muted"), *bar(parts, bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 

@@ -22,7 +22,7 @@ from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
-from kvchat.text.cache import reread_number
+from kvchat.text.cache import prefill_number
 from kvchat.text.format import count, counted, moment
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal
@@ -146,7 +146,7 @@ class BranchTreeScreen(ListModal[Branching]):
         if warmth.heat is Heat.UNKNOWN:
             return content()
         mark = MARKS[warmth.heat]
-        number = reread_number(warmth)
+        number = prefill_number(warmth)
         return content("  ", (GLYPHS[mark], MARK_TONES[mark]), (f" {number}" if number else "", MUTED))
 
     def choose(self, index: int) -> None:

@@ -20,13 +20,13 @@ from kvchat.doctor.words import GLYPHS, facts, gain, headline
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, Modal
-from kvchat.ui.screens.tones import ACCENT, AVOIDABLE, BAD, MUTED, REUSED, STRONG, Part, content
+from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
 
 Examine = Callable[[Callable[[str], None], bool], Awaitable[Report]]
 """Examines the server in use: it is given what to tell progress to, and whether the person agreed to what costs
 something. Raises ChatError."""
 
-TONES: dict[Severity, str] = {Severity.PROBLEM: BAD, Severity.NOTE: AVOIDABLE, Severity.FINE: REUSED}
+TONES: dict[Severity, str] = {Severity.PROBLEM: BAD, Severity.NOTE: WASTED, Severity.FINE: CACHED}
 _CLOSE: Hint = ("dialog.close", "close")
 
 
@@ -112,7 +112,7 @@ class DoctorScreen(Modal[None]):
 
 def _told(report: Report) -> Iterable[Widget]:
     """The report: its headline, the verdicts, then what was found out."""
-    tone = REUSED if report.well else BAD if report.of(Severity.PROBLEM) else AVOIDABLE
+    tone = CACHED if report.well else BAD if report.of(Severity.PROBLEM) else WASTED
     yield _words((headline(report), tone), (" ", ""))
     for verdict in report.verdicts:
         yield from _verdict(verdict)

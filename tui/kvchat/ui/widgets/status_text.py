@@ -1,6 +1,6 @@
 """What the status line says about the cache: one sentence for each case a turn can end in, and one while it runs.
 
-The rule: figures are the server's. What it did not report is said to be unknown, never shown as 0; avoidable tokens
+The rule: figures are the server's. What it did not report is said to be unknown, never shown as 0; wasted tokens
 are mentioned only above the noise. Pure functions of the figures and the width of the
 screen.
 """
@@ -14,7 +14,7 @@ from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured
 from kvchat.cache.speed import SpeedFit
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import UNREPORTED, reuse_percent, roughly, spark_values, wasted, wasted_words
+from kvchat.text.cache import UNREPORTED, notable_waste, reuse_percent, roughly, spark_values, wasted_words
 from kvchat.text.findings import cause_name
 from kvchat.text.format import duration, short_count
 from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, sparkline, width_of
@@ -52,7 +52,7 @@ class Live:
 
 def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
             key: str = "F2", brief: bool = False, server: SpeedFit | None = None) -> list[Piece]:
-    """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its avoidable
+    """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its wasted
     tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved;
     `server`: the prefill speed of the one that answered."""
     if not turns:
@@ -64,20 +64,20 @@ def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DO
         return _first_read(turn, width)
     if turn.reuse is None:
         return _without_history(turns, width)
-    if wasted(turn) and not seen:
-        return _avoidable(turns, width, key)
-    return _reused(turns, width, brief, server)
+    if notable_waste(turn) and not seen:
+        return _wasted(turns, width, key)
+    return _cached(turns, width, brief, server)
 
 
 def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
     """`reuse 100 %  ▁▇████`, always equally wide."""
     percent = reuse_percent(turns[-1])
     shown = "  –" if percent is None else f"{roughly(turns[-1]) + str(percent):>3}"
-    tone: Piece = Piece(f"{shown} %", "warning" if wasted(turns[-1]) else "strong")
+    tone: Piece = Piece(f"{shown} %", "warning" if notable_waste(turns[-1]) else "strong")
     return [Piece("reuse ", "quiet"), tone, Piece("  " + sparkline(spark_values(list(turns)), SPARK) + "  ", "spark")]
 
 
-def _reused(
+def _cached(
     turns: Sequence[TurnFigures], width: int, brief: bool, server: SpeedFit | None,
 ) -> list[Piece]:
     turn = turns[-1]
@@ -86,9 +86,9 @@ def _reused(
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
                       f"{roughly(turn)}{cached:,}+{new:,}")
     saved = seconds_saved(turn, server or measured_speed(turns))
-    again = wasted(turn)
+    again = notable_waste(turn)
     groups: list[Pieces] = [
-        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "reused"), Piece(" reused", "quiet")],
+        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "cached"), Piece(" reused", "quiet")],
         [Piece(f"{roughly(turn) + f'{new:,}':>5}", "new"), Piece(" new", "quiet")],
         [Piece(f"{again:,} avoidable", "warning")] if again else [],
         _ttft(turn),
@@ -97,7 +97,7 @@ def _reused(
     return _head(turns) + joined(groups, _DOT)
 
 
-def _avoidable(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
+def _wasted(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
     turn = turns[-1]
     head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
     more = [Piece(f"  {key}", "accent"), Piece(" why", "quiet")] if key else []
@@ -114,7 +114,7 @@ def _first_read(turn: TurnFigures, width: int) -> list[Piece]:
     pieces = [Piece("first read: ", "quiet"), Piece(tokens + took, "new")]
     if width >= SHORT:
         if shared:
-            pieces.append(Piece(f" · {cached:,} were warm already", "reused"))
+            pieces.append(Piece(f" · {cached:,} were warm already", "cached"))
         return pieces + ([_DOT, *_ttft(turn)] if turn.ttft_ms is not None else [])
     return pieces + _context(turn)
 
@@ -138,7 +138,7 @@ def _without_history(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
     if width < SHORT:
         return _short(turn, [Piece("reuse   – %", "quiet")], f"{cached:,}+{evaluated:,}")
     return _head(turns) + joined([
-        [Piece(f"{cached:>6,}", "reused"), Piece(" reused", "quiet")],
+        [Piece(f"{cached:>6,}", "cached"), Piece(" reused", "quiet")],
         [Piece(f"{evaluated:>5,}", "new"), Piece(" read", "quiet")], _ttft(turn)], _DOT)
 
 
@@ -161,7 +161,7 @@ def _short(turn: TurnFigures, head: Pieces, tokens: str) -> list[Piece]:
     return joined([head, middle, ttft], _DOT) + _context(turn)
 
 
-def reading_ahead(progress: PromptProgress | None, room: int) -> list[Piece]:
+def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
     """`reading ahead ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
     in front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when
     that is little."""
@@ -174,7 +174,7 @@ def reading_ahead(progress: PromptProgress | None, room: int) -> list[Piece]:
     size = min(AHEAD[1], room - width_of([*words, count]) - 3)
     if size >= AHEAD[0]:
         cells = [min(size, round(part / progress.total * size)) for part in (progress.cached, progress.processed)]
-        words += [Piece(" ▕", "quiet"), Piece("█" * cells[0], "reused"), Piece("▒" * (cells[1] - cells[0]), "quiet"),
+        words += [Piece(" ▕", "quiet"), Piece("█" * cells[0], "cached"), Piece("▒" * (cells[1] - cells[0]), "quiet"),
                   Piece(" " * (size - cells[1]) + "▏", "quiet")]
     return [*words, count]
 
@@ -228,13 +228,13 @@ def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
 def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]:
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
     if short:
-        reused = "" if progress.only_new else f"{short_count(progress.cached)}+"
+        cached = "" if progress.only_new else f"{short_count(progress.cached)}+"
         return joined([[Piece("reading", "accent")],
-                       [Piece(f"{reused}{done:>{len(str(new))}}/{new}")], [clock]], _DOT)
+                       [Piece(f"{cached}{done:>{len(str(new))}}/{new}")], [clock]], _DOT)
     total = f"{new:,}"
     groups: list[Pieces] = [
         [Piece("reading", "accent")],
-        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "reused"), Piece(" reused", "quiet")],
+        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Piece(" reused", "quiet")],
         [Piece(f"{done:>{len(total)},}/{total}", "new"), Piece(" new", "quiet")],
         [clock],
     ]

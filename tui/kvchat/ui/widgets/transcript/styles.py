@@ -20,8 +20,8 @@ from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 GUTTER = 2
 """Cells at the left of every row: the rail, and the bar of the selected message."""
 RAIL = {
-    Where.SLOT: ("┃", "reused"),
-    Where.STORED: ("╎", "reused"),
+    Where.SLOT: ("┃", "cached"),
+    Where.STORED: ("╎", "cached"),
     Where.NOWHERE: ("░", "evaluated"),
     Where.UNKNOWN: (" ", ""),
 }
@@ -43,9 +43,9 @@ STYLES: StyleTable = {
     "fold": ("$text-muted", "dim $text-muted"),
     "fold-mark": ("$text-muted", "dim $text-muted"),
     "reasoning": ("$text-muted", "dim $text-muted"),
-    "reused": "$cache-reused",
+    "cached": "$cache-cached",
     "evaluated": "$cache-evaluated",
-    "avoidable": "$cache-avoidable",
+    "wasted": "$cache-wasted",
     "strong": "bold",
     "em": "italic",
     "s": "strike",

@@ -49,7 +49,7 @@ def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
     return None
 
 
-class Answering:
+class AnswerRun:
     """The work of one answer: `run` is one task from start to end; `stop` ends it early, as often as one likes.
 
     `chat` sends the request and reports to the emit function it is given. `checkpoint` stores text and reasoning
@@ -185,13 +185,13 @@ class Answering:
         )
 
 
-async def carried_out(answering: Answering, window: Callable[[], int | None]) -> Node:
+async def carried_out(answer_run: AnswerRun, window: Callable[[], int | None]) -> Node:
     """The answer. Whoever is cancelled while waiting for it has it closed first."""
-    work = asyncio.create_task(answering.run(window))
+    work = asyncio.create_task(answer_run.run(window))
     try:
         await asyncio.wait({work})
     except asyncio.CancelledError:
-        answering.stop()
+        answer_run.stop()
         await asyncio.wait({work})
         raise
     return work.result()
