@@ -59,7 +59,7 @@ async def acts(play: Play, count: int, seed: int) -> tuple[int, list[str]]:
             exact += 1
         else:
             wrong.append(f"{number} {act}: predicted {figures.predicted_cached}, {figures.cached_tokens} of "
-                         f"{figures.prompt_tokens} reused")
+                         f"{figures.prompt_tokens} cached")
     return exact, wrong
 
 

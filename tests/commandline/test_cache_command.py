@@ -49,10 +49,10 @@ async def test_the_newest_conversation_is_told_without_a_server(run: Any, talk: 
     rows = {line.split()[0]: line.split() for line in lines if line[:4].strip().isdigit()}
     assert rows["1"][1:4] == ["0", "412", "0"] and "What did it cost?" in done.out
     assert rows["2"][1] == "416" and rows["3"][1] == "60"
-    assert any(line.startswith("turn 3: ") and "tokens read again" in line for line in lines)
+    assert any(line.startswith("turn 3: ") and "tokens prefilled again" in line for line in lines)
     assert not any(line.startswith("turn 2: ") for line in lines)
     facts = {line[:14].strip(): line[14:] for line in lines}
-    assert "476 reused" in facts["conversation"] and "476 reused" in facts["last 7 days"]
+    assert "476 cached" in facts["conversation"] and "476 cached" in facts["last 7 days"]
     assert facts["slots"] == "what they hold is not known"
     assert facts["planner"] == "no request yet"
 

@@ -40,7 +40,7 @@ def test_one_slot_that_parks_nothing_is_named_with_its_price() -> None:
     assert found.severity is PROBLEM and "one slot and parks nothing" in found.sentence
     assert "--cache-ram 8192" in found.advice and "--parallel 2" in found.advice
     assert (found.tokens, found.per) == (455, "switch")
-    assert found.seconds == pytest.approx(4.55) and "455 tokens were read again (4.5 s)" in found.sentence
+    assert found.seconds == pytest.approx(4.55) and "455 tokens were prefilled again (4.5 s)" in found.sentence
     assert "With 8,192 tokens that is about 1 min 22 s" in found.sentence
     assert gain(found) == "saves 455 tokens (4.5 s) per switch"
 
@@ -184,7 +184,7 @@ def test_without_figures_the_time_to_the_first_token_tells_what_it_can() -> None
 
     assert "the cache works" in told(quick).sentence and told(quick).severity is NOTE
     assert "nothing is reused" in told(slow).sentence and told(slow).severity is PROBLEM
-    assert "first token" not in told(short).sentence
+    assert "TTFT" not in told(short).sentence
 
 
 @pytest.mark.parametrize(("kind", "flag"), [
@@ -302,7 +302,7 @@ def test_the_report_is_one_json_object_with_null_for_what_is_not_known() -> None
 
 def test_what_the_probe_pushed_out_is_told_with_its_price() -> None:
     lost = dict(facts(an_examination(held=(2000,), turns=probe(LOST))))["pushed out"]
-    assert "2,000 tokens" in lost and "read again when they are used next, about 20 s" in lost
+    assert "2,000 tokens" in lost and "prefilled again when they are used next, about 20 s" in lost
     assert "parked" in dict(facts(an_examination(held=(2000,))))["pushed out"]
     assert "pushed out" not in dict(facts(an_examination()))
 
@@ -312,7 +312,7 @@ def test_the_facts_tell_what_is_known_and_leave_out_the_rest() -> None:
     assert told["server"] == "llama.cpp b1 · http://127.0.0.1:8080, on this machine"
     assert told["window"] == "16,384 tokens (the model was trained for 32,768)"
     assert told["slots"] == "4, one KV cache for all" and told["speed"] == "prefill 100 tok/s · decode 20.0 tok/s"
-    assert told["turn 3"] == "440 tokens: 405 reused, 35 read in 0.35 s, 1 of them again"
+    assert told["turn 3"] == "440 tokens: 405 cached, 35 read in 0.35 s, 1 of them again"
     unknown = dict(facts(an_examination(template=None, turns=(), server=a_server(slots=None, context_size=None))))
     assert unknown["slots"] == unknown["window"] == "not told" and unknown["template"] == "not known"
     assert "speed" not in unknown and "spent" not in unknown

@@ -90,13 +90,13 @@ async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: 
             answer.figures, new_tokens=40, cause="slot_taken", evidence="“weather” took this conversation's slot.")))
         app.chat.view.show()
         await app.press("escape")
-        assert "850 avoidable" in app.lines[-2] and "“weather” took" in app.lines[-2] and "F2 why" in app.lines[-2]
+        assert "850 wasted" in app.lines[-2] and "“weather” took" in app.lines[-2] and "F2 why" in app.lines[-2]
         await app.press("f2")
         await app.opens("InspectorScreen")
         await app.until(lambda: "“weather” took this conversation's slot" in app.prose)
         await app.press("escape")
         await app.closes()
-        assert "“weather”" not in app.lines[-2] and "850 avoidable" in app.lines[-2]
+        assert "“weather”" not in app.lines[-2] and "850 wasted" in app.lines[-2]
 
 
 @pytest.mark.parametrize("key", ["y", "a", "f", "n"])

@@ -185,7 +185,7 @@ async def walk_through(terminal: Terminal, server: ToyServer) -> None:
     posts = server.posts
     await terminal.press(MARKUP, ENTER)
     await server.until(lambda: server.posts > posts)
-    await terminal.shows("nothing read yet", CTRL_N)
+    await terminal.shows("ready", CTRL_N)
     go_on.set()
     await terminal.shows("failed (500)")
     await terminal.press(*[F9] * 6)

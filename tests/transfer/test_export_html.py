@@ -159,7 +159,7 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
     order = ["Lighthouse log", "reuse 100 %", "Cite the log.", "You", "Time: Saturday 2026-11-21",
              "Night 34: 101 turns.", "How many nights?", "I count the rows.", "Twenty-six.", "31 tokens",
              "version 1 of 2", "Which was the longest?", "Night 47.",
-             "12 tokens · 60.0 tok/s · first token 0.14 s · 2,236 reused · 63 new"]
+             "12 tokens · 60.0 tok/s · TTFT 0.14 s · 2,236 cached · 63 new"]
     place = 0
     for part in order:
         place = words.index(part, place) + len(part)
@@ -177,7 +177,7 @@ def test_every_message_is_there_once_when_all_branches_are_asked_for(branched: S
     for made in branched.tree:
         if made.role is not Role.SYSTEM:
             assert words.count(made.text) == 1
-    assert "Branch 2: another message 2" in words and "Stopped." in words and "1,106 avoidable" in words
+    assert "Branch 2: another message 2" in words and "Stopped." in words and "1,106 wasted" in words
 
 
 def test_markdown_is_rendered() -> None:

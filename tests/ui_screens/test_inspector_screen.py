@@ -59,10 +59,10 @@ async def test_each_turn_has_a_bar_and_its_numbers(size: tuple[int, int]) -> Non
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tuple[int, int]) -> None:
     async with showing(inspector(a_report()), size=size) as shown:
-        assert "Turn 4: nothing was read again but 1 token at the edge of the reply." in shown.prose
+        assert "Turn 4: nothing was prefilled again but 1 token at the edge of the reply." in shown.prose
         await shown.press("up")
         assert shown.cursor_line.strip(" │▌").startswith("3 ")
-        assert ("Turn 3: ░ 1,323 tokens read again (4.0 s): a title request of another client took the slot."
+        assert ("Turn 3: ░ 1,323 tokens prefilled again (4.0 s): a title request of another client took the slot."
                 in shown.prose)
         assert "→ Give the server one more slot, or turn that client's titles off." in shown.prose
         assert "Predicted 1,936, server says 613." in shown.prose
@@ -74,12 +74,12 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
     (replace(figures(2000, 613, 64), evidence="the server was restarted at 09:15.", remedy="Keep it running."),
      "(4.0 s): the server was restarted at 09:15. → Keep it running."),
     (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
-    (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
-     "1,323 tokens read again (4.0 s): the server restarted."),
-    (figures(2000, 613, 64), "1,323 tokens read again (4.0 s): the cause is not known."),
-    (figures(2000, 1936, 64), "Turn 2: nothing was read again."),
-    (TurnFigures(2000, 1936, 20, None), "Turn 2: how much was read again is unknown, for the turn before has no"),
-    (TurnFigures(ttft_ms=310), "Turn 2: how much was read again is not reported by this server."),
+    (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were prefilled again."),
+     "1,323 tokens prefilled again (4.0 s): the server restarted."),
+    (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): the cause is not known."),
+    (figures(2000, 1936, 64), "Turn 2: nothing was prefilled again."),
+    (TurnFigures(2000, 1936, 20, None), "Turn 2: how much was prefilled again is unknown, for the turn before has no"),
+    (TurnFigures(ttft_ms=310), "Turn 2: how much was prefilled again is not reported by this server."),
     (None, "Turn 2: no figures on this branch yet."),
 ])
 async def test_a_turn_without_a_finding_says_what_its_figures_say(cost: TurnFigures | None, words: str) -> None:
@@ -116,14 +116,14 @@ async def test_the_newest_request_stands_above_everything(size: tuple[int, int])
     async with showing(inspector(a_report()), size=size) as shown:
         top = shown.line("reuse by turn")
         assert "● warm · 2,119 tokens · 4 min ago" in top and "▁█▃█  100 %" in top
-        bar = shown.line("2,019 reused · 81 new · 0 avoidable")
+        bar = shown.line("2,019 cached · 81 new · 0 wasted")
         assert bar.count("█") > 20 and "▒▏" in bar and "░" not in bar
         assert "predicted 2,019, server says 2,019 · exact 41 of 43" in shown.text
 
 
 @pytest.mark.parametrize(("warmth", "words"), [
-    (Warmth(Heat.PARKED, 1930, 412, T - 7500), "◐ parked · 1,930 tokens · 2 h ago · 412 to read"),
-    (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to read"),
+    (Warmth(Heat.PARKED, 1930, 412, T - 7500), "◐ parked · 1,930 tokens · 2 h ago · 412 to prefill"),
+    (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to prefill"),
     (Warmth(), "· unknown"),
 ])
 async def test_how_warm_the_conversation_is(warmth: Warmth, words: str) -> None:
@@ -229,7 +229,7 @@ async def test_it_looks_again_when_the_cache_changes_and_keeps_the_cursor() -> N
         await shown.pilot.pause(PATIENCE * 1.5)
         assert len(source.asked) == 2
         assert turn_line(shown, 5) and shown.cursor_line.strip(" │▌").startswith("2 ")
-        assert "2,120 reused · 180 new" in shown.text
+        assert "2,120 cached · 180 new" in shown.text
         await shown.press("escape")
         source.tell(WarmthChanged())
         await shown.pilot.pause(PATIENCE * 1.5)

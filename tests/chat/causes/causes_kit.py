@@ -139,7 +139,7 @@ def told(figures: TurnFigures, cause: Cause, *words: str) -> None:
     said = f"{sentence} {remedy_sentence(figures.remedy)}"
     for word in words:
         assert word in said, said
-    read = re.search(r"([\d,]*\d) tokens were read again", sentence)
+    read = re.search(r"([\d,]*\d) tokens were prefilled again", sentence)
     assert read is None or int(read[1].replace(",", "")) == figures.wasted_tokens, figures
 
 

@@ -41,7 +41,7 @@ from kvchat.text.format import duration, speed
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
-    "reused", "new", "avoidable", "first token", "prefill", "decode")), Column("question", shrinks=True))
+    "cached", "new", "wasted", "TTFT", "prefill", "decode")), Column("question", shrinks=True))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,7 +119,7 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
         yield name, totals_words(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"
-        yield "  read ahead", ahead(ledger.warmup)
+        yield "  warm-up", ahead(ledger.warmup)
         if ledger.memory.count:
             yield "  memory", beside(ledger.memory)
     yield "planner", report.plan.sentence if report.plan else "no request yet"

@@ -29,7 +29,7 @@ class EngineSettings:
     batch_size: int = whole(
         512, "Tokens read at one go. Smaller: Esc stops the reading sooner. Larger: long prompts are read faster.",
         16, 8192)
-    snapshots: bool = flag(True, "Keep what was read on disk, so that it need not be read again after a restart.")
+    snapshots: bool = flag(True, "Keep what was read on disk, so that it need not be prefilled again after a restart.")
 
 
 @dataclass(frozen=True, slots=True)

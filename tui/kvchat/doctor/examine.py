@@ -34,8 +34,8 @@ Progress = Callable[[str], None]
 SAID: dict[Step, str] = {
     Step.FIRST: "Asking a small question …",
     Step.ONE: "Turn 1 of a conversation …",
-    Step.TWO: "Turn 2: is turn 1 reused? …",
-    Step.THREE: "Turn 3: is turn 2 reused? …",
+    Step.TWO: "Turn 2: is turn 1 cached? …",
+    Step.THREE: "Turn 3: is turn 2 cached? …",
     Step.SIDE: "A side request, as for a title …",
     Step.AFTER_SIDE: "The next turn: is the conversation still there? …",
 }

@@ -112,7 +112,7 @@ def _occupied(info: ServerInfo, held: tuple[int, ...] | None, replicas: bool) ->
     """What the probe pushes out of its place; empty when there is room. The embedded engine parks it in memory."""
     if info.embedded:
         return ""
-    after = "the probe takes its place, and it is read again afterwards unless the server parks it in memory."
+    after = "the probe takes its place, and it is prefilled again afterwards unless the server parks it in memory."
     if held is not None and replicas:
         return f"Several servers answer at this address, and only one told what it holds. For what others hold: {after}"
     if held is not None:

@@ -103,7 +103,8 @@ def _kept(found: Examination, known: list[Kept]) -> Iterable[Verdict]:
     if known and all(kept is Kept.BUT_ANSWER for kept in known) and not drops(found):
         tokens = lost_tokens(found, Step.THREE)
         yield Verdict(Topic.REUSE, _NOTE, "Each turn reads the answer before it again: it comes back to the server in "
-                      "other tokens than it was written in.", "The setting cache.warm_up reads it again ahead of time.",
+                      "other tokens than it was written in.",
+                      "The setting cache.warm_up prefills it again ahead of time.",
                       tokens, _seconds(found, tokens), "turn")
 
 
@@ -116,7 +117,7 @@ def _never_cached(found: Examination) -> Iterable[Verdict]:
         yield Verdict(Topic.REUSE, _NOTE, "Nothing was reused, but services like this one cache only prompts of "
                       f"{count(CLOUD_CACHES_FROM)} tokens and more, and the probe is smaller.")
         return
-    yield Verdict(Topic.CACHING_OFF, _BAD, "Nothing of a conversation is reused: every turn reads all of it again"
+    yield Verdict(Topic.CACHING_OFF, _BAD, "Nothing of a conversation is reused: every turn prefills all of it again"
                   f"{_cost(found, tokens)}.", advice.caching_on(info), tokens, _seconds(found, tokens), "turn")
 
 
@@ -178,7 +179,7 @@ def _cost(found: Examination, tokens: int | None) -> str:
     if not tokens:
         return ""
     many = f"{counted(tokens, 'token')} {'were' if tokens != 1 else 'was'}"
-    return f": {many} read again{_took(found.seconds_for(tokens))}"
+    return f": {many} prefilled again{_took(found.seconds_for(tokens))}"
 
 
 def _at_full(found: Examination) -> str:
@@ -216,7 +217,7 @@ def _system(found: Examination) -> Iterable[Verdict]:
         seconds = found.seconds_for(worst) if worst else None
         what = "the system message in front of the newest question" if template.moves_system \
             else "earlier messages differently in each turn"
-        read = f": {counted(worst, 'token')} were read again{_took(seconds)}" if worst else ""
+        read = f": {counted(worst, 'token')} were prefilled again{_took(seconds)}" if worst else ""
         yield Verdict(Topic.SYSTEM, _BAD, f"The chat template writes {what}, so that the prompt changes from there on"
                       f"{read}.", advice.system_in_place(info) if template.moves_system else "", worst or None, seconds,
                       "turn")
@@ -233,7 +234,7 @@ def _date(found: Examination) -> Iterable[Verdict]:
     seconds = found.seconds_for(size) if size else None
     cost = f" ({duration(seconds)} for {count(size)} tokens)" if seconds and seconds >= 1 else ""
     yield Verdict(Topic.DATE, _NOTE, "The chat template puts today's date into the prompt: after midnight each "
-                  f"conversation is read again as a whole, once{cost}.",
+                  f"conversation is prefilled again as a whole, once{cost}.",
                   advice.without_date(info, found.date_option), seconds=seconds, per="day")
 
 
@@ -278,7 +279,7 @@ def _window(found: Examination) -> Iterable[Verdict]:
     more = f" of the {count(trained)} that the model was trained for" if trained else ""
     may_be_all = size == SMALL_WINDOW and trained is None and not kind_of(info.kind).small_window
     yield Verdict(Topic.WINDOW, _NOTE if may_be_all else _BAD, f"{said}{more}: a conversation is full after a few "
-                  "long answers, and what is compacted or dropped then has to be read again.",
+                  "long answers, and what is compacted or dropped then has to be prefilled again.",
                   advice.larger_window(info, trained))
 
 
@@ -289,8 +290,8 @@ def _pinning(found: Examination) -> Iterable[Verdict]:
     if pinned is not None and pinned.cached * 2 < pinned.tokens:
         tokens = pinned.tokens - pinned.cached
         yield Verdict(Topic.PINNING, _NOTE, "Requests that name their slot lose the cache: all slots share one KV "
-                      f"cache, and {tokens} of {counted(pinned.tokens, 'token')} were read again. kvchat does not pin; "
-                      "other programs may.", advice.pinning(info), tokens, _seconds(found, tokens), "switch")
+                      f"cache, and {tokens} of {counted(pinned.tokens, 'token')} were prefilled again. kvchat does not "
+                      "pin; other programs may.", advice.pinning(info), tokens, _seconds(found, tokens), "switch")
 
 
 def _snapshots(found: Examination) -> Iterable[Verdict]:

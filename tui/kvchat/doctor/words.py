@@ -77,7 +77,7 @@ def _facts(found: Examination) -> Iterable[tuple[str, str]]:
     for turn in found.turns:
         yield str(turn.step), turn_words(found, turn)
     if found.pinned is not None:
-        yield "pinned slots", f"{count(found.pinned.cached)} of {counted(found.pinned.tokens, 'token')} reused"
+        yield "pinned slots", f"{count(found.pinned.cached)} of {counted(found.pinned.tokens, 'token')} cached"
     if found.snapshot is not None:
         yield "snapshot", (f"{counted(found.snapshot.tokens, 'token')}, {size(found.snapshot.size)}: saved in "
                            f"{duration(found.snapshot.save_seconds)}, restored in "
@@ -107,7 +107,7 @@ def _pushed_out(found: Examination) -> str:
     if fate(found, Step.AFTER_SIDE) in (Kept.ALL, Kept.BUT_ANSWER):
         return f"the {counted(tokens, 'token')} that the slot held are parked by the server"
     took = f", about {duration(seconds)}" if seconds is not None else ""
-    return f"the {counted(tokens, 'token')} that the slot held are read again when they are used next{took}"
+    return f"the {counted(tokens, 'token')} that the slot held are prefilled again when they are used next{took}"
 
 
 def _speeds(found: Examination) -> str:
@@ -147,7 +147,7 @@ def turn_words(found: Examination, turn: ProbeTurn) -> str:
     took = f" in {took}" if took and figures.prompt_ms is not None else f", {took}" if took else ""
     wasted = figures.wasted_tokens or 0
     again = f", {count(wasted)} of them again" if turn.step in BEFORE and wasted else ""
-    return (f"{total}: {about}{count(figures.cached_tokens)} reused, {about}{count(figures.evaluated_tokens)} "
+    return (f"{total}: {about}{count(figures.cached_tokens)} cached, {about}{count(figures.evaluated_tokens)} "
             f"read{took}{again}")
 
 

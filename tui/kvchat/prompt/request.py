@@ -56,7 +56,7 @@ _RESERVED = {
         "n", "n_cmpl", "best_of", "echo", "use_beam_search", "response_fields"),
     # Tools, documents and search results are rendered before or among the messages; the others cut the prompt, or
     # make the model another one, for which nothing that was read counts.
-    "it would change the prompt, and all of it would be read again": (
+    "it would change the prompt, and all of it would be prefilled again": (
         "prompt", "input", "input_ids", "system", "context", "memory", "documents", "tools", "tool_choice", "functions",
         "function_call", "plugins", "web_search_options", "transforms", "add_generation_prompt",
         "continue_final_message", "continue_", "add_special_tokens", "truncate", "truncate_prompt_tokens",

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
 HEAT_WORDS: dict[Heat, str] = {
     Heat.WARM: "warm: the server still holds it, an answer starts at once",
-    Heat.PARKED: "parked or partly warm: some of it is read again",
-    Heat.COLD: "cold: the server reads it again",
+    Heat.PARKED: "parked or partly warm: some of it is prefilled again",
+    Heat.COLD: "cold: the server prefills it again",
     Heat.UNKNOWN: "unknown: not read on this server yet",
 }
 REUSE_UNKNOWN = "How much of it the server reused is not known."
@@ -56,7 +56,7 @@ def warmth_words(warmth: Warmth, now: float) -> str:
     if warmth.since is not None and warmth.held:
         parts.append(f"{age(now - warmth.since)} ago")
     if (tokens := to_read(warmth)) is not None:
-        parts.append(f"{count(tokens) if warmth.held else counted(tokens, 'token')} to read")
+        parts.append(f"{count(tokens) if warmth.held else counted(tokens, 'token')} to prefill")
     return " · ".join(parts)
 
 
@@ -137,7 +137,7 @@ def again(turn: TurnReport) -> str:
     figures = turn.figures or TurnFigures()
     seconds = seconds_of(notable_waste(figures), figures)
     took = f" ({duration(seconds)})" if seconds is not None else ""
-    return f"{counted(notable_waste(figures), 'token')} read again{took}: {one_line(why(turn)[0])}."
+    return f"{counted(notable_waste(figures), 'token')} prefilled again{took}: {one_line(why(turn)[0])}."
 
 
 def verdict(turn: TurnReport) -> str:
@@ -147,15 +147,15 @@ def verdict(turn: TurnReport) -> str:
         return "no figures on this branch yet."
     if figures.wasted_tokens is None:
         unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
-        return f"how much was read again is {unknown}."
+        return f"how much was prefilled again is {unknown}."
     if figures.estimated and not notable_waste(figures):
-        return "by the time it took, nothing was read again; this server does not count it."
+        return "by the time it took, nothing was prefilled again; this server does not count it."
     if figures.first_read:
         return "a first read; there was nothing of this conversation to reuse."
     if notable_waste(figures):
         return again(turn)
     spare = f" but {counted(figures.wasted_tokens, 'token')} at the edge of the reply"
-    return f"nothing was read again{spare if figures.wasted_tokens else ''}."
+    return f"nothing was prefilled again{spare if figures.wasted_tokens else ''}."
 
 
 def wasted_words(turn: TurnFigures) -> str:
@@ -163,16 +163,16 @@ def wasted_words(turn: TurnFigures) -> str:
     tokens, why = f"{roughly(turn)}{notable_waste(turn):,}", one_line(reason_words(turn))
     seconds = seconds_of(notable_waste(turn), turn)
     cost = f" ({duration(seconds)})" if seconds is not None else ""
-    return f"{tokens} avoidable{cost}: {why}." if why else f"{tokens} tokens were read again{cost}."
+    return f"{tokens} wasted{cost}: {why}." if why else f"{tokens} tokens were prefilled again{cost}."
 
 
 def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
     """The tokens of a reported prompt by what became of them: `3,764` `reused`, `48` `new`, `0` `avoidable`."""
     evaluated, wasted = turn.evaluated_tokens or 0, notable_waste(turn)
-    cached = (count(turn.cached_tokens), "reused")
+    cached = (count(turn.cached_tokens), "cached")
     if turn.new_tokens is None:
         return [cached, (count(evaluated), "read")]
-    return [cached, (count(evaluated - wasted), "new"), (count(wasted), "avoidable")]
+    return [cached, (count(evaluated - wasted), "new"), (count(wasted), "wasted")]
 
 
 def figures_words(turn: TurnFigures | None) -> list[str]:
@@ -185,14 +185,14 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     if turn.decode_speed is not None:
         words.append(speed(turn.decode_speed))
     if turn.ttft_ms is not None:
-        words.append(f"first token {duration(turn.ttft_ms / 1000)}")
+        words.append(f"TTFT {duration(turn.ttft_ms / 1000)}")
     if turn.cached_tokens is None:
         return words if turn.prompt_tokens is None else [*words, counted(turn.prompt_tokens, "prompt token")]
-    words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} reused")
+    words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} cached")
     if turn.new_tokens is not None and turn.evaluated_tokens is not None:
         words.append(f"{count(min(turn.new_tokens, turn.evaluated_tokens))} new")
     if notable_waste(turn):
-        words.append(f"{count(notable_waste(turn))} avoidable")
+        words.append(f"{count(notable_waste(turn))} wasted")
     return words
 
 
@@ -223,7 +223,7 @@ def totals_words(totals: Totals) -> str:
         return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
     unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
     return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
-            f"{count(totals.cached_tokens)} reused · {count(totals.wasted_tokens)} avoidable · "
+            f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "
             f"{duration(totals.seconds_saved)} saved{unknown}")
 
 
@@ -231,7 +231,7 @@ def share_words(totals: Totals) -> list[str]:
     """The cache's share in a conversation; empty if no server reported it."""
     if totals.reuse is None:
         return []
-    words = [f"reuse {percent(totals.reuse)}", f"{counted(totals.cached_tokens, 'token')} not read again"]
+    words = [f"reuse {percent(totals.reuse)}", f"{counted(totals.cached_tokens, 'token')} not prefilled again"]
     return [*words, f"{duration(totals.seconds_saved)} saved"] if totals.seconds_saved else words
 
 

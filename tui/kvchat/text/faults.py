@@ -155,7 +155,7 @@ _SENTENCES: dict[Fault, str] = {
     Fault.WRONG_KEY: "The {server} refused the API key (401). Give the right one {key}.{keys}",
     Fault.NOT_AS_JSON: "A parameter of this conversation has a value that cannot be sent as JSON. Correct it, then try "
                          "again.",
-    Fault.PAID_FOR: "{url} is on the internet: nothing is read ahead there, because each reading would be paid for.",
+    Fault.PAID_FOR: "{url} is on the internet: nothing is warmed up there, because each prefill would be paid for.",
     Fault.NO_SUCH_MODEL: "The {server} has no model {model}. It has: {models}. Choose one with --model or Ctrl+L.",
     Fault.ENDLESS: "The {server} does not end an answer where it is asked to (max_tokens), so the examination was "
                      "ended.",

@@ -87,7 +87,7 @@ ACTIONS: tuple[Action, ...] = (
            "tree", method="messages.tree"),
     Action("compact", "", "Compact conversation", "Go on with a summary in place of the older turns, on a new branch. "
            "Its price is shown first.", "This conversation", "compact", method="compaction.compact"),
-    Action("parameters", "ctrl+o", "Parameters", "Change temperature and the like; nothing is read again for it.",
+    Action("parameters", "ctrl+o", "Parameters", "Change temperature and the like; nothing is prefilled again for it.",
            "This conversation", "parameters", method="options.parameters"),
     Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Its price is shown "
            "first.", "This conversation", "system", "TEXT", method="options.system_prompt"),

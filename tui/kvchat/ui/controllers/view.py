@@ -125,7 +125,7 @@ class ConversationView:
             words = offer
         elif (tokens := to_read(warmth)) and tokens > NOISE:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
-            words = f"{warmth.heat}: {cost_words(tokens, seconds)} to read"
+            words = f"{warmth.heat}: {cost_words(tokens, seconds)} to prefill"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
             words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
         self._status.set_aside(words)

@@ -16,11 +16,11 @@ from kvchat.ui.render.rows import Span
 
 CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wasted")
 """The glyphs of tokens, and their styles."""
-_LABEL = "reading "
+_LABEL = "prefill "
 WAITING = {
     "queued": "waiting for the server",
     "loading": "the model is loading",
-    "prefill": "reading the prompt, no word of how far",
+    "prefill": "prefilling, no word of how far",
     "silent": "the answer pauses",
     "closing": "the request before is being closed",
     "lane": "waiting for another answer on this server",
@@ -85,11 +85,11 @@ def reading_row(
     excess = excess if excess > NOISE else 0
     again = min(done, excess)
     whole = count(evaluate)
-    words = [("reuse unknown" if only_new else f"{count(cached)} reused", "muted"),
+    words = [("reuse unknown" if only_new else f"{count(cached)} cached", "muted"),
              (f"{count(done):>{len(whole)}}/{whole} new", "muted")]
     if excess:
         fresh = count(evaluate - excess)
-        words = [(f"{count(excess)} avoidable{cause and f': {cause}'}", "warning"), words[0],
+        words = [(f"{count(excess)} wasted{cause and f': {cause}'}", "warning"), words[0],
                  (f"{count(done - again):>{len(fresh)}}/{fresh} new", "muted")]
     words += [(f"{speed:,.0f} tok/s", "muted")] if speed else [("speed unknown", "muted")]
     if seconds_left is not None:

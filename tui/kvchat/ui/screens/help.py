@@ -17,16 +17,16 @@ from kvchat.ui.screens.tones import ACCENT, GLYPHS, MARK_TONES, MUTED, STRONG, c
 from kvchat.ui.widgets import sidebar_rows
 
 CACHE_GLYPHS = (
-    ("█", "reused: the server had these tokens in its cache"),
+    ("█", "cached: the server had these tokens in its cache"),
     ("▒", "evaluated and new: this turn added them, they had to be read"),
-    ("░", "avoidable: read again although they had been read before"),
+    ("░", "wasted: prefilled again without need"),
 )
 FIGURES = (
     ("hit ratio", "cached tokens / prompt tokens: how much of the prompt came from the cache"),
     ("reuse", "cached tokens / (prompt tokens − new tokens): 100 % is the physical limit"),
-    ("avoidable", "evaluated tokens − new tokens: work that need not have been done"),
+    ("wasted", "evaluated tokens − new tokens: work that need not have been done"),
     ("time saved", "cached tokens / measured prefill speed"),
-    ("first token", "from sending to the first token (TTFT), measured by kvchat"),
+    ("TTFT", "from sending to the first token, measured by kvchat"),
     ("prefill", "tokens of the prompt that the server evaluates in a second"),
     ("decode", "tokens of an answer in a second"),
 )

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 QUESTION = 22
 """Cells for the first words of a question, where there is room."""
-GLYPH_HEADS = (("█", "reused"), ("▒", "new"), ("░", "avoid."))
+GLYPH_HEADS = (("█", "cached"), ("▒", "new"), ("░", "wasted"))
 OTHER_HEADS = ("first", "prefill", "decode")
 """Time to the first token, prompt tokens and answer tokens a second."""
 
@@ -203,7 +203,7 @@ def _prefix(report: CacheReport, width: int) -> Content:
     """The last request as one bar: what was reused, what was read again, what was new."""
     figures = report.turns[-1].figures if report.turns else None
     if figures is None or figures.evaluated_tokens is None:
-        return content(("the last request's figures are not known" if report.turns else "nothing read yet", MUTED))
+        return content(("the last request's figures are not known" if report.turns else "nothing was asked yet", MUTED))
     (number, label), (fresh, kind), *last = token_parts(figures)
     words = content((number, CACHED), (f" {label} · ", MUTED), (fresh, STRONG), (f" {kind}", MUTED))
     for tokens, label in last:
@@ -279,7 +279,7 @@ def _tokens(tokens: int | None, exact: bool) -> str:
 
 
 LABEL = 13
-TOTAL_HEADS = ("reuse", "hit ratio", "reused", "avoidable", "saved")
+TOTAL_HEADS = ("reuse", "hit ratio", "cached", "wasted", "saved")
 TOTAL_CELLS = (8, 11, 11, 11, 13)
 TITLE = 28
 """Cells for the title of a conversation that a slot holds."""
@@ -332,7 +332,7 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
     for name, ledger in (("misses", report.here), ("  7 days", report.week)):
         told = misses(ledger)
         yield from _told(name, "; ".join(told) if told else "none", width)
-    yield from _told("read ahead", f"{ahead(report.here.warmup)} · 7 days: {ahead(report.week.warmup)}", width)
+    yield from _told("warm-up", f"{ahead(report.here.warmup)} · 7 days: {ahead(report.week.warmup)}", width)
     if report.week.memory.count:
         yield from _told("memory", f"{beside(report.here.memory)} · 7 days: {beside(report.week.memory)}", width)
 

@@ -56,7 +56,7 @@ def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DO
     tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved;
     `server`: the prefill speed of the one that answered."""
     if not turns:
-        return [Piece("nothing read yet", "quiet")]
+        return [Piece("ready", "quiet")]
     turn = turns[-1]
     if turn.evaluated_tokens is None:
         return _unreported(turns, width, state)
@@ -84,13 +84,13 @@ def _cached(
     cached, new = turn.cached_tokens or 0, turn.needed_tokens or 0
     if width < SHORT:
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
-                      f"{roughly(turn)}{cached:,}+{new:,}")
+                      f"{roughly(turn)}{cached:,} cached · {new:,} new")
     saved = seconds_saved(turn, server or measured_speed(turns))
     again = notable_waste(turn)
     groups: list[Pieces] = [
-        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "cached"), Piece(" reused", "quiet")],
+        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "cached"), Piece(" cached", "quiet")],
         [Piece(f"{roughly(turn) + f'{new:,}':>5}", "new"), Piece(" new", "quiet")],
-        [Piece(f"{again:,} avoidable", "warning")] if again else [],
+        [Piece(f"{again:,} wasted", "warning")] if again else [],
         _ttft(turn),
         [Piece("saved ", "quiet"), Piece(duration(saved))] if saved and cached and not brief else [],
     ]
@@ -110,11 +110,10 @@ def _first_read(turn: TurnFigures, width: int) -> list[Piece]:
     ms = turn.prompt_ms or turn.ttft_ms
     took = f" in {duration(ms / 1000)}" if ms else ""
     shared = cached > NOISE
-    tokens = f"{evaluated:,} of {prompt:,} tokens" if shared else f"{prompt:,} tokens"
-    pieces = [Piece("first read: ", "quiet"), Piece(tokens + took, "new")]
+    pieces = [Piece(f"{evaluated if shared else prompt:,} new tokens{took}", "new")]
+    if shared:
+        pieces += [_DOT, Piece(f"{cached:,} cached", "cached")]
     if width >= SHORT:
-        if shared:
-            pieces.append(Piece(f" · {cached:,} were warm already", "cached"))
         return pieces + ([_DOT, *_ttft(turn)] if turn.ttft_ms is not None else [])
     return pieces + _context(turn)
 
@@ -136,16 +135,16 @@ def _without_history(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
     turn = turns[-1]
     cached, evaluated = turn.cached_tokens or 0, turn.evaluated_tokens or 0
     if width < SHORT:
-        return _short(turn, [Piece("reuse   – %", "quiet")], f"{cached:,}+{evaluated:,}")
+        return _short(turn, [Piece("reuse unknown", "quiet")], f"{cached:,} cached · {evaluated:,} prefilled")
     return _head(turns) + joined([
-        [Piece(f"{cached:>6,}", "cached"), Piece(" reused", "quiet")],
-        [Piece(f"{evaluated:>5,}", "new"), Piece(" read", "quiet")], _ttft(turn)], _DOT)
+        [Piece(f"{cached:>6,}", "cached"), Piece(" cached", "quiet")],
+        [Piece(f"{evaluated:>5,}", "new"), Piece(" prefilled", "quiet")], _ttft(turn)], _DOT)
 
 
 def _ttft(turn: TurnFigures) -> list[Piece]:
     if turn.ttft_ms is None:
         return []
-    return [Piece("first token ", "quiet"), Piece(f"{duration(turn.ttft_ms / 1000):>6}")]
+    return [Piece("TTFT ", "quiet"), Piece(f"{duration(turn.ttft_ms / 1000):>6}")]
 
 
 def _context(turn: TurnFigures) -> list[Piece]:
@@ -155,18 +154,18 @@ def _context(turn: TurnFigures) -> list[Piece]:
 
 
 def _short(turn: TurnFigures, head: Pieces, tokens: str) -> list[Piece]:
-    """`reuse 100 % · 3,764+48 · 0.14 s · ctx 47 %`"""
+    """`reuse 100 % · 3,764 cached · 48 new · 0.14 s · ctx 47 %`"""
     middle: Pieces = [Piece(tokens)] if tokens else []
     ttft: Pieces = [] if turn.ttft_ms is None else [Piece(duration(turn.ttft_ms / 1000))]
     return joined([head, middle, ttft], _DOT) + _context(turn)
 
 
 def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
-    """`reading ahead ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
+    """`warm-up ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
     in front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when
     that is little."""
     cause = f"{cause_name(progress.cause)}: " if progress is not None and progress.cause else ""
-    words = [Piece(f"{cause}reading ahead", "quiet")]
+    words = [Piece(f"{cause}warm-up", "quiet")]
     if progress is None or progress.total <= progress.cached:
         return [*words, Piece(" …", "quiet")]
     done, whole = max(0, progress.processed - progress.cached), progress.total - progress.cached
@@ -221,20 +220,20 @@ def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
         groups.append([Piece(f"{about + format(live.tokens, ','):>6}"), Piece(" tok" if short else " tokens", "quiet")])
     groups.append([clock])
     if live.first_token is not None and not short:
-        groups.append([Piece("first token ", "quiet"), Piece(duration(live.first_token))])
+        groups.append([Piece("TTFT ", "quiet"), Piece(duration(live.first_token))])
     return joined(groups, _DOT)
 
 
 def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]:
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
     if short:
-        cached = "" if progress.only_new else f"{short_count(progress.cached)}+"
-        return joined([[Piece("reading", "accent")],
-                       [Piece(f"{cached}{done:>{len(str(new))}}/{new}")], [clock]], _DOT)
+        cached = "" if progress.only_new else f" (+{short_count(progress.cached)} cached)"
+        return joined([[Piece("prefill ", "accent"), Piece(f"{done:>{len(str(new))}}/{new}"), Piece(cached, "quiet")],
+                       [clock]], _DOT)
     total = f"{new:,}"
     groups: list[Pieces] = [
-        [Piece("reading", "accent")],
-        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Piece(" reused", "quiet")],
+        [Piece("prefill", "accent")],
+        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Piece(" cached", "quiet")],
         [Piece(f"{done:>{len(total)},}/{total}", "new"), Piece(" new", "quiet")],
         [clock],
     ]
