@@ -172,6 +172,21 @@ class Terminal:
         except TimeoutError:
             raise AssertionError("\n".join([f"{words!r} is not on the screen:", *self._lines()])) from None
 
+    async def reverses(self, words: str) -> None:
+        """Wait until these words stand in reverse in a line of the screen."""
+        def marked() -> list[str]:
+            rows = self._screen.buffer
+            return ["".join(rows[y][x].data if rows[y][x].reverse else " " for x in range(self._screen.columns))
+                    for y in range(len(self._lines()))]
+
+        try:
+            async with asyncio.timeout(120):
+                while not any(words in line for line in marked()):
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise AssertionError("\n".join([f"{words!r} is not marked:", *marked()])) from None
+
     def _lines(self) -> list[str]:
         """What the screen shows, as a terminal has it after all that was written."""
         self._emulator.feed(self.output[self._shown:])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from app_kit import Drive, Driven
+from app_kit import Drive, Driven, driving
 from textual import events
 
 from kvchat.config import Settings, changed
@@ -48,6 +48,13 @@ async def test_a_window_behind_others_notifies(
         await answered(app, server, answer, in_front=in_front)
         assert heard.notices == notices
         assert heard.bells == (not in_front)
+
+
+async def test_an_incognito_run_leaves_no_title_with_the_system(server: ToyServer) -> None:
+    async with driving(None, server) as app:
+        heard = Heard(app)
+        await answered(app, server, tokens("Hello"), in_front=False)
+        assert heard.notices == ["Answer ready"]
 
 
 async def test_neither_where_the_person_wants_none(drive: Drive, server: ToyServer) -> None:

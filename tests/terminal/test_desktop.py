@@ -235,6 +235,22 @@ async def test_no_progress_is_left_standing(own_folders: Path, name: str) -> Non
 
 
 @pytest.mark.process
+async def test_a_kvchat_that_is_put_aside_takes_its_progress_along(own_folders: Path) -> None:
+    async with ToyServer() as server:
+        with Terminal(["-m", "kvchat.cli", "--base-url", server.url], environment()) as terminal:
+            script = await asked(terminal, server)
+            terminal.process.send_signal(signal.SIGTSTP)
+            await asyncio.to_thread(os.waitpid, terminal.process.pid, os.WUNTRACED)
+            await terminal.writes(GONE)
+            terminal.process.send_signal(signal.SIGCONT)
+            script.prefill(840)
+            await terminal.writes(at(80))
+            await terminal.press("\x11")
+            assert await terminal.ended() == 0
+    assert reports(terminal.output)[-1] == "0;0"
+
+
+@pytest.mark.process
 async def test_another_program_has_the_tab_while_it_has_the_terminal(own_folders: Path) -> None:
     """An editor runs while the prefill goes on."""
     (own_folders / "edit").write_text('#!/bin/sh\necho EDITING\nread line\n')

@@ -312,5 +312,10 @@ class KvchatApp(App[int]):
 
     def tell_terminal(self, sequence: str) -> None:
         """Write a control sequence, which must be clean, while the terminal is the app's."""
-        if self._driver is not None and not self.is_headless and getattr(self._driver, "has_terminal", True):
+        if self._driver is not None and self.has_terminal:
             self._driver.write(sequence)
+
+    @property
+    def has_terminal(self) -> bool:
+        """Whether there is a terminal, and it is the app's just now: not an editor's."""
+        return not self.is_headless and getattr(self._driver, "has_terminal", True)

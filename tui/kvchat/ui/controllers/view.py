@@ -182,7 +182,7 @@ class ConversationView:
 
     def _show_prefilled(self) -> None:
         """In the terminal's tab: the open conversation's prefill, else that of another one."""
-        if (desktop := self.workspace.app.desktop) is None:
+        if (desktop := self.workspace.app.desktop) is None or not self.workspace.app.has_terminal:
             return
         found = None
         if self._service.settings.progress:
