@@ -151,7 +151,7 @@ SCENARIOS = {
         "The slot still computed a cancelled request"),
     "own side request": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("side", "memory", 0),)),
                          "kvchat's own memory request took this conversation's slot"),
-    "own reading ahead": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("warm-up", "weather", 0),)), "reading ahead"),
+    "own reading ahead": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("warm-up", "weather", 0),)), "warm-up"),
     "another program, in the slot": (Cause.OTHER_CLIENT, evidence(0, foreign=Foreign(0, 512)),
                                      "Another program used the model: slot 0 holds 512 tokens that are not ours."),
     "another program, by the totals": (Cause.OTHER_CLIENT, evidence(0, foreign=Foreign(None, 3_210)),

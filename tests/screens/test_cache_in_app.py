@@ -70,13 +70,13 @@ async def test_reading_ahead_is_shown_in_its_conversation_alone(drive: Drive) ->
         app.service.tracker.warming, app.service.tracker.warmup_progress = first, PromptProgress(4000, 600, 1804)
         app.service.events.tell(WarmthChanged())
         await app.rest()
-        assert "reading ahead" not in app.text
+        assert "warm-up" not in app.text
         await app.open(first)
-        assert "reading ahead" in app.lines[-2] and "1,204/3,400" in app.lines[-2]
+        assert "warm-up" in app.lines[-2] and "1,204/3,400" in app.lines[-2]
         app.service.tracker.warming, app.service.tracker.warmup_progress = "", None
         app.service.events.tell(WarmthChanged())
         await app.rest()
-        assert "reading ahead" not in app.text
+        assert "warm-up" not in app.text
 
 
 async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: ToyServer) -> None:

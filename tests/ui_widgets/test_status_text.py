@@ -166,11 +166,11 @@ def test_waiting_and_stopping_are_said() -> None:
 def test_reading_ahead_says_how_far_it_is() -> None:
     progress = PromptProgress(total=4000, cached=600, processed=1804)
     pieces = warm_up_pieces(progress, 80)
-    assert plain(pieces) == "reading ahead ▕██▒▒▒       ▏ 1,204/3,400"
+    assert plain(pieces) == "warm-up ▕██▒▒▒       ▏ 1,204/3,400"
     assert {piece.tone for piece in pieces} == {"quiet", "cached"}
-    assert plain(warm_up_pieces(progress, 32)) == "reading ahead ▕█▒  ▏ 1,204/3,400"
-    assert plain(warm_up_pieces(progress, 30)) == "reading ahead 1,204/3,400"
-    assert plain(warm_up_pieces(None, 80)) == "reading ahead …"
+    assert plain(warm_up_pieces(progress, 32)) == "warm-up ▕█▒  ▏ 1,204/3,400"
+    assert plain(warm_up_pieces(progress, 30)) == "warm-up 1,204/3,400"
+    assert plain(warm_up_pieces(None, 80)) == "warm-up …"
 
 
 @pytest.mark.parametrize("room", [20, 32, 40, 80])

@@ -25,15 +25,15 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import (
     accuracy,
     again,
-    ahead,
-    beside,
     count_of,
     held_words,
     misses,
     notable_waste,
     prediction,
+    side_request_words,
     speed_words,
     totals_words,
+    warm_up_words,
     warmth_words,
     why,
 )
@@ -119,9 +119,9 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
         yield name, totals_words(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"
-        yield "  warm-up", ahead(ledger.warmup)
+        yield "  warm-up", warm_up_words(ledger.warmup)
         if ledger.memory.count:
-            yield "  memory", beside(ledger.memory)
+            yield "  memory", side_request_words(ledger.memory)
     yield "planner", report.plan.sentence if report.plan else "no request yet"
     yield "speed", speed_words(report.speed)
     for state in report.states:

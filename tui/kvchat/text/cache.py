@@ -257,14 +257,14 @@ def misses(ledger: Ledger) -> list[str]:
             for cause, (turns, tokens) in found]
 
 
-def ahead(totals: WarmupTotals) -> str:
+def warm_up_words(totals: WarmupTotals) -> str:
     """What was spent on reading ahead: `3 requests, 1,204 tokens, 3.1 s`."""
     if not totals.requests:
         return "nothing"
     return f"{counted(totals.requests, 'request')}, {counted(totals.tokens, 'token')}, {duration(totals.seconds)}"
 
 
-def beside(totals: SideTotals) -> str:
+def side_request_words(totals: SideTotals) -> str:
     """What was spent on requests beside the chat: `2 requests, 61 tokens read, 140 written, 3.1 s`."""
     if not totals.count:
         return "nothing"

@@ -358,18 +358,18 @@ class Extraction:
     async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,
                             by_itself: bool) -> Node:
         """The one request. Runs in the lane."""
-        from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
+        from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, instruction, own_prompt, schema
 
         now = self._ground.timestamp()
         thinks = any(known.message.reasoning for known in path)
-        messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
+        messages = own_prompt(passage) if by_itself else [Message(Role.USER, instruction(passage))]
         sent = [] if by_itself else list(path)
         for message in messages:
             sent.append(node(sent[-1] if sent else None, message, now))
         parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
                                 response_format=schema(passage))
         return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters,
-                                                  apart=by_itself)
+                                                  by_itself=by_itself)
 
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
                      model: str = "") -> Outcome:
@@ -389,8 +389,8 @@ class Extraction:
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
-            proposed = tuple(entry.id for entry in entries if entry.status is Status.PENDING)
-            self._ground.events.tell(MemoriesNoted(conversation.id, noted, proposed))
+            pending = tuple(entry.id for entry in entries if entry.status is Status.PENDING)
+            self._ground.events.tell(MemoriesNoted(conversation.id, noted, pending))
         self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
         return Outcome(How.DONE)
 

@@ -33,7 +33,7 @@ SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""
 LONG_TOKEN = 16
 """Characters that a token may have on average, before an answer counts as one without an end."""
-APART = "kvchat-memory"
+OWN_SESSION = "kvchat-memory"
 """The session of prompts that are no conversation's own."""
 
 
@@ -58,15 +58,15 @@ class SideRequests:
                                       "Nothing was sent.")
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
-        ended = await self._sent_beside(backend, cache, turn, path, emit, began)
+        ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
             await self._conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    async def _asked_apart(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
-                           emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+    async def _ask_by_itself(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
+                             emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
         chosen = link.name != DEFAULT and link.name == self._ground.settings.memory.profile
         if not self._ground.settings.memory.on_cloud and self._servers.is_on_the_internet(link):
@@ -76,14 +76,14 @@ class SideRequests:
             return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
                                       "send to it. Nothing was sent; send a message there once to be asked.")
         cache = await self._tracker.cache_of(backend)
-        turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
-        ended = await self._sent_beside(backend, cache, turn, path, emit, began)
+        turn = ChatTurn(wires_of(path), OWN_SESSION, link.connector.server.model or backend.info.model, parameters)
+        ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    async def _sent_beside(self, backend: Backend, cache: ServerCache | None, turn: ChatTurn, path: Sequence[Node],
-                           emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+    async def _send(self, backend: Backend, cache: ServerCache | None, turn: ChatTurn, path: Sequence[Node],
+                    emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
         if cache is not None:
             tracked = await cache.before(turn, path, "side", emit=emit)
             began(tracked)
@@ -94,9 +94,9 @@ class SideRequests:
         return await backend.chat(turn, emit)
 
     async def settled(self, kind: str, link: Link, conversation: OpenConversation,
-                                      path: Sequence[Node], parameters: Parameters, *, apart: bool = False) -> Node:
+                                      path: Sequence[Node], parameters: Parameters, *, by_itself: bool = False) -> Node:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
-        put down in the ledger under `kind`. `apart`: it is a prompt of its own, not the conversation's. Whoever is
+        put down in the ledger under `kind`. `by_itself`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
         answer, began = awaited(path[-1], self._ground.clock()), time.monotonic()
         live, tracked = LiveAnswer(answer.id, began), list[TrackedTurn]()
@@ -114,9 +114,9 @@ class SideRequests:
 
             backend = await link.connector.ready()
             live.sent_at = time.monotonic()
-            if apart:
-                return await self._asked_apart(link, backend, conversation.id, path, parameters, hearing,
-                                               tracked.append)
+            if by_itself:
+                return await self._ask_by_itself(link, backend, conversation.id, path, parameters, hearing,
+                                                 tracked.append)
             return await self.of_conversation(backend, conversation, path, parameters, hearing, tracked.append)
 
         async def checkpoint(text: str, reasoning: str) -> None:
@@ -134,23 +134,23 @@ class SideRequests:
             raise
         finally:
             settled = work.result()
-            self._note_beside(link, conversation, tracked, settled)
-            self._count_beside(kind, link, conversation.id, settled, time.monotonic() - began)
+            self._note_side_request(link, conversation, tracked, settled)
+            self._count_side_request(kind, link, conversation.id, settled, time.monotonic() - began)
         if settled.state is State.CANCELLED and endless:
             settled = replace(settled, state=State.LENGTH)  # a server that does not keep to max_tokens
         elif settled.state is State.CANCELLED:
             settled = replace(settled, state=State.ERROR, note="The server has not answered for a while.")
         return settled
 
-    def _note_beside(self, link: Link, conversation: OpenConversation, tracked: Sequence[TrackedTurn],
-                     answer: Node) -> None:
+    def _note_side_request(self, link: Link, conversation: OpenConversation, tracked: Sequence[TrackedTurn],
+                           answer: Node) -> None:
         """What the request left in the server's cache is found out."""
         cache = link.cache
         if cache is not None and tracked and cache.plays(tracked[-1]):
             turn = tracked[-1].turn
             cache.left(tracked[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
 
-    def _count_beside(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
+    def _count_side_request(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
         info, figures = link.info, answer.figures or TurnFigures()
         if info is None:
             return

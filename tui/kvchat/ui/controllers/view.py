@@ -117,8 +117,8 @@ class ConversationView:
         """At the right of the status line: how far the conversation is read ahead, and how full its window is, what its
         next turn would read, or what was saved."""
         conversation = self.workspace.conversation
-        ahead = self._tracker.warming == conversation.id
-        self._status.set_warm_up(ahead, self._tracker.warmup_progress if ahead else None)
+        warms_up = self._tracker.warming == conversation.id
+        self._status.set_warm_up(warms_up, self._tracker.warmup_progress if warms_up else None)
         totals, warmth = conversation.totals(self._status.speed), self._tracker.warmth(conversation.id)
         words = ""
         if offer := self._compaction.offer_words():

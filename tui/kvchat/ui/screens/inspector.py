@@ -27,18 +27,18 @@ from kvchat.text.cache import (
     REUSE_UNKNOWN,
     UNREPORTED,
     accuracy,
-    ahead,
-    beside,
     count_of,
     held_words,
     misses,
     notable_waste,
     prediction,
     reuse_percent,
+    side_request_words,
     spark_values,
     speed_words,
     token_parts,
     verdict,
+    warm_up_words,
     warmth_words,
     why,
 )
@@ -332,9 +332,11 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
     for name, ledger in (("misses", report.here), ("  7 days", report.week)):
         told = misses(ledger)
         yield from _told(name, "; ".join(told) if told else "none", width)
-    yield from _told("warm-up", f"{ahead(report.here.warmup)} · 7 days: {ahead(report.week.warmup)}", width)
+    yield from _told(
+        "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width)
     if report.week.memory.count:
-        yield from _told("memory", f"{beside(report.here.memory)} · 7 days: {beside(report.week.memory)}", width)
+        here, week = side_request_words(report.here.memory), side_request_words(report.week.memory)
+        yield from _told("memory", f"{here} · 7 days: {week}", width)
 
 
 def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Content]:

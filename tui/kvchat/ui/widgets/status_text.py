@@ -25,7 +25,7 @@ PADDING = 2
 """Cells of the line that stay empty."""
 SPARK = 10
 """Turns in the sparkline."""
-AHEAD = (3, 12)
+WARM_UP_CELLS = (3, 12)
 """The fewest and the most cells in the bar of a conversation that is prefilled ahead."""
 _DOT = Piece(" · ", "quiet")
 
@@ -170,8 +170,8 @@ def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
         return [*words, Piece(" …", "quiet")]
     done, whole = max(0, progress.processed - progress.cached), progress.total - progress.cached
     count = Piece(f" {done:>{len(f'{whole:,}')},}/{whole:,}", "quiet")
-    size = min(AHEAD[1], room - width_of([*words, count]) - 3)
-    if size >= AHEAD[0]:
+    size = min(WARM_UP_CELLS[1], room - width_of([*words, count]) - 3)
+    if size >= WARM_UP_CELLS[0]:
         cells = [min(size, round(part / progress.total * size)) for part in (progress.cached, progress.processed)]
         words += [Piece(" ▕", "quiet"), Piece("█" * cells[0], "cached"), Piece("▒" * (cells[1] - cells[0]), "quiet"),
                   Piece(" " * (size - cells[1]) + "▏", "quiet")]

@@ -47,7 +47,7 @@ class StatusLine(PieceLine):
         self._problem = ""
         self._memory, self._memory_key = "", ""
         self._indexing = ""
-        self._ahead: PromptProgress | None = None
+        self._warm_up: PromptProgress | None = None
         self._warms_up = False
         self.speed: SpeedFit | None = None
         """The seconds that reading so many tokens takes, where that is measured."""
@@ -95,8 +95,8 @@ class StatusLine(PieceLine):
 
     def set_warm_up(self, active: bool, progress: PromptProgress | None = None) -> None:
         """Whether the conversation on the screen is being read ahead, and how far."""
-        if (active, progress) != (self._warms_up, self._ahead):
-            self._warms_up, self._ahead = active, progress
+        if (active, progress) != (self._warms_up, self._warm_up):
+            self._warms_up, self._warm_up = active, progress
             self.refresh()
 
     def acknowledge(self) -> None:
@@ -114,7 +114,7 @@ class StatusLine(PieceLine):
                                     brief=self._warms_up, server=self.speed))
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
         if self._warms_up and self._live is None:
-            aside = status_text.warm_up_pieces(self._ahead, width - 3 - width_of(left))
+            aside = status_text.warm_up_pieces(self._warm_up, width - 3 - width_of(left))
         room = width - 3 - width_of(left)
         memory = status_text.remembered(self._memory, self._memory_key, room)
         indexing = [Piece(one_line(self._indexing), "quiet")] if self._indexing else []
