@@ -15,6 +15,7 @@ from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, pe
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
+    from kvchat.cache.llamacpp.planner import Plan
     from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
     from kvchat.cache.speed import SpeedFit
 
@@ -238,6 +239,12 @@ def share_words(totals: Totals) -> list[str]:
 def snapshot_failed(cached: int, wanted: int) -> str:
     """That a restored snapshot did not help."""
     return f"A restored snapshot did not help: {cached:,} of {wanted:,} tokens were reused."
+
+
+def plan_words(plan: Plan) -> str:
+    """How the last request was sent, and why not otherwise."""
+    others = "; ".join(f"{option.way} {option.tokens:,}" for option in plan.options if option != plan.chosen)
+    return f"{plan.chosen.way} ({plan.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
 
 
 def speed_words(speed: SpeedFit | None) -> str:

@@ -45,12 +45,6 @@ class Plan:
         """The slot to pin the request to."""
         return self.chosen.slot if self.chosen.way is Way.PIN else None
 
-    @property
-    def sentence(self) -> str:
-        """The choice and its reason, as the inspector says it."""
-        others = "; ".join(f"{option.way} {option.tokens:,}" for option in self.options if option != self.chosen)
-        return f"{self.chosen.way} ({self.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
-
 
 WORTH = 16
 """Fewer tokens than this are not worth another way: a request more costs a few milliseconds too."""

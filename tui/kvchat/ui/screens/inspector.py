@@ -31,6 +31,7 @@ from kvchat.text.cache import (
     held_words,
     misses,
     notable_waste,
+    plan_words,
     prediction,
     reuse_percent,
     side_request_words,
@@ -43,6 +44,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import UNKNOWN, count, counted, duration, percent
+from kvchat.text.prompt_warnings import warning_words
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
@@ -304,9 +306,9 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     """All of it in lines of `width` cells, the most important first. `digest` names the system prompt."""
     lines: list[Content] = []
     for warning in report.warnings:
-        lines += _told("! prompt", warning, width, WASTED)
+        lines += _told("! prompt", warning_words(warning), width, WASTED)
     lines += _sums(report, width)
-    lines += _told("planner", report.plan.sentence if report.plan else "no request yet", width)
+    lines += _told("planner", plan_words(report.plan) if report.plan else "no request yet", width)
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
     lines += _told("rules", report.rules or "what this server does with its cache is not known", width)
