@@ -220,6 +220,28 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | None = None) -> Total
     )
 
 
+def sum_of(parts: Iterable[Totals]) -> Totals:
+    """Totals of different servers together; the time saved is of those whose speed is known."""
+    parts = list(parts)
+    counts = {name: sum(getattr(part, name) for part in parts) for name in (
+        "turns", "unknown", "prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "wasted_tokens",
+        "predicted_tokens", "kept_tokens")}
+    saved = [part.seconds_saved for part in parts if part.seconds_saved is not None]
+    return Totals(**counts, seconds_saved=sum(saved) if saved else None)
+
+
+def misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
+    """By cause: turns and wasted tokens. A miss that was never explained counts as unknown."""
+    found: dict[str, tuple[int, int]] = {}
+    for figures in turns:
+        wasted = figures.wasted_tokens or 0
+        if wasted > NOISE and not figures.first_read:
+            cause = figures.cause or Cause.UNKNOWN.value
+            count, tokens = found.get(cause, (0, 0))
+            found[cause] = count + 1, tokens + wasted
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class WarmupTotals:
     """What was read ahead."""

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, str] = {
     "show": "print a conversation",
     "search": "search all conversations",
     "cache": "show what the server's cache did for a conversation",
+    "stats": "show what the cache saved in the last days",
     "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",
     "doctor": "examine a server: what it reuses, how fast it reads, what to change",
     "export": "write conversations to a file or standard output",

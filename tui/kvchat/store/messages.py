@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
 from kvchat.cache.speed import SpeedSample
+from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
 from kvchat.prompt.message import Node, State, chained, settled
 from kvchat.prompt.wire import whole_characters
@@ -190,6 +191,15 @@ class Messages:
         rows = self._db.rows(
             "SELECT figures FROM node WHERE figures IS NOT NULL AND created >= ? ORDER BY created", (since,))
         return [found for found in figures_of(row[0] for row in rows) if found]
+
+    def answers(self, since: float) -> list[Answered]:
+        rows = self._db.rows(
+            """SELECT created, coalesce(server, ''), coalesce(request.model, ''), figures
+               FROM node LEFT JOIN request ON request.node = node.id
+               WHERE figures IS NOT NULL AND created >= ? ORDER BY created""", (since,))
+        found = figures_of(row[3] for row in rows)
+        return [Answered(float(row[0]), (row[1], row[2]), figures)
+                for row, figures in zip(rows, found, strict=True) if figures]
 
     def speed_samples(self, server: str, model: str, limit: int) -> list[TurnFigures]:
         rows = self._db.rows(

@@ -15,7 +15,8 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
-from kvchat.cache.speed import SpeedSample
+from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
+from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
@@ -201,9 +202,18 @@ class Store:
         """The figures of all answers begun since then (seconds since the epoch), oldest first."""
         return self._messages.figures(since)
 
+    def answers(self, since: float = 0.0) -> list[Answered]:
+        """The same with when each was begun, and by which server and model."""
+        return self._messages.answers(since)
+
     def speed_samples(self, server: str, model: str, limit: int = 20) -> list[TurnFigures]:
         """The figures of the last answers of this model on this server, newest first, for the measured speed."""
         return self._messages.speed_samples(server, model, limit)
+
+    def speed_fit(self, server: str, model: str) -> SpeedFit | None:
+        """The prefill speed of this model on this server, from its last answers and warm-ups; None: not measured."""
+        answers = samples_of(reversed(self.speed_samples(server, model, 40)))
+        return fit([*reversed(self.warmup_samples(server, model)), *answers])
 
     # What is kept by name
 

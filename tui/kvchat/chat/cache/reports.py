@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kvchat.cache.accounting import NOISE, TurnFigures, totals
+from kvchat.cache.accounting import TurnFigures, misses, totals
 from kvchat.cache.causes.cause import Cause, Finding
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
@@ -54,7 +54,7 @@ class CacheReports:
             exact_predictions=cache.exact if cache else 0,
             plan=cache.plan if cache else None, speed=self._tracker.speed_fit(record.id),
             rules=_rules(cache.simulator.best.shape) if cache else "",
-            here=Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
+            here=Ledger(totals(figures, self._tracker.speed_in(path)), misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
             week=self._week(since, path),
@@ -64,7 +64,7 @@ class CacheReports:
     def _week(self, since: float, path: Sequence[Node]) -> Ledger:
         try:
             figures = self._ground.store.figures(since)
-            return Ledger(totals(figures, self._tracker.speed_in(path)), _misses(figures),
+            return Ledger(totals(figures, self._tracker.speed_in(path)), misses(figures),
                           self._ground.store.warmups(since), self._ground.store.side_requests.totals(since))
         except StoreError:
             return Ledger()
@@ -104,18 +104,6 @@ def _finding(figures: TurnFigures | None) -> Finding | None:
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
     return Finding(cause, figures.wasted_tokens or 0, figures.evidence or "", figures.remedy)
-
-
-def _misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
-    """By cause: turns and wasted tokens. A miss that was never explained counts as unknown."""
-    found: dict[str, tuple[int, int]] = {}
-    for figures in turns:
-        wasted = figures.wasted_tokens or 0
-        if wasted > NOISE and not figures.first_read:
-            cause = figures.cause or Cause.UNKNOWN.value
-            count, tokens = found.get(cause, (0, 0))
-            found[cause] = count + 1, tokens + wasted
-    return found
 
 
 def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:

@@ -30,7 +30,7 @@ from kvchat.cache.causes.cause import Cause
 from kvchat.cache.causes.evidence import Change, LastRead, Sent, ServerIdentity
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_json, shape_to_json
-from kvchat.cache.speed import SpeedFit, fit, samples_of
+from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
@@ -328,10 +328,8 @@ class CacheTracker:
         """For any thread: an export asks from its own while new measurements come."""
         known = self._fits  # that `measured` replaces
         if (place, model) not in known:
-            store = self._ground.store
             try:
-                answers = samples_of(reversed(store.speed_samples(place, model, 40)))
-                known[place, model] = fit([*reversed(store.warmup_samples(place, model)), *answers])
+                known[place, model] = self._ground.store.speed_fit(place, model)
             except StoreError:
                 return None
         return known[place, model]

@@ -61,7 +61,7 @@ class Sidebar(ScrollView, can_focus=True):
 
     DEFAULT_CSS = """
     Sidebar {
-        width: 28; height: 1fr; background: transparent; color: $foreground;
+        width: 24%; min-width: 24; max-width: 36; height: 1fr; background: transparent; color: $foreground;
         overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
     }
     """
