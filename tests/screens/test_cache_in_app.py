@@ -60,7 +60,7 @@ async def test_a_cold_conversation_says_what_its_next_turn_reads_and_asks_nothin
         holds(app, {first: Warmth(Heat.COLD, 0, 8120)})
         await app.open(first)
         assert app.front == "ChatScreen"
-        assert "cold: 8,120 tokens, about 35 s to read" in app.lines[-2]
+        assert "cold: 8,120 tokens, about 35 s to prefill" in app.lines[-2]
 
 
 async def test_reading_ahead_is_shown_in_its_conversation_alone(drive: Drive) -> None:

@@ -74,7 +74,7 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
     (replace(figures(2000, 613, 64), evidence="the server was restarted at 09:15.", remedy="Keep it running."),
      "(4.0 s): the server was restarted at 09:15. → Keep it running."),
     (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
-    (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were prefilled again."),
+    (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
      "1,323 tokens prefilled again (4.0 s): the server restarted."),
     (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): the cause is not known."),
     (figures(2000, 1936, 64), "Turn 2: nothing was prefilled again."),
