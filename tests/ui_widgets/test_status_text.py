@@ -41,13 +41,13 @@ def test_before_the_first_turn_nothing_was_read() -> None:
 
 
 def test_a_first_read_says_how_long_it_took() -> None:
-    assert said(FIRST).startswith("first read: 2,206 tokens in 6.2 s")
-    assert said(FIRST, width=80) == "first read: 2,206 tokens in 6.2 s · ctx 27 %"
+    assert said(FIRST).startswith("2,206 new tokens in 6.2 s")
+    assert said(FIRST, width=80) == "2,206 new tokens in 6.2 s · ctx 27 %"
 
 
 def test_a_first_read_on_a_shared_system_prompt_counts_only_what_was_read() -> None:
     assert said(turn(2206, 1848, 2206)).startswith(
-        "first read: 358 of 2,206 tokens in 1.0 s · 1,848 were warm already")
+        "358 new tokens in 1.0 s · 1,848 cached")
 
 
 def test_a_perfect_turn_mentions_no_wasted_tokens() -> None:
@@ -57,7 +57,7 @@ def test_a_perfect_turn_mentions_no_wasted_tokens() -> None:
 
 
 def test_the_short_form() -> None:
-    assert said(FIRST, PERFECT, width=80) == "reuse 100 % · 3,763+48 · 0.14 s · ctx 47 %"
+    assert said(FIRST, PERFECT, width=80) == "reuse 100 % · 3,763 cached · 48 new · 0.14 s · ctx 47 %"
 
 
 def test_wasted_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
@@ -67,7 +67,7 @@ def test_wasted_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
 
 
 def test_the_tokens_stand_once_in_the_sentence() -> None:
-    line = said(FIRST, because("Another program used the model: 1,387 tokens were prefilled again."))
+    line = said(FIRST, because("Another program used the model: 1,387 tokens were read again."))
     assert "1,387 wasted (4.0 s): another program used the model.  F2 why" in line and line.count("1,387") == 1
 
 
@@ -105,7 +105,7 @@ def test_a_turn_stopped_before_its_figures_says_so() -> None:
 
 def test_after_a_stopped_turn_reuse_is_unknown_but_the_cache_is_not() -> None:
     line = said(FIRST, CANCELLED, turn(3812, 3700, None))
-    assert line.startswith("reuse   – %         ▁··   3,700 cached ·   112 read")
+    assert line.startswith("reuse   – %         ▁··   3,700 cached ·   112 prefilled")
 
 
 def test_a_stopped_turn_with_figures_is_told_like_any_other() -> None:
@@ -149,8 +149,8 @@ def test_no_speed_is_claimed_from_the_first_instant() -> None:
 
 def test_while_the_prompt_is_read_it_says_how_far() -> None:
     live = Live(0.1, PromptProgress(3812, 3764, 3795, 60))
-    assert plain(running(live, 120)) == "reading ·  3,764 cached · 31/48 new ·  0.10 s"
-    assert plain(running(live, 80)) == "reading · 3.8k+31/48 ·  0.10 s"
+    assert plain(running(live, 120)) == "prefill ·  3,764 cached · 31/48 new ·  0.10 s"
+    assert plain(running(live, 80)) == "prefill 31/48 (+3.8k cached) ·  0.10 s"
 
 
 def test_a_long_read_says_what_is_left() -> None:
@@ -168,8 +168,8 @@ def test_reading_ahead_says_how_far_it_is() -> None:
     pieces = warm_up_pieces(progress, 80)
     assert plain(pieces) == "warm-up ▕██▒▒▒       ▏ 1,204/3,400"
     assert {piece.tone for piece in pieces} == {"quiet", "cached"}
-    assert plain(warm_up_pieces(progress, 32)) == "warm-up ▕█▒  ▏ 1,204/3,400"
-    assert plain(warm_up_pieces(progress, 30)) == "warm-up 1,204/3,400"
+    assert plain(warm_up_pieces(progress, 26)) == "warm-up ▕█▒  ▏ 1,204/3,400"
+    assert plain(warm_up_pieces(progress, 24)) == "warm-up 1,204/3,400"
     assert plain(warm_up_pieces(None, 80)) == "warm-up …"
 
 
