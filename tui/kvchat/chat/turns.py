@@ -145,7 +145,9 @@ class Turns:
 
         def grown(row: Conversation) -> Conversation:
             if question is not None:
-                title = title_of(question.text) if row.turns == 0 and row.title == NEW_TITLE else row.title
+                title = row.title
+                if row.turns == 0 and title == NEW_TITLE:
+                    title = title_of(question.text, question.message.blocks)
                 row = replace(row, title=title, turns=row.turns + 1)
             return replace(row, head=branch.head, updated=branch.nodes[-1].created)
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import LABEL
 from kvchat.prompt.request import Parameters
 
 NEW_TITLE = "New conversation"
@@ -88,10 +91,24 @@ class SavedPrompt:
     text: str
 
 
-def title_of(text: str) -> str:
-    """The title of a conversation: the first line of its first message that says something."""
-    for line in text.splitlines():
-        line = " ".join(line.split()).lstrip("#>*- ")
-        if line:
-            return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
-    return NEW_TITLE
+_MENTION = re.compile(r"(?<!\S)@(\S+)")
+
+
+def title_of(text: str, blocks: Sequence[ContextBlock] = ()) -> str:
+    """The title of a conversation: the first words of its first message that the person wrote; where they wrote none,
+    those of what they pasted or attached (`blocks`), or the names that they mentioned. Whole words, where that fits."""
+    own = LABEL.sub(" ", text)
+    attached = (block.text for block in blocks if block.kind in ("paste", "file", "stdin"))
+    for said in (_MENTION.sub(" ", own), *attached, own.replace("@", "")):
+        for line in said.splitlines():
+            line = " ".join(line.split()).lstrip("#>*- ")
+            if any(character.isalnum() for character in line):
+                return _shortened(line)
+    return _shortened(" ".join(own.split())) or NEW_TITLE
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= TITLE_LENGTH:
+        return line
+    words = line[: TITLE_LENGTH + 1].rpartition(" ")[0]
+    return (words if len(words) >= TITLE_LENGTH // 2 else line[:TITLE_LENGTH]).rstrip(" ,;:.–-")
