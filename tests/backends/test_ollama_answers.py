@@ -18,6 +18,7 @@ from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Clock
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
 from toyserver import chunked, raw, reply
 
@@ -76,7 +77,7 @@ async def test_max_tokens_and_a_full_window_are_told_apart() -> None:
         assert ended.state is State.LENGTH
         ended = await Talk(backend).ask("Hi")
         assert ended.state is State.CONTEXT_FULL
-        assert "300 tokens" in ended.note and "server.context_size" in ended.note
+        assert "300 tokens" in note_sentence(ended.note) and "server.context_size" in note_sentence(ended.note)
 
 
 async def test_reading_ahead_fills_the_cache_for_the_question() -> None:
@@ -214,7 +215,7 @@ async def test_a_missing_model_names_the_command_that_gets_it() -> None:
         backend = await connected(server)
         ended = await Talk(backend, model="llama9:70b").ask("Hi")
         assert ended.state is State.ERROR and ended.error is not None and ended.error.status == 404
-        assert "`ollama pull llama9:70b`" in ended.note
+        assert "`ollama pull llama9:70b`" in note_sentence(ended.note)
         with pytest.raises(Exception, match="ollama pull llama9"):
             await backend.read_messages(ChatTurn(Talk(backend).turn("Hi").wires, "s1", model="llama9:70b"))
 
@@ -224,7 +225,7 @@ async def test_a_server_without_models_says_how_to_get_one() -> None:
         server.engine.models.clear()
         backend = await connected(server)
         assert (backend.info.model, backend.info.context_size) == ("", None)
-        assert "`ollama pull" in (await Talk(backend).ask("Hi")).note
+        assert "`ollama pull" in note_sentence((await Talk(backend).ask("Hi")).note)
 
 
 async def test_a_conversation_that_is_too_long_is_refused_with_the_numbers() -> None:
@@ -233,7 +234,8 @@ async def test_a_conversation_that_is_too_long_is_refused_with_the_numbers() -> 
         ended = await talk.ask(words(400))
         assert ended.error is not None and ended.error.trouble is Trouble.CONTEXT_OVERFLOW
         assert ended.error.context_size == 300 and (ended.error.prompt_tokens or 0) > 400
-        assert "its window holds 300" in ended.note and "server.context_size" in ended.note
+        told = note_sentence(ended.note)
+        assert "its window holds 300" in told and "server.context_size" in told
 
 
 @pytest.mark.parametrize(("status", "message"), [
@@ -247,7 +249,7 @@ async def test_every_version_s_word_for_too_long_is_understood(status: int, mess
         server._answer_to = lambda _: reply(status, {"error": message})  # type: ignore[method-assign]
         ended = await Talk(backend).ask("Hi")
         assert ended.error is not None and ended.error.trouble is Trouble.CONTEXT_OVERFLOW
-        assert "server.context_size" in ended.note and "llama-server" not in ended.note
+        assert "server.context_size" in note_sentence(ended.note) and "llama-server" not in note_sentence(ended.note)
 
 
 async def test_an_error_inside_an_answer_keeps_what_came(heard: Heard) -> None:
@@ -256,7 +258,7 @@ async def test_an_error_inside_an_answer_keeps_what_came(heard: Heard) -> None:
         server.engine.fails_after = 2
         ended = await talk.backend.chat(talk.turn("Hi"), heard)
         assert ended.state is State.ERROR and heard.text == "This is "
-        assert "an error was encountered while running the model" in ended.note
+        assert "an error was encountered while running the model" in note_sentence(ended.note)
 
 
 async def test_an_answer_that_is_cut_off_is_not_complete(heard: Heard) -> None:
@@ -286,7 +288,8 @@ async def test_an_error_body_gives_a_sentence_that_helps(status: int, body: dict
         backend = await connected(server)
         server._answer_to = lambda _: reply(status, body)  # type: ignore[method-assign]
         ended = await Talk(backend).ask("Hi")
-        assert ended.state is State.ERROR and said in ended.note and "\n" not in ended.note
+        told = note_sentence(ended.note)
+        assert ended.state is State.ERROR and said in told and "\n" not in told
 
 
 @pytest.mark.parametrize("line", [
@@ -299,7 +302,7 @@ async def test_strange_answers_end_with_a_sentence(line: bytes, heard: Heard) ->
         backend = await connected(server)
         server._answer_to = lambda _: reply(200, line, content_type="application/x-ndjson")  # type: ignore
         ended = await backend.chat(Talk(backend).turn("Hi"), heard)
-        assert ended.state is State.DONE or ended.note
+        assert ended.state is State.DONE or note_sentence(ended.note)
 
 
 @pytest.mark.parametrize(("nanoseconds", "tokens_per_ms"), [(1e300, 1e300), (1e300, 0.0), (5e-324, math.inf)])

@@ -11,6 +11,7 @@ from kvchat.backends.endpoint import BaseUrl
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.prefix import converse
 from standins.textgen import TextGenStandIn
 
@@ -98,10 +99,11 @@ async def test_without_a_model_the_broken_stream_is_explained(heard: Heard) -> N
         backend = await at(server)
         assert (backend.info.model, backend.info.listing) == ("", ())
         ended = await backend.chat(a_turn(), heard)
-        assert ended.note == (f"text-generation-webui at {server.url} has no model loaded. Load one in its Model tab, "
+        told = note_sentence(ended.note)
+        assert told == (f"text-generation-webui at {server.url} has no model loaded. Load one in its Model tab, "
                               "then try again.")
         assert ended.error is not None
-        assert ended.error.sentence == ended.note
+        assert ended.error.sentence == note_sentence(ended.note)
 
 
 async def test_that_another_model_answered_is_told(heard: Heard) -> None:

@@ -20,6 +20,7 @@ from kvchat.chat.server.connection import Connector
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters, wires_of
+from kvchat.text.notes import note_sentence
 
 pytestmark = pytest.mark.engine
 
@@ -56,7 +57,7 @@ async def told(backend: Backend, path: list[Node], text: str) -> tuple[list[Node
 
     wires = wires_of([*path, question])
     ended = await backend.chat(ChatTurn(wires, "c1", parameters=Parameters(temperature=0, max_tokens=8)), emit)
-    assert ended.error is None, ended.note
+    assert ended.error is None, note_sentence(ended.note)
     answer = node(question, Message(Role.ASSISTANT, "".join(said)), 2.0)
     return [*path, question, answer], figures.prompt_tokens or 0, figures.cached_tokens or 0
 

@@ -24,6 +24,7 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import said
 from kvchat.chat.answering import Answering
 from kvchat.chat.cache.following import FollowedTurn, Following
 from kvchat.chat.cache.routes import Routes
@@ -51,7 +52,7 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, awaited, before_refused
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store import StoreError
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
@@ -197,7 +198,7 @@ class Turns:
                         live.sent_at = time.monotonic()
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)
                 except BackendError as error:
-                    ended = Ended(State.ERROR, error.sentence, error)
+                    ended = Ended(State.ERROR, error=error)
             if ended.error is None or not await self._servers.is_gone(link, ended.error):
                 return ended
             emit(Waiting("gone", time.monotonic() - waiting, False))
@@ -210,8 +211,7 @@ class Turns:
             return Ended(State.ERROR, not_agreed(backend.info))
         following = await self._tracker.follow(backend)
         if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
-            return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
-                                      "agreed to send to it. Nothing was sent; try again to be asked.")
+            return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
         ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE

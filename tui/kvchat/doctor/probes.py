@@ -235,8 +235,7 @@ class Talk:
             this = asyncio.current_task()
             if heard.tokens <= self._longest or (this is not None and this.cancelling()):
                 raise
-        endless = failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url)
-        return heard, Ended(State.ERROR, endless.sentence, endless)
+        return heard, Ended(State.ERROR, error=failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url))
 
     def _refused_system(self, ended: Ended) -> bool:
         return (ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not self._wires

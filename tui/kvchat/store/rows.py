@@ -104,6 +104,7 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
     del column["blocks"]
     column["state"] = tuple(_STATES.get(state, State.INTERRUPTED) for state in column["state"])
     column["figures"] = tuple(figures_of(column["figures"]))
+    column["note"] = tuple(_note_of(text) if text else text for text in column["note"])
     return filled(Node, column, count)
 
 
@@ -119,7 +120,8 @@ def row_of(node: Node) -> tuple[object, ...]:
     return (node.id, node.parent, message.role.value, whole_characters(message.text),
             to_json(blocks) if blocks else None, whole_characters(message.reasoning),
             whole_characters(message.reasoning_field), node.wire, node.digest, node.created, node.state.value,
-            whole_characters(node.model), figures_to_json(node.figures), whole_characters(node.note))
+            whole_characters(node.model), figures_to_json(node.figures),
+            to_json(_stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note))
 
 
 def from_json(text: str | None, kind: type[T]) -> T:
@@ -169,6 +171,11 @@ def statement_of(value: object) -> Statement | str | None:
         case [str(kind), dict(arguments)]:
             return statement(kind, arguments)
     return None
+
+
+def _note_of(text: str) -> Statement | str:
+    """A stored note: a kind and its arguments, or the sentence of an earlier version."""
+    return statement_of(from_json(text, list)) or text if str(text).startswith("[") else text
 
 
 def conversations_of(rows: Sequence[Row]) -> list[Conversation]:

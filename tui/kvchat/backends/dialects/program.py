@@ -31,9 +31,10 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.transport import Clock, Head
-from kvchat.prompt.message import State
+from kvchat.cache.causes.cause import said
+from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.request import Parameters
-from kvchat.text.faults import Fault, window_note
+from kvchat.text.faults import Fault
 
 # -- what follows from the token counts of several turns: what cannot be told from them is None -----------------------
 
@@ -220,7 +221,7 @@ class ProgramBackend(HttpBackend):
         seen = Seen(emit, self._clock)
         ended = self._explained_end(await super().chat(turn, seen))
         if ended.state is State.CONTEXT_FULL:
-            ended = replace(ended, note=window_note(self.window_of(turn), self.room))
+            ended = replace(ended, remark=said(NoteKind.FILLS_WINDOW, size=self.window_of(turn), room=self.room))
         if ended.state not in ANSWERED:
             return ended
         expected = self._counts.expected(turn)
@@ -258,8 +259,7 @@ class ProgramBackend(HttpBackend):
     def _explained_end(self, ended: Ended) -> Ended:
         if ended.error is None:
             return ended
-        error = self._explained(ended.error, ended.error.said)
-        return replace(ended, error=error, note=error.sentence)
+        return replace(ended, error=self._explained(ended.error, ended.error.said))
 
     def _explained(self, error: BackendError, said: str) -> BackendError:
         """The error, with what to change in this program; `said`: the server's own words."""

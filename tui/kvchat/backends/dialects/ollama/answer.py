@@ -27,7 +27,8 @@ from kvchat.backends.payload import (
 )
 from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import SPEED_SAMPLE
-from kvchat.prompt.message import State, chained
+from kvchat.cache.causes.cause import said
+from kvchat.prompt.message import NoteKind, State, chained
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
@@ -41,7 +42,6 @@ _SURE, _SPARSE = 0.5, 1 / 12
 bytes: text differs, and a table's rules have few."""
 _MOST_SESSIONS = 256
 WIDEN = "give it a larger window (server.context_size, sent as num_ctx)"
-ROOM = f"Start a new conversation, delete a turn, or {WIDEN}"
 
 
 @dataclass(slots=True)
@@ -219,8 +219,7 @@ class OllamaAnswer(ChatAnswer):
     def ended(self, error: BackendError | None = None) -> Ended:
         ended = super().ended(error)
         if ended.state is State.CONTEXT_FULL:
-            ended = replace(ended, note=f"The conversation fills its window of {self._asked.context_size:,} tokens. "
-                                        f"{ROOM}.")
+            ended = replace(ended, remark=said(NoteKind.FILLS_OWN_WINDOW, size=self._asked.context_size, room=WIDEN))
         return replace(ended, warnings=tuple(self._warnings))
 
 
