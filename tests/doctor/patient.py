@@ -92,11 +92,11 @@ class Patient:
             self.hung.set()
             await asyncio.Event().wait()
         if (error := self.fails(number)) is not None:
-            return Ended(State.ERROR, error.sentence, error)
+            return Ended(State.ERROR, error=error)
         wires = system_in_user(turn.wires) if turn.system_in_user else turn.wires
         if self.refuses_system and b'"system"' in wires[0]:
             refusal = failure(Trouble.SYSTEM_ROLE, Fault.TOLD, sentence="No system role here.", status=400)
-            return Ended(State.ERROR, refusal.sentence, refusal)
+            return Ended(State.ERROR, error=refusal)
         prompt = ["preamble"] * self.preamble + words_of(wires)
         cached = self._cached(prompt, number % self.replicas)
         if self.overruns:

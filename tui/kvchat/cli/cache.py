@@ -29,6 +29,7 @@ from kvchat.text.cache import (
     count_of,
     held_words,
     misses,
+    plan_words,
     prediction,
     speed_words,
     totals_words,
@@ -121,7 +122,7 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
         yield "  read ahead", ahead(ledger.warmup)
         if ledger.memory.count:
             yield "  memory", beside(ledger.memory)
-    yield "planner", report.plan.sentence if report.plan else "no request yet"
+    yield "planner", plan_words(report.plan)
     yield "speed", speed_words(report.speed)
     for state in report.states:
         yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))

@@ -15,6 +15,7 @@ from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, pe
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
+    from kvchat.cache.llamacpp.planner import Plan
     from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
     from kvchat.cache.speed import SpeedFit
 
@@ -223,6 +224,17 @@ def speed_words(speed: SpeedFit | None) -> str:
     if speed.alpha + speed.beta * FAR > 0:
         words += f", {speed.speed(FAR):,.0f} at {FAR // 1024}k"
     return words + ("" if speed.samples >= 3 else f" (rough: from {counted(speed.samples, 'request')})")
+
+
+_WAYS = {"as_is": "send as is", "pin": "pin to a slot", "detour": "detour", "restore": "restore a snapshot"}
+
+
+def plan_words(plan: Plan | None) -> str:
+    """The chosen way and the others with their tokens: `send as is (81 tokens; detour 113)`."""
+    if plan is None:
+        return "no request yet"
+    others = "; ".join(f"{_WAYS[option.way]} {option.tokens:,}" for option in plan.options if option != plan.chosen)
+    return f"{_WAYS[plan.chosen.way]} ({plan.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
 
 
 def misses(ledger: Ledger) -> list[str]:

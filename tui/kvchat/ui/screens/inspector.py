@@ -32,6 +32,7 @@ from kvchat.text.cache import (
     count_of,
     held_words,
     misses,
+    plan_words,
     prediction,
     reuse_percent,
     spark_values,
@@ -306,7 +307,7 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     for warning in report.warnings:
         lines += _told("! prompt", warning, width, AVOIDABLE)
     lines += _sums(report, width)
-    lines += _told("planner", report.plan.sentence if report.plan else "no request yet", width)
+    lines += _told("planner", plan_words(report.plan), width)
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
     lines += _told("rules", report.rules or "what this server does with its cache is not known", width)
