@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
 from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Warmth
+
+if TYPE_CHECKING:
+    from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +86,5 @@ class CacheReport:
     """The server's cache rules as they are known, one sentence."""
     here: Ledger = field(default_factory=Ledger)
     week: Ledger = field(default_factory=Ledger)
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[PrefixWarning, ...] = ()
     """What the prefix linter says about the system prompt."""

@@ -38,6 +38,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import duration, speed
+from kvchat.text.prompt_warnings import warning_sentence
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
@@ -115,7 +116,7 @@ def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
 
 def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for warning in report.warnings:
-        yield "! prompt", warning
+        yield "! prompt", warning_sentence(warning)
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
         yield name, totals_words(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"

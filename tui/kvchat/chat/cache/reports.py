@@ -57,7 +57,7 @@ class CacheReports:
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
             week=self._week(since, path),
-            warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
+            warnings=lint(instructions_of(path[0].text)) if path else (),
         )
 
     def _week(self, since: float, path: Sequence[Node]) -> Ledger:

@@ -44,6 +44,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import UNKNOWN, count, counted, duration, percent
+from kvchat.text.prompt_warnings import warning_sentence
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
@@ -305,7 +306,7 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     """All of it in lines of `width` cells, the most important first. `digest` names the system prompt."""
     lines: list[Content] = []
     for warning in report.warnings:
-        lines += _told("! prompt", warning, width, AVOIDABLE)
+        lines += _told("! prompt", warning_sentence(warning), width, AVOIDABLE)
     lines += _sums(report, width)
     lines += _told("planner", plan_words(report.plan), width)
     lines += _told("speed", speed_words(report.speed), width)
