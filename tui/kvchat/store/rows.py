@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement, statement
+from kvchat.cache.causes.cause import Statement, statement_of, stored
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
@@ -121,7 +121,7 @@ def row_of(node: Node) -> tuple[object, ...]:
             to_json(blocks) if blocks else None, whole_characters(message.reasoning),
             whole_characters(message.reasoning_field), node.wire, node.digest, node.created, node.state.value,
             whole_characters(node.model), figures_to_json(node.figures),
-            to_json(_stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note))
+            to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note))
 
 
 def from_json(text: str | None, kind: type[T]) -> T:
@@ -156,21 +156,7 @@ def figures_of(texts: Iterable[str | None]) -> list[TurnFigures | None]:
 
 
 def figures_to_json(figures: TurnFigures | None) -> str | None:
-    return None if figures is None else to_json([_stored(getattr(figures, name)) for name in FIGURE_FIELDS])
-
-
-def _stored(value: object) -> object:
-    return [value.kind, dict(value.arguments)] if isinstance(value, Statement) else value
-
-
-def statement_of(value: object) -> Statement | str | None:
-    """A stored statement: a kind and its arguments, or the sentence of an earlier version; None for anything else."""
-    match value:
-        case str():
-            return value
-        case [str(kind), dict(arguments)]:
-            return statement(kind, arguments)
-    return None
+    return None if figures is None else to_json([stored(getattr(figures, name)) for name in FIGURE_FIELDS])
 
 
 def _note_of(text: str) -> Statement | str:

@@ -211,11 +211,6 @@ def share_words(totals: Totals) -> list[str]:
     return [*words, f"{duration(totals.seconds_saved)} saved"] if totals.seconds_saved else words
 
 
-def snapshot_failed(reused: int, wanted: int) -> str:
-    """That a restored snapshot did not help."""
-    return f"A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused."
-
-
 def speed_words(speed: SpeedFit | None) -> str:
     """`350 tok/s at 0, 290 at 4k`."""
     if speed is None or speed.alpha <= 0:

@@ -147,6 +147,21 @@ def statement(kind: str, arguments: Mapping[str, object]) -> Statement:
                                  if value is None or isinstance(value, str | int | float)))
 
 
+def stored(value: object) -> object:
+    """A statement as the JSON array of its kind and its arguments by name; anything else as it is."""
+    return [value.kind, dict(value.arguments)] if isinstance(value, Statement) else value
+
+
+def statement_of(value: object) -> Statement | str | None:
+    """A stored statement: a kind and its arguments, or the sentence of an earlier version; None for anything else."""
+    match value:
+        case str():
+            return value
+        case [str(kind), dict(arguments)]:
+            return statement(kind, arguments)
+    return None
+
+
 def plain(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     """The `dict_factory` of `dataclasses.asdict` for values that hold statements: their arguments by name."""
     return {name: dict(value) if name == "arguments" and isinstance(value, tuple) else value for name, value in pairs}
