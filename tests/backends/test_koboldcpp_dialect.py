@@ -111,7 +111,7 @@ async def test_a_prompt_that_lost_its_beginning_is_told_with_the_numbers() -> No
         assert [turn.read.prompt for turn in turns] == [73, 142, 200, 200, 200, 200]
         assert [len(turn.ended.warnings) for turn in turns] == [0, 0, 0, 1, 1, 1], "at first too little is missing"
         assert [turn.read.cached for turn in turns[3:]] == [0, 0, 0]
-        warning = turns[3].ended.warnings[0]
+        warning = note_sentence(turns[3].ended.warnings[0])
         assert warning.startswith("KoboldCpp read 200 tokens of a conversation that has about 2")
         assert warning.endswith("delete a turn, or start KoboldCpp with a larger --contextsize.")
 

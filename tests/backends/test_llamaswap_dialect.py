@@ -136,7 +136,7 @@ async def test_remarks_about_loading_are_waiting_and_no_reasoning(heard: Heard) 
         ended = await backend.chat(a_turn(), heard)
         assert (ended.state, heard.text, heard.reasoning) == (State.DONE, "Fine thanks", "")
         assert [event.phase for event in heard.waiting] == ["loading"]
-        assert len(ended.warnings) == 1 and 'loaded "a"' in ended.warnings[0]
+        assert len(ended.warnings) == 1 and 'loaded "a"' in note_sentence(ended.warnings[0])
         assert (await backend.chat(a_turn(), Heard())).warnings == ()
 
 

@@ -109,8 +109,9 @@ async def test_that_another_model_answered_is_told(heard: Heard) -> None:
     async with LMStudioStandIn(loads_on_demand=False) as server:
         ended = await (await at(server)).chat(a_turn(model="sleepy-70b"), heard)
         assert ended.state is State.DONE
-        assert ended.warnings == ("Another model answered: toy-8b, not sleepy-70b. LM Studio answers with the model "
-                                  "that is loaded; load the other one there.",)
+        told = tuple(map(note_sentence, ended.warnings))
+        assert told == ("Another model answered: toy-8b, not sleepy-70b. LM Studio answers with the model "
+                        "that is loaded; load the other one there.",)
 
 
 async def test_a_full_window_is_told_with_its_numbers_and_what_to_change(heard: Heard) -> None:

@@ -113,7 +113,7 @@ async def test_a_cut_by_an_old_server_is_told_with_the_numbers() -> None:
         talk = Talk(await connected(server, context_size=1000))
         ends = [await talk.ask(words(300, f"q{number}x")) for number in range(5)]
         assert [bool(ended.warnings) for ended in ends] == [turn.dropped > 0 for turn in server.turns]
-        warned = next(ended.warnings[0] for ended in ends if ended.warnings)
+        warned = next(note_sentence(ended.warnings[0]) for ended in ends if ended.warnings)
         tokens = next(turn.prompt for turn in server.turns if turn.dropped)
         assert f"read {tokens:,} tokens of a conversation that has about 1,2" in warned
         assert "its window of 1,000 tokens is full" in warned and "server.context_size, sent as num_ctx" in warned
@@ -126,7 +126,7 @@ async def test_a_proxy_that_strips_the_options_is_noticed() -> None:
         server.engine.runner = lambda m, o, s, k: real(m, {}, s, k)  # type: ignore[method-assign]
         talk = Talk(await connected(server))
         ends = [await talk.ask(words(150, f"q{number}x")) for number in range(5)]
-        warned = [warning for ended in ends for warning in ended.warnings]
+        warned = [note_sentence(warning) for ended in ends for warning in ended.warnings]
         assert "left the oldest messages out, although a window of 8,192 tokens (num_ctx) was asked for" in warned[0]
         assert "OLLAMA_CONTEXT_LENGTH=8192" in warned[0]
 
@@ -167,15 +167,16 @@ async def test_a_model_loaded_again_is_told_with_the_reason() -> None:
         assert (await talk.ask("one")).warnings == ()  # the first load is no surprise
         time[0] += 420
         idle = await talk.ask("two")
-        assert "idle for 7 min" in idle.warnings[0] and "server.keep_alive" in idle.warnings[0]
+        told = note_sentence(idle.warnings[0])
+        assert "idle for 7 min" in told and "server.keep_alive" in told
         talk.options["parameters"] = Parameters(extra={"num_batch": 64})
         changed = await talk.ask("three")
-        assert "num_batch changed since the last request" in changed.warnings[0]
+        assert "num_batch changed since the last request" in note_sentence(changed.warnings[0])
         server.engine.unload()
-        assert "another" in (await talk.ask("four")).warnings[0]
+        assert "another" in note_sentence((await talk.ask("four")).warnings[0])
         assert (await talk.ask("five")).warnings == ()
         other = await connected(server, clock, context_size=5000)
-        assert "other options than kvchat sends" in (await Talk(other).ask("six")).warnings[0]
+        assert "other options than kvchat sends" in note_sentence((await Talk(other).ask("six")).warnings[0])
 
 
 async def test_a_slow_hand_out_of_a_loaded_model_is_no_load() -> None:
@@ -194,7 +195,7 @@ async def test_a_model_that_runs_elsewhere_is_not_chosen_by_itself_and_is_told()
         assert backend.info.model == "near:1b"
         assert "runs at https://ollama.com:443" in backend.info.listing[0].about
         ended = await Talk(backend, model="big:cloud").ask("Hi")
-        assert any("left this machine" in warning for warning in ended.warnings)
+        assert any("left this machine" in warning for warning in map(note_sentence, ended.warnings))
 
 
 async def test_another_model_that_answers_is_told() -> None:
@@ -204,10 +205,11 @@ async def test_another_model_that_answers_is_told() -> None:
                 "done_reason": "stop", "prompt_eval_count": 5}
         server._answer_to = lambda _: reply(200, line)  # type: ignore[method-assign]
         ended = await Talk(backend).ask("Hi")
-        assert ended.state is State.DONE and "tiny:1b, not toy:latest" in ended.warnings[0]
+        assert ended.state is State.DONE and "tiny:1b, not toy:latest" in note_sentence(ended.warnings[0])
         line["model"] = "toy"  # the same one, by its short name
         server._answer_to = lambda _: reply(200, line)  # type: ignore[method-assign]
-        assert not [w for w in (await Talk(backend, "s2").ask("Hi")).warnings if "Another model" in w]
+        told = map(note_sentence, (await Talk(backend, "s2").ask("Hi")).warnings)
+        assert not [w for w in told if "Another model" in w]
 
 
 async def test_a_missing_model_names_the_command_that_gets_it() -> None:

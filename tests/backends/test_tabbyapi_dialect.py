@@ -125,7 +125,7 @@ async def test_that_another_model_answered_is_told(heard: Heard) -> None:
     async with TabbyAPIStandIn() as server:
         ended = await (await at(server)).chat(a_turn(model="other-70b"), heard)
         assert len(ended.warnings) == 1
-        assert ended.warnings[0].startswith("Another model answered: toy-8b, not other-70b.")
+        assert note_sentence(ended.warnings[0]).startswith("Another model answered: toy-8b, not other-70b.")
 
 
 async def test_a_path_to_the_loaded_model_is_the_same_model(heard: Heard) -> None:

@@ -44,7 +44,7 @@ async def test_messages_that_were_left_out_are_told_with_the_numbers() -> None:
         turns = await converse(await at(server), server, 6, words=60)
         assert [turn.read.prompt for turn in turns] == [73, 142, 149, 149, 149, 149], "two turns have room"
         assert [len(turn.ended.warnings) for turn in turns] == [0, 0, 1, 1, 1, 1]
-        warning = turns[2].ended.warnings[0]
+        warning = note_sentence(turns[2].ended.warnings[0])
         assert warning.startswith("text-generation-webui read 149 tokens of a conversation that has about 1")
         assert warning.endswith("or load the model with a larger ctx-size in text-generation-webui.")
         assert turns[2].read.cached == 10, "all but the instructions is read anew"
@@ -109,4 +109,4 @@ async def test_without_a_model_the_broken_stream_is_explained(heard: Heard) -> N
 async def test_that_another_model_answered_is_told(heard: Heard) -> None:
     async with TextGenStandIn() as server:
         ended = await (await at(server)).chat(a_turn(model="other"), heard)
-        assert ended.warnings[0].startswith("Another model answered: toy-8b, not other.")
+        assert note_sentence(ended.warnings[0]).startswith("Another model answered: toy-8b, not other.")

@@ -26,6 +26,7 @@ from kvchat.backends.dialect import (
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import system_in_user
@@ -54,7 +55,7 @@ class Patient:
     """Whether it tells how many tokens there were."""
     preamble: int = 0
     """Tokens that its template puts in front of every prompt."""
-    warns: str = ""
+    warns: Statement | None = None
     replicas: int = 1
     """Servers behind this address, asked in turn."""
     turns: list[ChatTurn] = field(default_factory=list)

@@ -26,6 +26,7 @@ from kvchat.doctor.report import (
 )
 from kvchat.doctor.verdicts import report, verdicts
 from kvchat.doctor.words import as_json, facts, headline
+from kvchat.prompt.message import NoteKind
 from kvchat.text.doctor import _ADVICE, _ASKS, _SEEN, PROGRESS, verdict_sentence
 from kvchat.text.faults import Fault
 
@@ -281,7 +282,8 @@ def test_an_estimate_tells_only_what_it_surely_shows() -> None:
 
 
 def test_a_warning_of_the_dialect_is_passed_on() -> None:
-    assert about(Topic.ANSWERS, warnings=("The server dropped messages.",)).sentence == "The server dropped messages."
+    found = about(Topic.ANSWERS, warnings=(said(NoteKind.MODEL_LOADED, model="m"),))
+    assert found.sentence == 'llama-swap loaded "m" for this answer: nothing of the conversation was in its cache.'
 
 
 def test_problems_come_first() -> None:
@@ -317,7 +319,7 @@ def test_the_report_is_one_json_object_with_null_for_what_is_not_known() -> None
 def test_every_kind_has_words_and_a_name_of_its_own() -> None:
     for kinds, words in ((Seen, _SEEN), (Advice, _ADVICE), (Asks, _ASKS), (Step, PROGRESS)):
         assert {*kinds} == words.keys()
-    assert not {*Seen} & {*Fault} and not {*Advice} & {*Remedy}
+    assert not {*Seen} & {*Fault, *NoteKind} and not {*Advice} & {*Remedy}
     for seen in Seen:
         assert verdict_sentence(said(seen), None, None).endswith((".", ". None"))
 

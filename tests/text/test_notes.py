@@ -10,13 +10,15 @@ from kvchat.text.faults import Fault
 from kvchat.text.notes import note_sentence
 
 GIVEN: dict[str, Argument] = {"title": "LM Studio", "room": "load less", "calls": "f()\ng()\nh()", "more": 2,
-                              "size": 4096, "url": "http://gpu:8080"}
+                              "size": 4096, "url": "http://gpu:8080", "answered": "a", "asked": "b",
+                              "host": "ollama.com", "model": "m", "seconds": 1.5, "known": True, "messages": 4,
+                              "tokens": 2048, "expected": 9000}
 
 
 @pytest.mark.parametrize("kind", NoteKind)
 def test_every_kind_is_a_sentence(kind: NoteKind) -> None:
     sentence = note_sentence(said(kind, **GIVEN))
-    assert sentence.endswith(".") and "{" not in sentence and "None" not in sentence
+    assert sentence.endswith(".") and "{" not in sentence and "None" not in sentence and ".." not in sentence
 
 
 def test_tool_calls_and_a_full_window_are_told_with_their_figures() -> None:

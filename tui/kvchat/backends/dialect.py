@@ -320,9 +320,9 @@ class Ended:
     error: BackendError | None = None
     model: str = ""
     """The model that answered, as the server named it in the answer."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Statement, ...] = ()
     """What the person should know of this answer though it is one: that the server dropped messages, loaded the
-    model anew, let another model answer. Sentences."""
+    model anew, let another model answer. Each a `NoteKind`."""
 
     @property
     def note(self) -> Statement | str:

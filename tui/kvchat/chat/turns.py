@@ -56,6 +56,7 @@ from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store import StoreError
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
+from kvchat.text.notes import note_sentence
 
 log = logging.getLogger(__name__)
 
@@ -222,7 +223,7 @@ class Turns:
                 following.refused()
             ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
         for warning in ended.warnings:
-            self._ground.events.tell(Noticed(warning, "warning"))
+            self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
         return ended
 
     async def _asked_once(self, link: Link, backend: Backend, following: Following | None,

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFile
+from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
 from kvchat.doctor.probes import Meter, Talk, size_for
 from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step
@@ -76,7 +77,7 @@ class _Probe:
         self.found = found
         self.meter = meter
         self.turns: list[ProbeTurn] = []
-        self.warnings: list[str] = []
+        self.warnings: list[Statement] = []
         self.skipped: list[str] = []
         self._backend = backend
         self._progress = progress

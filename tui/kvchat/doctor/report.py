@@ -126,8 +126,8 @@ class Verdict:
 
     topic: Topic
     severity: Severity
-    seen: Statement | str
-    """A `Seen`, or a fault of the server; what its dialect warned of is a sentence."""
+    seen: Statement
+    """A `Seen`, a fault of the server, or a `NoteKind` that its dialect warned of."""
     remedies: tuple[Statement, ...] = ()
     """Each an `Advice` or a `Remedy`: the flag or setting of that server that changes it; empty where nothing is to be
     done."""
@@ -224,8 +224,8 @@ class Examination:
     spent_tokens: int = 0
     """Evaluated and predicted in the probe; where the server does not say what it reused, all of each prompt."""
     seconds: float = 0.0
-    warnings: tuple[str, ...] = ()
-    """What its dialect warned of in the answers: messages that were dropped, a model loaded anew. Sentences."""
+    warnings: tuple[Statement, ...] = ()
+    """What its dialect warned of in the answers: messages that were dropped, a model loaded anew."""
     skipped: tuple[str, ...] = ()
     """What was left out and why, in words."""
     asks: tuple[Statement, ...] = ()

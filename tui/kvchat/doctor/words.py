@@ -16,6 +16,7 @@ from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step
 from kvchat.doctor.reuse import BEFORE, Kept, fate, reuse_seen
 from kvchat.text import doctor as words
 from kvchat.text.format import count, counted, duration, size, speed
+from kvchat.text.notes import note_sentence
 
 GLYPHS: dict[Severity, str] = {Severity.PROBLEM: "✗", Severity.NOTE: "!", Severity.FINE: "✓"}
 PLACES: dict[HostClass, str] = {
@@ -123,7 +124,7 @@ def as_json(report: Report) -> dict[str, object]:
             "pinned": None if found.pinned is None else asdict(found.pinned),
             "snapshot": None if found.snapshot is None else asdict(found.snapshot),
             "spent_tokens": found.spent_tokens, "seconds": found.seconds, "skipped": list(found.skipped),
-            "warnings": list(found.warnings),
+            "warnings": [note_sentence(warning) for warning in found.warnings],
             "question": found.question or None, "busy": found.busy,
         },
     }

@@ -46,7 +46,8 @@ class State(StrEnum):
 
 
 class NoteKind(StrEnum):
-    """What is to be said of how an answer ended, where it is no fault of a server. The comment names the arguments."""
+    """What is to be said of how an answer ended, where it is no fault of a server, and what to know of one that is
+    whole. The comment names the arguments."""
 
     KVCHAT_ENDED = auto()
     NOTHING_SENT = auto()
@@ -63,6 +64,14 @@ class NoteKind(StrEnum):
     NOT_AGREED_BESIDE = auto()  # url
     NOT_AGREED_APART = auto()  # url
     ON_THE_INTERNET = auto()  # url
+    # of a whole answer
+    OTHER_MODEL_ANSWERED = auto()  # answered, asked; title: of a program that has one model at a time
+    RUNS_ELSEWHERE = auto()  # host
+    MODEL_LOADED = auto()  # model
+    LOADED_AGAIN = auto()  # seconds; known: whether it was loaded from here; changed: options; idle, limit: seconds
+    SUMMARISED = auto()  # messages: how many
+    LEFT_OUT = auto()  # title, tokens, expected, room
+    LEFT_OUT_UNASKED = auto()  # tokens, expected, size: of the window that was asked for, room
 
 
 @dataclass(frozen=True, slots=True)

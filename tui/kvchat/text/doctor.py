@@ -50,11 +50,10 @@ def gain(tokens: int | None, seconds: float | None, per: str) -> str:
 # -- what is so -----------------------------------------------------------------------------------------------------
 
 
-def verdict_sentence(seen: Statement | str, tokens: int | None, seconds: float | None) -> str:
-    """What a verdict says. `tokens`, `seconds`: what the probe read again, and how long that took; what a server's
-    dialect warned of is a sentence already."""
-    known = _SEEN.get(seen.kind) if isinstance(seen, Statement) else None
-    return note_sentence(seen) if known is None or isinstance(seen, str) else known(seen, tokens, seconds)
+def verdict_sentence(seen: Statement, tokens: int | None, seconds: float | None) -> str:
+    """What a verdict says. `tokens`, `seconds`: what the probe read again, and how long that took."""
+    known = _SEEN.get(seen.kind)
+    return known(seen, tokens, seconds) if known is not None else note_sentence(seen)
 
 
 def _took(seconds: object) -> str:

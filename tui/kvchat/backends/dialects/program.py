@@ -31,7 +31,7 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.transport import Clock, Head
-from kvchat.cache.causes.cause import said
+from kvchat.cache.causes.cause import Statement, said
 from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault
@@ -233,22 +233,20 @@ class ProgramBackend(HttpBackend):
         """Report what can be told of the cache now that the answer is there. `expected`: how long the prompt has to be,
         where an earlier turn that this one extends was counted."""
 
-    def _other_model(self, turn: ChatTurn, ended: Ended) -> list[str]:
+    def _other_model(self, turn: ChatTurn, ended: Ended) -> list[Statement]:
         asked = self.model_of(turn)
         if not self.ignores_model or not asked or not ended.model or _bare(asked) == _bare(ended.model):
             return []
-        return [f"Another model answered: {errors.quoted(ended.model)}, not {errors.quoted(asked)}. {self.title} "
-                "answers with the model that is loaded; load the other one there."]
+        return [said(NoteKind.OTHER_MODEL_ANSWERED, answered=errors.quoted(ended.model), asked=errors.quoted(asked),
+                     title=self.title)]
 
-    def _left_out(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> list[str]:
+    def _left_out(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> list[Statement]:
         """A warning if the prompt is shorter than the conversation; else it is remembered for the next turn."""
         tokens = seen.reported.prompt_tokens
         if not tokens:
             return []
         if expected is not None and tokens < expected.likely - SLACK:  # what it was before stays the measure
-            return [f"{self.title} read {tokens:,} tokens of a conversation that has about {expected.likely:,}: it "
-                    "left the oldest messages out, so everything is read anew. Start a new conversation, delete a "
-                    f"turn, or {self.room}."]
+            return [said(NoteKind.LEFT_OUT, title=self.title, tokens=tokens, expected=expected.likely, room=self.room)]
         reply_tokens = 0 if seen.reasoned else seen.reported.predicted_tokens or 0
         self._counts.remember(turn, tokens, seen.text, reply_tokens)
         return []
