@@ -13,6 +13,7 @@ from kvchat.backends.dialects.llamacpp_python import LlamaCppPythonBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.llamacpp_python import LlamaCppPythonStandIn
 
 
@@ -57,7 +58,7 @@ async def test_an_answer_that_another_request_broke_off_says_so_and_keeps_its_te
             await asyncio.sleep(0.001)
         await other.backend.identify()
         ended = await task
-    assert ended.state is State.INTERRUPTED and "another request comes" in ended.note
+    assert ended.state is State.INTERRUPTED and "another request comes" in note_sentence(ended.note)
     assert 0 < len(talk.heard.text.split()) < 2000
 
 
@@ -89,7 +90,7 @@ async def test_a_template_without_a_system_role_is_told_as_that() -> None:
 
 async def test_a_stream_that_ends_before_it_began_is_not_taken_for_a_lost_connection() -> None:
     ended, _ = await replayed(LlamaCppPythonBackend, "llama-cpp-python", "error-too-long-stream")
-    assert ended.state is State.ERROR and "longer than its window" in ended.note
+    assert ended.state is State.ERROR and "longer than its window" in note_sentence(ended.note)
 
 
 async def test_template_options_are_not_sent_where_they_do_nothing() -> None:

@@ -17,6 +17,7 @@ from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.llamacpp_router import LlamaModel, words_of
 from standins.llamaswap import LlamaSwapStandIn, OtherModel, RealModel
 from toyserver import tokens
@@ -135,7 +136,7 @@ async def test_remarks_about_loading_are_waiting_and_no_reasoning(heard: Heard) 
         ended = await backend.chat(a_turn(), heard)
         assert (ended.state, heard.text, heard.reasoning) == (State.DONE, "Fine thanks", "")
         assert [event.phase for event in heard.waiting] == ["loading"]
-        assert len(ended.warnings) == 1 and 'loaded "a"' in ended.warnings[0]
+        assert len(ended.warnings) == 1 and 'loaded "a"' in note_sentence(ended.warnings[0])
         assert (await backend.chat(a_turn(), Heard())).warnings == ()
 
 
@@ -163,9 +164,9 @@ async def test_a_swap_of_minutes_is_waited_for_while_the_server_lives(heard: Hea
 async def test_a_model_that_cannot_be_loaded_is_told(remarks: tuple[str, ...], heard: Heard) -> None:
     async with LlamaSwapStandIn(*models(), breaks=True, remarks=remarks) as server:
         ended = await backend_at(server, clock=hurried()).chat(a_turn(model="a"), heard)
-    assert ended.error is not None and server.url in ended.note and heard.text == heard.reasoning == ""
+    assert ended.error is not None and server.url in note_sentence(ended.note) and heard.text == heard.reasoning == ""
     assert ended.error.trouble is (Trouble.CUT if remarks else Trouble.SERVER_ERROR)
-    assert remarks or "exited prematurely" in ended.note
+    assert remarks or "exited prematurely" in note_sentence(ended.note)
 
 
 async def test_an_unknown_model_is_told_with_what_to_do(heard: Heard) -> None:
@@ -173,7 +174,7 @@ async def test_an_unknown_model_is_told_with_what_to_do(heard: Heard) -> None:
         ended = await backend_at(server).chat(a_turn(model="c"), heard)
         assert server.loads == []
     assert ended.error and ended.error.trouble is Trouble.REFUSED
-    assert "does not have the model" in ended.note and "--model" in ended.note
+    assert "does not have the model" in note_sentence(ended.note) and "--model" in note_sentence(ended.note)
 
 
 async def test_a_server_of_another_kind_gets_no_llama_cpp_field_once_it_is_known(heard: Heard) -> None:

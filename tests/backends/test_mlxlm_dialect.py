@@ -14,6 +14,7 @@ from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.mlxlm import MlxLmStandIn
 
 
@@ -92,7 +93,7 @@ async def test_a_server_without_a_model_says_that_one_must_be_chosen() -> None:
     async with MlxLmStandIn(model=None, downloaded=("mlx-community/other",)) as server:
         talk = await talk_with(server, MlxLmBackend)
         ended = await talk.ask("One ?")
-        assert ended.state is State.ERROR and "was started without a model" in ended.note
+        assert ended.state is State.ERROR and "was started without a model" in note_sentence(ended.note)
         assert (await talk.backend.chat(a_turn(model="mlx-community/other"), Heard())).state is State.DONE
 
 
@@ -102,7 +103,7 @@ async def test_what_it_says_with_a_404_is_not_taken_for_a_wrong_address() -> Non
         refused = await talk.ask("One ?")
         unknown = await talk.backend.chat(a_turn(model="no/such-model"), Heard())
     assert refused.error is not None and refused.error.trouble is Trouble.SYSTEM_ROLE
-    assert "cached snapshot folder" in unknown.note and "address" not in unknown.note
+    assert "cached snapshot folder" in note_sentence(unknown.note) and "address" not in note_sentence(unknown.note)
 
 
 async def test_comments_tell_how_far_the_prompt_is_read_and_nothing_of_the_cache() -> None:
@@ -174,4 +175,4 @@ async def test_recorded_answers_give_the_figures_that_the_server_gave(
     ("error-system-role-stream", "System role not supported")])
 async def test_recorded_refusals_are_told_in_the_servers_words(name: str, words: str) -> None:
     ended, _ = await replayed(MlxLmBackend, "mlx-lm", name)
-    assert ended.state is State.ERROR and words in ended.note
+    assert ended.state is State.ERROR and words in note_sentence(ended.note)

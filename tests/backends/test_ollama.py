@@ -17,6 +17,7 @@ from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import canonical
+from kvchat.text.notes import note_sentence
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
 
 MARGIN = 8
@@ -59,7 +60,7 @@ async def test_mixing_in_the_openai_way_loads_the_model_again_and_it_is_told_why
         await Talk(other).ask("two")
         ended = await native.ask("three")
         assert server.engine.loads == 3
-        assert [w for w in ended.warnings if "loaded again (1.5 s)" in w and "another program" in w]
+        assert [w for w in map(note_sentence, ended.warnings) if "loaded again (1.5 s)" in w and "another program" in w]
 
 
 

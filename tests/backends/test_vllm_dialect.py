@@ -14,6 +14,7 @@ from kvchat.backends.dialects.vllm import Counters, VllmBackend, counters_in
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.blocks import rendered
 from standins.vllm import BLOCK, VllmStandIn
 
@@ -169,7 +170,7 @@ async def test_no_answer_at_all_is_refused_with_its_reason() -> None:
     async with VllmStandIn() as server:
         talk = await talk_with(server, VllmBackend)
         ended = await talk.ask("One ?", parameters=Parameters(max_tokens=0))
-    assert ended.state is State.ERROR and "max_tokens must be at least 1" in ended.note
+    assert ended.state is State.ERROR and "max_tokens must be at least 1" in note_sentence(ended.note)
 
 
 @pytest.mark.parametrize(("name", "figures"), [

@@ -21,6 +21,7 @@ from kvchat.chat.server import connection
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import Role, State
+from kvchat.text.notes import note_sentence
 from standins.jan import JanStandIn
 from standins.ollama import OllamaStandIn
 from standins.ollama_engine import StandInModel
@@ -200,7 +201,7 @@ async def test_a_server_that_discovery_finds_too_has_one_lane(
 async def test_a_profile_that_is_gone_is_named_as_one(make: Maker) -> None:
     service = make("")
     answer = await say(service, await begun(service, "work"), "Hi")
-    assert "profile" in answer.note and "work" in answer.note
+    assert "profile" in note_sentence(answer.note) and "work" in note_sentence(answer.note)
 
 
 async def test_an_empty_conversation_is_used_again_on_the_server_of_the_settings(
@@ -309,7 +310,7 @@ async def test_a_server_that_comes_back_and_wants_a_key_is_not_waited_for_any_lo
         server.on(path, error(401, "Invalid API Key"))
     await server.start()
     assert await settles(service, id)
-    assert "key" in service.conversations.get(id).path()[-1].note  # type: ignore[union-attr]
+    assert "key" in note_sentence(service.conversations.get(id).path()[-1].note)  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("quickly")

@@ -15,6 +15,7 @@ from transfer_samples import CORPUS, chat
 
 from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import statement
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained, node
@@ -27,6 +28,7 @@ from kvchat.transfer.lossless import read_lossless
 
 TEXTS = st.text(max_size=40) | st.sampled_from([item["text"] for item in CORPUS])
 IDS = st.uuids().map(lambda value: value.hex)
+NOTES = st.builds(statement, TEXTS, st.dictionaries(TEXTS, st.none() | st.booleans() | st.integers() | TEXTS))
 COUNTS = st.none() | st.integers(0, 2**40)
 TIMES = st.floats(0, 4e9)
 MILLISECONDS = st.none() | st.floats(0, 1e9)
@@ -53,7 +55,7 @@ def nodes_below(draw: st.DrawFn, parent: Node | None, id: str) -> Node:
         field = draw(st.sampled_from(["reasoning", "thinking"]))
         message = replace(message, reasoning=draw(TEXTS), reasoning_field=field)
     made = node(parent, message, draw(TIMES), id=id, state=draw(st.sampled_from(State)), model=draw(TEXTS),
-                figures=draw(st.none() | FIGURES), note=draw(TEXTS))
+                figures=draw(st.none() | FIGURES), note=draw(TEXTS | NOTES))
     if message.blocks and draw(st.booleans()):  # the frame of an earlier version, frozen in the wire bytes
         wire = canonical({"role": "user", "content": "[[notes]]\n" + message.text})
         made = replace(made, wire=wire, digest=chained(parent.digest if parent else b"", wire))

@@ -14,6 +14,7 @@ from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed, WarmthChanged
+from kvchat.prompt.lint import lint
 from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen, cells_of
 
 SERVER = SimpleNamespace(kind="llama.cpp", base_url="http://127.0.0.1:8080", host_class="loopback",
@@ -184,6 +185,12 @@ async def test_a_tall_screen_shows_the_sums_below_the_turns(size: tuple[int, int
         assert shown.line("send as is") and shown.line("slot 1")
 
 
+async def test_what_changes_by_itself_in_the_system_prompt_is_told_first() -> None:
+    async with showing(inspector(a_report(warnings=lint("Today is 2026-11-21.")))) as shown:
+        await shown.press("shift+tab")
+        assert "! prompt “Today is 2026-11-21” in line 1 of the system prompt: A date or a time is soon" in shown.prose
+
+
 async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None:
     async with showing(inspector(a_report())) as shown:
         assert "misses" not in shown.text
@@ -192,7 +199,7 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
         await shown.press("end")
         seen += shown.prose
     for words in (
-        "The system prompt has a clock in it", "77 % 57 % 4,500 1,324 13.5 s", "100 % 96 % 48,201",
+        "77 % 57 % 4,500 1,324 13.5 s", "100 % 96 % 48,201",
         "misses another client: 1 turn, 1,323 tokens",
         "7 days server restarted: 2 turns, 3,100 tokens; another",
         "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",

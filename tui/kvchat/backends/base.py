@@ -261,11 +261,10 @@ class HttpBackend:
             return await self._chat(turn, emit)
         except BackendError as error:
             state = State.INTERRUPTED if error.trouble in (Trouble.CUT, Trouble.DEAD) else State.ERROR
-            return Ended(state, error.sentence, error)
+            return Ended(state, error=error)
         except Exception as error:
             log.exception("a chat request failed")
-            trouble = errors.unexpected(self.url, error)
-            return Ended(State.ERROR, trouble.sentence, trouble)
+            return Ended(State.ERROR, error=errors.unexpected(self.url, error))
 
     async def _chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         body = self._sendable(turn)

@@ -14,6 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 from kvchat.backends.kinds import Figures, kind_of
 from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
@@ -114,6 +115,11 @@ class BackendError(Exception):
     def sentence(self) -> str:
         """What happened, where, and what to do."""
         return fault_sentence(self.fault, {"status": self.status, **self.arguments})
+
+    @property
+    def note(self) -> Statement:
+        """The same, as the note of an answer."""
+        return Statement(self.fault.value, tuple({"status": self.status, **self.arguments}.items()))
 
     def __str__(self) -> str:
         return self.sentence
@@ -308,16 +314,20 @@ class Ended:
 
     state: State
     """DONE, LENGTH, CONTEXT_FULL, INTERRUPTED, ERROR or EMPTY."""
-    note: str = ""
-    """One sentence when the state is not DONE, or the model called a tool beside its words."""
+    remark: Statement | None = None
+    """A `NoteKind`, or a fault that is no error of the request, where the state is not DONE or the model called a tool
+    beside its words."""
     error: BackendError | None = None
     model: str = ""
     """The model that answered, as the server named it in the answer."""
-    called_tool: bool = False
-    """Whether the answer is empty because the model called a tool instead."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Statement, ...] = ()
     """What the person should know of this answer though it is one: that the server dropped messages, loaded the
-    model anew, let another model answer. Sentences."""
+    model anew, let another model answer. Each a `NoteKind`."""
+
+    @property
+    def note(self) -> Statement | str:
+        """What is to be said of how it ended; empty for nothing."""
+        return self.error.note if self.error is not None else self.remark or ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from kvchat.cache.speed import SpeedFit
 from kvchat.cache.warmth import Warmth
 
 if TYPE_CHECKING:
-    from kvchat.prompt.lint import PrefixWarning
+    from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
 from kvchat.text.findings import dropped_text_notice
 from kvchat.text.format import count, counted, duration
+from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
@@ -222,7 +223,7 @@ class Compactor:
     async def _put_in_place(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Compacted:
         """Go on with the summary. Raises ChatError when it cannot be used."""
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            raise ChatError(f"No summary came, so nothing was changed. {answer.note}")
+            raise ChatError(f"No summary came, so nothing was changed. {note_sentence(answer.note)}")
         summary = usable(answer.text, answer.state)
         if not summary:
             why = "the model was still thinking when it had to end" if answer.message.reasoning or answer.text else (

@@ -24,6 +24,7 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import said
 from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
@@ -51,10 +52,11 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, awaited, before_refused
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store import StoreError
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
+from kvchat.text.notes import note_sentence
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +201,7 @@ class Turns:
                         live.sent_at = time.monotonic()
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)
                 except BackendError as error:
-                    ended = Ended(State.ERROR, error.sentence, error)
+                    ended = Ended(State.ERROR, error=error)
             if ended.error is None or not await self._servers.is_gone(link, ended.error):
                 return ended
             emit(Waiting("gone", time.monotonic() - waiting, False))
@@ -212,8 +214,7 @@ class Turns:
             return Ended(State.ERROR, not_agreed(backend.info))
         cache = await self._tracker.cache_of(backend)
         if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
-            return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
-                                      "agreed to send to it. Nothing was sent; try again to be asked.")
+            return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
         ended = await self._asked_once(link, backend, cache, conversation, path, parameters, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
@@ -224,7 +225,7 @@ class Turns:
                 cache.refused()
             ended = await self._asked_once(link, backend, cache, conversation, path, parameters, emit)
         for warning in ended.warnings:
-            self._ground.events.tell(Noticed(warning, "warning"))
+            self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
         return ended
 
     async def _asked_once(self, link: Link, backend: Backend, cache: ServerCache | None,

@@ -25,6 +25,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Literal
 
 from kvchat.aliases import with_old_names
+from kvchat.cache.causes.cause import Statement
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
@@ -40,6 +41,7 @@ from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.sanitize import one_line
+from kvchat.text.notes import note_sentence
 from kvchat.text.servers import fallback_words
 
 if TYPE_CHECKING:
@@ -250,9 +252,9 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -
     if interrupted:
         return INTERRUPTED
     if answer.state not in GOOD:
-        raise ChatError(answer.note or "The answer did not complete.")
+        raise ChatError(note_sentence(answer.note) or "The answer did not complete.")
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
-        print(f"kvchat: {answer.note}", file=sys.stderr)
+        print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)
     if not args.json and (sources := given(conversation, answer)):
         print(*(f"[{number}] {one_line(title)}" for number, title in sources.items()), sep="\n", file=sys.stderr)
     return 0
@@ -359,7 +361,8 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "reasoning": answer.message.reasoning or None,
         "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
         "finish_reason": FINISH.get(answer.state, str(answer.state)),
-        "note": answer.note or None,
+        "note": note_sentence(answer.note) or None,
+        "note_kind": answer.note.kind if isinstance(answer.note, Statement) else None,
         "prompt_tokens": figures and figures.prompt_tokens,
         "cached_tokens": figures and figures.cached_tokens,
         "estimated": bool(figures and figures.estimated),

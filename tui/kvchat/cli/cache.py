@@ -39,7 +39,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import duration, speed
-from kvchat.text.prompt_warnings import warning_words
+from kvchat.text.prompt_warnings import warning_sentence
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
@@ -117,14 +117,14 @@ def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
 
 def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for warning in report.warnings:
-        yield "! prompt", warning_words(warning)
+        yield "! prompt", warning_sentence(warning)
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
         yield name, totals_words(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"
         yield "  warm-up", warm_up_words(ledger.warmup)
         if ledger.memory.count:
             yield "  memory", side_request_words(ledger.memory)
-    yield "planner", plan_words(report.plan) if report.plan else "no request yet"
+    yield "planner", plan_words(report.plan)
     yield "speed", speed_words(report.speed)
     for state in report.states:
         yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))

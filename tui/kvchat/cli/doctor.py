@@ -25,7 +25,7 @@ from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Examination, Report, unexamined
 from kvchat.doctor.verdicts import report
-from kvchat.doctor.words import GLYPHS, as_json, facts, gain, headline
+from kvchat.doctor.words import GLYPHS, as_json, facts, headline
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 
@@ -151,7 +151,7 @@ def _print(made: Report) -> None:
     for verdict in made.verdicts:
         printer.line(f"{GLYPHS[verdict.severity]} {one_line(verdict.sentence)}")
         if verdict.advice:
-            saved = gain(verdict)
+            saved = verdict.gain
             printer.line(f"  → {one_line(verdict.advice)}{f' ({saved})' if saved else ''}")
     printer.line()
     printer.line(headline(made))

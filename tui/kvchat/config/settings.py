@@ -13,7 +13,8 @@ from typing import Any
 from kvchat.config.option import Kind, Option, Spec, flag, text, whole
 from kvchat.config.server import PROFILE_NAME, ServerSettings, command
 from kvchat.config.source import Key
-from kvchat.prompt.request import Parameters, reserved
+from kvchat.prompt.request import Parameters
+from kvchat.text.reserved import reserved_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +175,7 @@ _PARAMETERS = {
     "stop": Spec(Kind.TEXTS, "An answer stops before any of these texts.", example=["###"]),
     "response_format": Spec(Kind.TABLE, "The shape of answers, sent as it is.", example={"type": "json_object"}),
     "extra": Spec(Kind.TABLE, SECTIONS["parameters.extra"] + " Not those of the prompt, the session or the stream.",
-                  entry=lambda name, value: f"cannot be set: {why}" if (why := reserved(name)) else None,
+                  entry=lambda name, value: reserved_words(name),
                   example={"mirostat": 2}),
 }
 

@@ -2,7 +2,7 @@
 placeholders, random values, paths, hosts and counters.
 
 The rule: an ordinary prompt gives no warning, so a pattern needs a reason to believe that the text is about now or
-about this machine; every warning names the exact characters and what to do instead.
+about this machine; every warning names the exact characters. `kvchat.text.prompt_warnings` has the words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
     CLOCK = "clock"
     PLACEHOLDER = "placeholder"
-    RANDOM = "random value"
+    RANDOM = "random"
     PATH = "path"
     HOST = "host"
     COUNTER = "counter"
@@ -152,6 +152,7 @@ def _is_example(before: str, sure: bool) -> bool:
 
 
 __all__ = ["Kind", "PrefixWarning", "lint", "lint_options"]
+
 
 @dataclass(frozen=True, slots=True)
 class PrefixWarning:

@@ -9,10 +9,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
+from kvchat.cache.causes.cause import said
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
-from kvchat.prompt.message import Node, State, chained, settled
+from kvchat.prompt.message import Node, NoteKind, State, chained, settled
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import index, tips
 from kvchat.store.conversations import Change, Conversations
@@ -20,8 +21,6 @@ from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
-
-ENDED_NOTE = "kvchat ended while this answer streamed."
 
 _ADD = (
     f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
@@ -153,7 +152,7 @@ class Messages:
         reasoning = streaming.message.reasoning + _joined(row[1] for row in deltas)
         field = next((row[2] for row in deltas if row[1]), streaming.message.reasoning_field)
         return settled(streaming, load(streaming.parent or ""), text, reasoning, State.INTERRUPTED,
-                       reasoning_field=field, note=ENDED_NOTE)
+                       reasoning_field=field, note=said(NoteKind.KVCHAT_ENDED))
 
     def record_request(self, node: str, body_sha256: str, server: str, kind: str, build: str, model: str) -> None:
         with self._db.write() as connection:

@@ -236,17 +236,6 @@ def share_words(totals: Totals) -> list[str]:
     return [*words, f"{duration(totals.seconds_saved)} saved"] if totals.seconds_saved else words
 
 
-def snapshot_failed(cached: int, wanted: int) -> str:
-    """That a restored snapshot did not help."""
-    return f"A restored snapshot did not help: {cached:,} of {wanted:,} tokens were reused."
-
-
-def plan_words(plan: Plan) -> str:
-    """How the last request was sent, and why not otherwise."""
-    others = "; ".join(f"{option.way} {option.tokens:,}" for option in plan.options if option != plan.chosen)
-    return f"{plan.chosen.way} ({plan.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
-
-
 def speed_words(speed: SpeedFit | None) -> str:
     """`350 tok/s at 0, 290 at 4k`."""
     if speed is None or speed.alpha <= 0:
@@ -255,6 +244,17 @@ def speed_words(speed: SpeedFit | None) -> str:
     if speed.alpha + speed.beta * FAR > 0:
         words += f", {speed.speed(FAR):,.0f} at {FAR // 1024}k"
     return words + ("" if speed.samples >= 3 else f" (rough: from {counted(speed.samples, 'request')})")
+
+
+_WAYS = {"as_is": "send as is", "pin": "pin to a slot", "detour": "detour", "restore": "restore a snapshot"}
+
+
+def plan_words(plan: Plan | None) -> str:
+    """The chosen way and the others with their tokens: `send as is (81 tokens; detour 113)`."""
+    if plan is None:
+        return "no request yet"
+    others = "; ".join(f"{_WAYS[option.way]} {option.tokens:,}" for option in plan.options if option != plan.chosen)
+    return f"{_WAYS[plan.chosen.way]} ({plan.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
 
 
 def misses(ledger: Ledger) -> list[str]:

@@ -257,11 +257,6 @@ def room_sentence(room: str) -> str:
     return f"Start a new conversation, delete a turn, or {room}."
 
 
-def window_note(size: int | None, room: str = ROOM) -> str:
-    """That an answer ended because the window is full."""
-    return f"The conversation fills the server's window of {size or 0:,} tokens. {room_sentence(room)}"
-
-
 def stopped(sentence: str) -> str:
     """A sentence with its full stop."""
     return sentence if sentence.endswith((".", "!", "?", "…")) else sentence + "."

@@ -54,7 +54,7 @@ def _node_fields(node: Node) -> dict[str, object]:
         "state": node.state.value,
         "model": node.model,
         "figures": None if node.figures is None else asdict(node.figures, dict_factory=plain),
-        "note": node.note,
+        "note": asdict(node.note, dict_factory=plain) if isinstance(node.note, Statement) else node.note,
     }
 
 
@@ -381,7 +381,7 @@ def _node(item: Fields, tree: Tree) -> Node:
     if state is not State.STREAMING and not _shown_is_sent(message, wire):
         raise TransferError(f"{item.where}: its text is not the text the model would see. Nothing was read.")
     return Node(id, parent, message, wire, digest, item.number("created"), state, item.text("model"),
-                _figures(item.optional_inner("figures")), item.text("note"))
+                _figures(item.optional_inner("figures")), _statement(item, "note") or "")
 
 
 def _shown_is_sent(message: Message, wire: bytes) -> bool:

@@ -15,6 +15,7 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
 from kvchat.text.format import clock
+from kvchat.text.notes import note_sentence
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
@@ -54,7 +55,7 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
         time=clock(node.created, now), text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
-        note=node.note, siblings=tree.version(node.id),
+        note=note_sentence(node.note), siblings=tree.version(node.id),
         figures=node.figures, streaming=streaming,
         sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
     )

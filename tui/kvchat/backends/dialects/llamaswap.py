@@ -46,8 +46,10 @@ from kvchat.backends.payload import (
 )
 from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens
+from kvchat.prompt.message import NoteKind
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
@@ -226,8 +228,8 @@ class LlamaSwapAnswer(ChatAnswer):
         ended = super().ended(error)
         if not self._was_loaded or error is not None:
             return ended
-        return replace(ended, warnings=(*ended.warnings, f'llama-swap loaded "{errors.quoted(self._asked)}" for this '
-                                                         "answer: nothing of the conversation was in its cache."))
+        return replace(ended, warnings=(
+            *ended.warnings, cause.said(NoteKind.MODEL_LOADED, model=errors.quoted(self._asked))))
 
 
 def _is_remark(value: object) -> bool:

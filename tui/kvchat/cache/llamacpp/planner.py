@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.tokens import Tokens
@@ -17,11 +17,11 @@ from kvchat.cache.tokens import Tokens
 class Way(StrEnum):
     """A way to send a request."""
 
-    AS_IS = "send as is"
-    PIN = "pin to a slot"
-    DETOUR = "detour"
+    AS_IS = auto()
+    PIN = auto()
+    DETOUR = auto()
     """A tiny unrelated request first, which makes the server look up a parked state."""
-    RESTORE = "restore a snapshot"
+    RESTORE = auto()
 
 
 @dataclass(frozen=True, slots=True)

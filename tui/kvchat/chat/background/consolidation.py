@@ -29,6 +29,7 @@ from kvchat.memory.entry import Act
 from kvchat.prompt.message import Node, State, node
 from kvchat.prompt.request import Parameters
 from kvchat.store.jobs import Job, JobReason
+from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
@@ -156,7 +157,7 @@ class Consolidation:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
         self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, answer.note)
+            return Outcome(How.FAILED, note_sentence(answer.note))
         await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))
         return Outcome(How.DONE)
 

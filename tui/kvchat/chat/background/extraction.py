@@ -34,6 +34,7 @@ from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason, JobState
+from kvchat.text.notes import note_sentence
 from kvchat.text.refusals import refusal
 
 if TYPE_CHECKING:
@@ -338,7 +339,7 @@ class Extraction:
         if self._conversations.looked_at and (by_itself or self._conversations.looked_at != id):
             self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, answer.note)
+            return Outcome(How.FAILED, note_sentence(answer.note))
         findings = checked(answer.text, passage)
         if findings.useless:
             return Outcome(How.USELESS, refusal(findings.useless.why))

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import said
 from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
@@ -24,7 +25,7 @@ from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import awaited
-from kvchat.prompt.message import Node, State
+from kvchat.prompt.message import Node, NoteKind, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
@@ -54,8 +55,7 @@ class SideRequests:
         record, info = conversation.record, backend.info
         cache = await self._tracker.cache_of(backend)
         if not self._servers.consent.agreed_to(info, record.id):
-            return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
-                                      "Nothing was sent.")
+            return Ended(State.ERROR, said(NoteKind.NOT_AGREED_BESIDE, url=info.base_url))
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
         ended = await self._send(backend, cache, turn, path, emit, began)
@@ -70,11 +70,9 @@ class SideRequests:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
         chosen = link.name != DEFAULT and link.name == self._ground.settings.memory.profile
         if not self._ground.settings.memory.on_cloud and self._servers.is_on_the_internet(link):
-            return Ended(State.ERROR, f"{backend.info.base_url} sends what it gets to the internet, where "
-                                      "memory.on_cloud lets no background work be done.")
+            return Ended(State.ERROR, said(NoteKind.ON_THE_INTERNET, url=backend.info.base_url))
         if not self._servers.consent.agreed_to(backend.info, "" if chosen else id):
-            return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
-                                      "send to it. Nothing was sent; send a message there once to be asked.")
+            return Ended(State.ERROR, said(NoteKind.NOT_AGREED_APART, url=backend.info.base_url))
         cache = await self._tracker.cache_of(backend)
         turn = ChatTurn(wires_of(path), OWN_SESSION, link.connector.server.model or backend.info.model, parameters)
         ended = await self._send(backend, cache, turn, path, emit, began)
@@ -139,7 +137,7 @@ class SideRequests:
         if settled.state is State.CANCELLED and endless:
             settled = replace(settled, state=State.LENGTH)  # a server that does not keep to max_tokens
         elif settled.state is State.CANCELLED:
-            settled = replace(settled, state=State.ERROR, note="The server has not answered for a while.")
+            settled = replace(settled, state=State.ERROR, note=said(NoteKind.SILENT))
         return settled
 
     def _note_side_request(self, link: Link, conversation: OpenConversation, tracked: Sequence[TrackedTurn],

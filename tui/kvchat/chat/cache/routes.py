@@ -27,6 +27,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node
+from kvchat.text.snapshots import snapshot_sentence
 
 DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
@@ -54,7 +55,8 @@ class Routes(ConversationObserver):
         self._unchecked: dict[str, Snapshot] = {}
         """Restored snapshots, by conversation, until a turn has shown that they work."""
         self._links.snapshots.held = self._held
-        self._links.snapshots.notice = lambda sentence: ground.events.tell(Noticed(sentence, "warning"))
+        self._links.snapshots.notice = lambda problem: ground.events.tell(
+            Noticed(snapshot_sentence(problem), "warning"))
         conversations.observers.append(self)
 
     # -- the way --------------------------------------------------------------------------------------------------

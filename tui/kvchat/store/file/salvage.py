@@ -291,7 +291,7 @@ def _real(names: Sequence[str], values: Sequence[Value]) -> dict[str, Value]:
 def _save_node(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
     found = _real(("id", *_NODE), values)
     node = node_of([found[name] for name in NODE_FIELDS])
-    texts = [node.id, node.text, node.message.reasoning, node.model, node.note]
+    texts = [node.id, node.text, node.message.reasoning, node.model, found["note"]]
     whole = (found["role"] in tuple(Role) and _texts(texts)
              and isinstance(node.wire, bytes) and isinstance(node.digest, bytes) and isinstance(node.created, float))
     if not whole or not _ID.fullmatch(node.id):

@@ -16,6 +16,7 @@ from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, to_read
 from kvchat.text.format import counted, duration
+from kvchat.text.notes import note_sentence
 from kvchat.ui.controllers.workspace import Workspace
 from kvchat.ui.view_models import item_of, live_row, prefilled, sidebar_rows
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
@@ -166,8 +167,7 @@ class ConversationView:
                 item_of(conversation.tree, answer, None, workspace.model(), workspace.now()))
             self._compaction.offer()
         elif answer.state is State.ERROR:
-            workspace.say(f"{one_line(conversation.record.title, 40)}: {answer.note}", "error")
-        self._show_prefilled()
+            workspace.say(f"{one_line(conversation.record.title, 40)}: {note_sentence(answer.note)}", "error")
         if self._service.settings.notify and not (here and workspace.app.app_focus):
             self._call(conversation.record.title, answer.state)
         self.show_list()

@@ -24,6 +24,7 @@ from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
 from kvchat.text.cache import prefill_number
 from kvchat.text.format import count, counted, moment
+from kvchat.text.notes import note_sentence
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
@@ -162,4 +163,4 @@ def _who(node: Node) -> str:
 
 
 def _words(node: Node) -> str:
-    return instructions_of(node.text) if node.role is Role.SYSTEM else node.text or node.note
+    return instructions_of(node.text) if node.role is Role.SYSTEM else node.text or note_sentence(node.note)

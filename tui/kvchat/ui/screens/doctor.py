@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
 from kvchat.doctor.report import Report, Severity, Verdict
-from kvchat.doctor.words import GLYPHS, facts, gain, headline
+from kvchat.doctor.words import GLYPHS, facts, headline
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, Modal
@@ -125,7 +125,7 @@ def _verdict(verdict: Verdict) -> Iterable[Widget]:
     glyph = _words((GLYPHS[verdict.severity], TONES[verdict.severity]), classes="glyph")
     yield _row(glyph, _words(one_line(verdict.sentence)), apart=True)
     if verdict.advice:
-        saved = gain(verdict)
+        saved = verdict.gain
         yield _row(_words(("→", ACCENT), classes="glyph"),
                    _words(one_line(verdict.advice), (f" ({saved})" if saved else "", MUTED)))
 

@@ -44,7 +44,7 @@ from kvchat.text.cache import (
     why,
 )
 from kvchat.text.format import UNKNOWN, count, counted, duration, percent
-from kvchat.text.prompt_warnings import warning_words
+from kvchat.text.prompt_warnings import warning_sentence
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
@@ -306,9 +306,9 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     """All of it in lines of `width` cells, the most important first. `digest` names the system prompt."""
     lines: list[Content] = []
     for warning in report.warnings:
-        lines += _told("! prompt", warning_words(warning), width, WASTED)
+        lines += _told("! prompt", warning_sentence(warning), width, WASTED)
     lines += _sums(report, width)
-    lines += _told("planner", plan_words(report.plan) if report.plan else "no request yet", width)
+    lines += _told("planner", plan_words(report.plan), width)
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
     lines += _told("rules", report.rules or "what this server does with its cache is not known", width)

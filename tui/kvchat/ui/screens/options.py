@@ -25,9 +25,10 @@ from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
-from kvchat.prompt.request import Parameters, reserved
+from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean, one_line
 from kvchat.text.prices import FREE, change_price
+from kvchat.text.reserved import reserved_words
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
@@ -129,8 +130,8 @@ def parsed_extra(text: str) -> dict[str, object]:
     """The further fields that a line says. Raises ValueError with a sentence."""
     extra = parsed_table(text)
     for name in extra:
-        if why := reserved(name):
-            raise ValueError(f"{one_line(name, 30)} cannot be set: {why}.")
+        if why := reserved_words(name):
+            raise ValueError(f"{one_line(name, 30)} {why}.")
     return extra
 
 
