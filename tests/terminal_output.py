@@ -123,6 +123,16 @@ class Terminal:
                 self._heard.clear()
                 await self._heard.wait()
 
+    async def writes(self, sequence: bytes, *, times: int = 1) -> None:
+        """Wait until the program has written this, so many times in all."""
+        try:
+            async with asyncio.timeout(120):
+                while self.output.count(sequence) < times:
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise AssertionError(f"{sequence!r} was not written {times} times: {self.output[-2000:]!r}") from None
+
     async def frames(self) -> None:
         """Wait for the first frame."""
         async with asyncio.timeout(120):
@@ -161,6 +171,21 @@ class Terminal:
                     await self._heard.wait()
         except TimeoutError:
             raise AssertionError("\n".join([f"{words!r} is not on the screen:", *self._lines()])) from None
+
+    async def reverses(self, words: str) -> None:
+        """Wait until these words stand in reverse in a line of the screen."""
+        def marked() -> list[str]:
+            rows = self._screen.buffer
+            return ["".join(rows[y][x].data if rows[y][x].reverse else " " for x in range(self._screen.columns))
+                    for y in range(len(self._lines()))]
+
+        try:
+            async with asyncio.timeout(120):
+                while not any(words in line for line in marked()):
+                    self._heard.clear()
+                    await self._heard.wait()
+        except TimeoutError:
+            raise AssertionError("\n".join([f"{words!r} is not marked:", *marked()])) from None
 
     def _lines(self) -> list[str]:
         """What the screen shows, as a terminal has it after all that was written."""

@@ -28,7 +28,7 @@ async def test_reading_ahead_reaches_the_replica_of_the_conversation_and_nothing
                 await alternate(service, [id], 1)
         info = service.servers.info
         assert info is not None and info.replicas == (info.kind == "llama.cpp")
-        assert service.servers.link().following is None
+        assert service.servers.link().cache is None
         for number, (mark, id) in enumerate(zip(marks, ids, strict=True)):
             turns = here.turns(mark)
             assert len({turn.replica for turn in turns}) == 1
@@ -46,7 +46,7 @@ async def test_one_server_behind_a_router_is_followed(servers: list[str], tmp_pa
         async with service_on(settings, tmp_path / "data") as service:
             assert service.servers.info is not None and not service.servers.info.replicas
             backend = await service.servers.link().connector.ready()
-            assert await service.tracker.follow(backend) is not None
+            assert await service.tracker.cache_of(backend) is not None
 
 
 async def test_a_replica_that_comes_later_ends_the_following(servers: list[str], tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ async def test_a_replica_that_comes_later_ends_the_following(servers: list[str],
         settings = changed(Settings(), "server.base_url", router.url)
         async with service_on(settings, tmp_path / "data") as service:
             backend = await service.servers.link().connector.ready()
-            assert await service.tracker.follow(backend) is not None
+            assert await service.tracker.cache_of(backend) is not None
             router.add(servers[1])
             for _ in range(16):  # a look meets the old one as often as the new one
-                if await service.tracker.follow(backend) is None:
+                if await service.tracker.cache_of(backend) is None:
                     break
-            assert backend.info.replicas and service.servers.link().following is None
+            assert backend.info.replicas and service.servers.link().cache is None

@@ -18,6 +18,7 @@ from kvchat.backends.payload import Response, Responses
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import canonical
+from kvchat.text.notes import note_sentence
 from standins.blocks import EngineStandIn, Read
 from standins.llamacpp_python import LlamaCppPythonStandIn
 from standins.llamafile import LlamafileStandIn
@@ -86,7 +87,7 @@ class Talk:
     async def ten_turns(self) -> None:
         for number in range(10):
             ended = await self.ask(f"What about plant number {number} in my garden ?")
-            assert ended.state is State.DONE, ended.note
+            assert ended.state is State.DONE, note_sentence(ended.note)
 
 
 async def talk_with(server: EngineStandIn, dialect: type[HttpBackend], **options: Any) -> Talk:

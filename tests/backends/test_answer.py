@@ -20,6 +20,7 @@ from kvchat.backends.errors import of_status, of_stream
 from kvchat.backends.payload import PayloadError
 from kvchat.backends.stream import Decoder, Payload
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, event, raw, sse, tokens
 
 URL = "http://host"
@@ -140,7 +141,7 @@ async def test_a_server_that_says_nothing_after_the_finish_is_not_waited_for(
 async def test_a_wrong_type_is_a_protocol_error_that_keeps_the_text(bad: bytes, heard: Heard) -> None:
     ended = await chatted(event(delta(content="kept")), bad, event(delta("stop")), heard=heard)
     assert ended.state is State.ERROR and ended.error and ended.error.trouble is Trouble.PROTOCOL
-    assert heard.text == "kept" and "so the answer cannot be read" in ended.note
+    assert heard.text == "kept" and "so the answer cannot be read" in note_sentence(ended.note)
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5), lambda inner: (
@@ -170,7 +171,7 @@ def test_no_json_value_makes_reading_crash(values: list[object], is_error: bool)
 ])
 async def test_an_error_inside_an_answer_is_found_in_any_dress(body: bytes, heard: Heard) -> None:
     ended = await chatted(event(delta(content="kept")), body, heard=heard)
-    assert ended.state is State.ERROR and heard.text == "kept" and "boom" in ended.note
+    assert ended.state is State.ERROR and heard.text == "kept" and "boom" in note_sentence(ended.note)
     assert ended.error and ended.error.trouble is Trouble.SERVER_ERROR
 
 
@@ -206,7 +207,7 @@ async def test_an_error_line_after_json_lines_keeps_the_text(heard: Heard) -> No
     async with ToyServer() as server:
         server.on_chat(raw(plain(b'{"choices":[{"delta":{"content":"a"}}]}\n{"error":"broke"}\n', "x-ndjson")))
         ended = await openai_at(server).chat(a_turn(), heard)
-    assert (ended.state, heard.text) == (State.ERROR, "a") and "broke" in ended.note
+    assert (ended.state, heard.text) == (State.ERROR, "a") and "broke" in note_sentence(ended.note)
 
 
 async def test_an_answer_that_is_too_large_stops_and_is_kept(heard: Heard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +218,7 @@ async def test_an_answer_that_is_too_large_stops_and_is_kept(heard: Heard, monke
         server.on_chat(sse(many))
         ended = await llamacpp_at(server).chat(a_turn(), heard)
         await server.until_closed()
-    assert ended.state is State.ERROR and "larger than" in ended.note
+    assert ended.state is State.ERROR and "larger than" in note_sentence(ended.note)
 
 
 DOCUMENTED = [

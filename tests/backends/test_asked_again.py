@@ -126,10 +126,10 @@ async def test_whoever_is_cancelled_while_it_is_asked_again_leaves_no_connection
 
 GENERATIONS: dict[str, Asking] = {
     "a chat": lambda server: llamacpp_at(server).chat(a_turn(), Heard()),
-    "a warm-up": lambda server: llamacpp_at(server).read_ahead(Tokens([1, 2, 3]), lambda _: None),
-    "a warm-up by one token": lambda server: VllmBackend(endpoint_of(server)).read_messages(a_turn()),
+    "a warm-up": lambda server: llamacpp_at(server).prefill(Tokens([1, 2, 3]), lambda _: None),
+    "a warm-up by one token": lambda server: VllmBackend(endpoint_of(server)).prefill_messages(a_turn()),
     "a chat with Ollama": lambda server: OllamaBackend(endpoint_of(server)).chat(a_turn(), Heard()),
-    "a warm-up of Ollama's": lambda server: OllamaBackend(endpoint_of(server)).read_messages(a_turn()),
+    "a warm-up of Ollama's": lambda server: OllamaBackend(endpoint_of(server)).prefill_messages(a_turn()),
 }
 
 

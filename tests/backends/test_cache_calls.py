@@ -53,11 +53,11 @@ async def test_reading_ahead_leaves_the_prompt_in_a_slot(server: RunningServer) 
     access = await _access(server)
     prompt = await access.tokens_of(await access.prompt_text(_turn("Read ahead. " * 40, "Now?")))
     seen = []
-    read = await access.read_ahead(prompt, seen.append)
+    read = await access.prefill(prompt, seen.append)
     counts = await access.slot_counts()
     assert read.slot is not None and counts[read.slot].tokens == len(prompt)
     assert seen[-1].processed == len(prompt)
-    again = await access.read_ahead(prompt, seen.append)
+    again = await access.prefill(prompt, seen.append)
     assert again.cached_tokens == len(prompt) - 1
 
 

@@ -17,6 +17,7 @@ from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.cloud import KEY, CloudStandIn, asked
 from toyserver import ToyServer, error, reply
 
@@ -139,7 +140,8 @@ async def test_a_parameter_that_the_person_set_is_not_left_out_in_silence(heard:
         await backend.identify()
         ended = await backend.chat(a_turn(parameters=Parameters(seed=7)), heard)
     assert ended.error and ended.error.trouble is Trouble.REFUSED
-    assert "seed: Extra inputs are not permitted" in ended.note and "parameters" in ended.note
+    told = note_sentence(ended.note)
+    assert "seed: Extra inputs are not permitted" in told and "parameters" in told
 
 
 @pytest.mark.parametrize(("model", "posts"), [("new", 3), ("old", 2)])
@@ -165,7 +167,7 @@ async def test_a_largest_length_that_is_too_large_is_told_and_not_renamed(heard:
                                   "9.", "invalid_request_error"))
         ended = await backend_at(server).chat(a_turn(parameters=Parameters(max_tokens=99)), heard)
         assert server.posts == 1
-    assert ended.error and ended.error.trouble is Trouble.REFUSED and "too large: 99" in ended.note
+    assert ended.error and ended.error.trouble is Trouble.REFUSED and "too large: 99" in note_sentence(ended.note)
 
 
 async def test_how_hard_to_think_is_a_field_of_its_own(heard: Heard) -> None:

@@ -18,6 +18,7 @@ from kvchat.backends.dialect import BackendError, CacheAccess, ChatTurn, Trouble
 from kvchat.backends.identify import connect
 from kvchat.prompt.message import State
 from kvchat.prompt.request import system_in_user
+from kvchat.text.notes import note_sentence
 from tiny_server import tiny_server
 from toyserver import Answer, ToyServer, raw, reply, sse, tokens
 
@@ -193,7 +194,7 @@ async def test_a_captured_error_says_what_happened_where_and_what_to_do(name: st
         server.on_chat(raw(captured(name)))
         ended = await llamacpp_at(server, hurried()).chat(a_turn(), heard)
     told(ended.error, server.url, CAPTURED[name])
-    assert ended.note == (ended.error and ended.error.sentence)
+    assert note_sentence(ended.note) == (ended.error and ended.error.sentence)
 
 
 @pytest.mark.parametrize("name", QUOTED)
@@ -217,10 +218,11 @@ async def test_a_recorded_error_of_another_server_is_one_clean_sentence_with_som
     assert ended.error is not None
     roles = any(words in path.stem for words in ("alternate", "system-role"))
     assert (ended.error.trouble is Trouble.SYSTEM_ROLE) == roles
-    assert ("does not have the model" in ended.note) == ("unknown-model" in path.stem)
+    assert ("does not have the model" in note_sentence(ended.note)) == ("unknown-model" in path.stem)
     assert ended.error.trouble is Trouble.CONTEXT_OVERFLOW or "too-long" not in path.stem
-    check(ended.note, server.url, (), "")
-    assert any(action in ended.note for action in (ADDRESS, MODEL, PARAMETERS, LOG, ROOM, "another chat template"))
+    check(note_sentence(ended.note), server.url, (), "")
+    told = note_sentence(ended.note)
+    assert any(action in told for action in (ADDRESS, MODEL, PARAMETERS, LOG, ROOM, "another chat template"))
 
 
 @pytest.mark.parametrize("name", OTHERS)
@@ -250,7 +252,7 @@ async def test_an_answer_without_a_word_is_told_with_what_to_do(heard: Heard) ->
         server.on_chat(documented("lmstudio_silent_empty"))
         ended = await openai_at(server).chat(a_turn(), heard)
     assert ended.state is State.EMPTY
-    check(ended.note + server.url + ".", server.url, ("ended its answer without a word",), "Try again")
+    check(note_sentence(ended.note) + server.url + ".", server.url, ("ended its answer without a word",), "Try again")
 
 
 async def test_a_wrong_key_is_told_apart_from_a_missing_one(heard: Heard) -> None:
@@ -269,7 +271,7 @@ async def test_a_template_that_does_not_take_the_roles_is_known_by_its_words(nam
         assert server.posts == 1
     told(ended.error, server.url, Expected(
         Trouble.SYSTEM_ROLE, ("chat template", words), "another chat template"))
-    assert "CallExpression" not in ended.note
+    assert "CallExpression" not in note_sentence(ended.note)
 
 
 async def test_the_words_of_a_template_are_known_inside_an_answer_too(heard: Heard) -> None:

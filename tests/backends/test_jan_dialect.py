@@ -9,6 +9,7 @@ from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.dialects.jan import JanBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from standins.jan import JanStandIn
 from standins.prefix import SESSION, converse
 
@@ -102,7 +103,7 @@ async def test_a_remote_model_is_marked_and_never_chosen_unasked() -> None:
         assert (entry.loaded, entry.about) == (None, "on the internet: what you write leaves this machine")
         ended = await backend.chat(a_turn(), Heard())
         assert ended.error is not None
-        assert "has no model running" in ended.note
+        assert "has no model running" in note_sentence(ended.note)
         assert not server.sent_away
 
 
@@ -135,9 +136,9 @@ async def test_a_model_that_does_not_run_says_where_to_start_it(heard: Heard) ->
     async with JanStandIn() as server:
         backend = await at(server)
         ended = await backend.chat(a_turn(model="on-disk-4b"), heard)
-        assert "does not run this model. Start one in Jan" in ended.note
+        assert "does not run this model. Start one in Jan" in note_sentence(ended.note)
         server.running.clear()
-        assert "has no model running. Start one in Jan" in (await backend.chat(a_turn(), heard)).note
+        assert "has no model running. Start one in Jan" in note_sentence((await backend.chat(a_turn(), heard)).note)
 
 
 async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Heard) -> None:
@@ -146,4 +147,4 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Hea
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
             Trouble.CONTEXT_OVERFLOW, 107, 64)
-        assert "raise Context Size in the model's settings in Jan" in ended.note
+        assert "raise Context Size in the model's settings in Jan" in note_sentence(ended.note)

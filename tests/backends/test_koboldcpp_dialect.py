@@ -13,6 +13,7 @@ from kvchat.backends.kinds import Figures
 from kvchat.backends.transport import Clock
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.koboldcpp import KoboldCppStandIn
 from standins.prefix import converse, rendered
 
@@ -110,7 +111,7 @@ async def test_a_prompt_that_lost_its_beginning_is_told_with_the_numbers() -> No
         assert [turn.read.prompt for turn in turns] == [73, 142, 200, 200, 200, 200]
         assert [len(turn.ended.warnings) for turn in turns] == [0, 0, 0, 1, 1, 1], "at first too little is missing"
         assert [turn.read.cached for turn in turns[3:]] == [0, 0, 0]
-        warning = turns[3].ended.warnings[0]
+        warning = note_sentence(turns[3].ended.warnings[0])
         assert warning.startswith("KoboldCpp read 200 tokens of a conversation that has about 2")
         assert warning.endswith("delete a turn, or start KoboldCpp with a larger --contextsize.")
 
@@ -135,8 +136,8 @@ async def test_a_busy_server_says_how_to_let_it_take_more(heard: Heard) -> None:
         ended = await backend.chat(a_turn(), heard)
         assert ended.error is not None
         assert ended.error.trouble is Trouble.RATE_LIMITED
-        assert "takes one at a time" in ended.note
-        assert "--multiuser" in ended.note
+        assert "takes one at a time" in note_sentence(ended.note)
+        assert "--multiuser" in note_sentence(ended.note)
         assert server.posts == 1, "no request repeats by itself"
 
 
@@ -146,7 +147,7 @@ async def test_a_wrong_key_names_the_option_it_was_started_with(heard: Heard) ->
         ended = await backend.chat(a_turn(), heard)
         assert ended.error is not None
         assert ended.error.trouble is Trouble.UNAUTHORIZED
-        assert ended.note.endswith("KoboldCpp's key is what it was started with as --password.")
+        assert note_sentence(ended.note).endswith("KoboldCpp's key is what it was started with as --password.")
         assert (await (await at(server, api_key="secret")).chat(a_turn(), heard)).state is State.DONE
 
 

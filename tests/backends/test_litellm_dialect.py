@@ -13,6 +13,7 @@ from kvchat.backends.dialects.litellm import LiteLLMBackend
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from standins.litellm import KEY, LiteLLMStandIn
 
 SESSIONS = ("0" * 31 + "a", "0" * 31 + "b")
@@ -121,7 +122,7 @@ async def test_an_unknown_model_is_told_with_what_to_do(heard: Heard) -> None:
     async with LiteLLMStandIn() as server:
         ended = await backend_at(server).chat(a_turn(model="gone"), heard)
     assert ended.error and ended.error.trouble is Trouble.REFUSED
-    assert "does not have the model" in ended.note and "model=gone" in ended.note
+    assert "does not have the model" in note_sentence(ended.note) and "model=gone" in note_sentence(ended.note)
 
 
 async def test_no_field_of_one_kind_of_server_is_sent(heard: Heard) -> None:

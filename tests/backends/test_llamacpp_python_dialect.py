@@ -8,11 +8,12 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, replayed, talk_with
 
-from kvchat.backends.dialect import Reported, Trouble, WarmUp
+from kvchat.backends.dialect import PrefillAccess, Reported, Trouble
 from kvchat.backends.dialects.llamacpp_python import LlamaCppPythonBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.llamacpp_python import LlamaCppPythonStandIn
 
 
@@ -57,7 +58,7 @@ async def test_an_answer_that_another_request_broke_off_says_so_and_keeps_its_te
             await asyncio.sleep(0.001)
         await other.backend.identify()
         ended = await task
-    assert ended.state is State.INTERRUPTED and "another request comes" in ended.note
+    assert ended.state is State.INTERRUPTED and "another request comes" in note_sentence(ended.note)
     assert 0 < len(talk.heard.text.split()) < 2000
 
 
@@ -89,7 +90,7 @@ async def test_a_template_without_a_system_role_is_told_as_that() -> None:
 
 async def test_a_stream_that_ends_before_it_began_is_not_taken_for_a_lost_connection() -> None:
     ended, _ = await replayed(LlamaCppPythonBackend, "llama-cpp-python", "error-too-long-stream")
-    assert ended.state is State.ERROR and "longer than its window" in ended.note
+    assert ended.state is State.ERROR and "longer than its window" in note_sentence(ended.note)
 
 
 async def test_template_options_are_not_sent_where_they_do_nothing() -> None:
@@ -103,9 +104,9 @@ async def test_template_options_are_not_sent_where_they_do_nothing() -> None:
 async def test_reading_ahead_makes_the_question_warm() -> None:
     async with LlamaCppPythonStandIn() as server:
         talk = await talk_with(server, LlamaCppPythonBackend)
-        assert isinstance(talk.backend, WarmUp)
+        assert isinstance(talk.backend, PrefillAccess)
         turn = a_turn("What about roses ?", model="toy", parameters=Parameters(max_tokens=100))
-        assert await talk.backend.read_messages(turn) == Reported()
+        assert await talk.backend.prefill_messages(turn) == Reported()
         await talk.backend.chat(turn, Heard())
     assert (server.reads[0].predicted, server.reads[1].evaluated) == (1, 1)
 

@@ -6,7 +6,7 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, talk_with
 
-from kvchat.backends.dialect import ServerOptions, WarmUp
+from kvchat.backends.dialect import PrefillAccess, ServerOptions
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.dialects.llamafile import LlamafileBackend
 from kvchat.backends.kinds import Figures
@@ -82,7 +82,7 @@ async def test_an_answer_is_complete_with_its_finish_reason_also_without_done(is
 async def test_reading_ahead_makes_the_question_warm(is_new: bool) -> None:
     async with LlamafileStandIn(is_new=is_new) as server:
         talk = await talk_with(server, LlamafileBackend)
-        assert isinstance(talk.backend, WarmUp)
-        await talk.backend.read_messages(a_turn("What about roses ?", model="toy"))
+        assert isinstance(talk.backend, PrefillAccess)
+        await talk.backend.prefill_messages(a_turn("What about roses ?", model="toy"))
         await talk.backend.chat(a_turn("What about roses ?", model="toy"), Heard())
     assert (server.reads[0].predicted, server.reads[1].evaluated) == (1, 1)

@@ -17,6 +17,7 @@ from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.llamacpp_router import LlamaModel, words_of
 from standins.llamaswap import LlamaSwapStandIn, OtherModel, RealModel
 from toyserver import tokens
@@ -135,7 +136,7 @@ async def test_remarks_about_loading_are_waiting_and_no_reasoning(heard: Heard) 
         ended = await backend.chat(a_turn(), heard)
         assert (ended.state, heard.text, heard.reasoning) == (State.DONE, "Fine thanks", "")
         assert [event.phase for event in heard.waiting] == ["loading"]
-        assert len(ended.warnings) == 1 and 'loaded "a"' in ended.warnings[0]
+        assert len(ended.warnings) == 1 and 'loaded "a"' in note_sentence(ended.warnings[0])
         assert (await backend.chat(a_turn(), Heard())).warnings == ()
 
 
@@ -163,9 +164,9 @@ async def test_a_swap_of_minutes_is_waited_for_while_the_server_lives(heard: Hea
 async def test_a_model_that_cannot_be_loaded_is_told(remarks: tuple[str, ...], heard: Heard) -> None:
     async with LlamaSwapStandIn(*models(), breaks=True, remarks=remarks) as server:
         ended = await backend_at(server, clock=hurried()).chat(a_turn(model="a"), heard)
-    assert ended.error is not None and server.url in ended.note and heard.text == heard.reasoning == ""
+    assert ended.error is not None and server.url in note_sentence(ended.note) and heard.text == heard.reasoning == ""
     assert ended.error.trouble is (Trouble.CUT if remarks else Trouble.SERVER_ERROR)
-    assert remarks or "exited prematurely" in ended.note
+    assert remarks or "exited prematurely" in note_sentence(ended.note)
 
 
 async def test_an_unknown_model_is_told_with_what_to_do(heard: Heard) -> None:
@@ -173,7 +174,7 @@ async def test_an_unknown_model_is_told_with_what_to_do(heard: Heard) -> None:
         ended = await backend_at(server).chat(a_turn(model="c"), heard)
         assert server.loads == []
     assert ended.error and ended.error.trouble is Trouble.REFUSED
-    assert "does not have the model" in ended.note and "--model" in ended.note
+    assert "does not have the model" in note_sentence(ended.note) and "--model" in note_sentence(ended.note)
 
 
 async def test_a_server_of_another_kind_gets_no_llama_cpp_field_once_it_is_known(heard: Heard) -> None:
@@ -205,7 +206,7 @@ async def test_the_cache_of_a_loaded_model_can_be_followed() -> None:
         assert text == "<system> Be brief. <end> <user> How are you? <end> <assistant>"
         prompt = await backend.tokens_of(text)
         assert len(prompt) == 10
-        first, second = await backend.read_ahead(prompt, lambda _: None), await backend.read_ahead(prompt, print)
+        first, second = await backend.prefill(prompt, lambda _: None), await backend.prefill(prompt, print)
         assert (first.cached_tokens, second.cached_tokens) == (0, 9)
         assert [count.tokens for count in await backend.slot_counts()] == [10]
         assert (await backend.server_state()).process == server.models["a"].process  # type: ignore[union-attr]
@@ -220,7 +221,7 @@ async def test_following_the_cache_never_loads_a_model() -> None:
         prompt = await backend.tokens_of(await backend.prompt_text(a_turn()))
         server.ready = "b"
         calls = (backend.prompt_text(a_turn()), backend.tokens_of("x"), backend.server_state(), backend.slot_counts(),
-                 backend.read_ahead(prompt, lambda _: None), backend.template_text())
+                 backend.prefill(prompt, lambda _: None), backend.template_text())
         results = await asyncio.gather(*calls, return_exceptions=True)
         assert all(isinstance(result, BackendError) and "is not loaded" in result.sentence for result in results)
         assert (server.loads, server.ready) == ([], "b")
@@ -252,7 +253,7 @@ async def test_the_cache_of_a_real_llama_server_is_followed_through_it() -> None
             assert (info.context_size, info.slots, info.figures) == (1024, 1, Figures.BEFORE)
             turn = a_turn("Say one word. " * 20, parameters=Parameters(max_tokens=2))
             prompt = await backend.tokens_of(await backend.prompt_text(turn))
-            read = await backend.read_ahead(prompt, lambda _: None)
+            read = await backend.prefill(prompt, lambda _: None)
             assert read.prompt_tokens == len(prompt) and read.cached_tokens == 0
             heard = Heard()
             await backend.chat(turn, heard)

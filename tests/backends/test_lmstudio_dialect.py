@@ -10,6 +10,7 @@ from kvchat.backends.dialects.lmstudio import LMStudioBackend, seconds_of
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.lmstudio import FIELDS, LMStudioStandIn
 from standins.prefix import converse, streamed
 from toyserver import event, raw
@@ -108,8 +109,9 @@ async def test_that_another_model_answered_is_told(heard: Heard) -> None:
     async with LMStudioStandIn(loads_on_demand=False) as server:
         ended = await (await at(server)).chat(a_turn(model="sleepy-70b"), heard)
         assert ended.state is State.DONE
-        assert ended.warnings == ("Another model answered: toy-8b, not sleepy-70b. LM Studio answers with the model "
-                                  "that is loaded; load the other one there.",)
+        told = tuple(map(note_sentence, ended.warnings))
+        assert told == ("Another model answered: toy-8b, not sleepy-70b. LM Studio answers with the model "
+                        "that is loaded; load the other one there.",)
 
 
 async def test_a_full_window_is_told_with_its_numbers_and_what_to_change(heard: Heard) -> None:
@@ -119,8 +121,8 @@ async def test_a_full_window_is_told_with_its_numbers_and_what_to_change(heard: 
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
             Trouble.CONTEXT_OVERFLOW, 107, 64)
-        assert "load the model with a larger context length in LM Studio" in ended.note
-        assert "llama-server" not in ended.note
+        assert "load the model with a larger context length in LM Studio" in note_sentence(ended.note)
+        assert "llama-server" not in note_sentence(ended.note)
 
 
 async def test_the_documented_error_in_a_stream_gives_both_numbers(
@@ -133,8 +135,8 @@ async def test_the_documented_error_in_a_stream_gives_both_numbers(
         backend = await at(server)
         monkeypatch.setattr(server, "chat", lambda visit: streamed([failure]))
         ended = await backend.chat(a_turn(), heard)
-        assert "the prompt has 14,538 tokens, but the server's window holds 2,048" in ended.note
-        assert "holds 2,048" in ended.note
+        assert "the prompt has 14,538 tokens, but the server's window holds 2,048" in note_sentence(ended.note)
+        assert "holds 2,048" in note_sentence(ended.note)
 
 
 async def test_an_answer_without_a_word_says_that_the_window_may_be_full(heard: Heard) -> None:
@@ -143,7 +145,7 @@ async def test_an_answer_without_a_word_says_that_the_window_may_be_full(heard: 
         server.is_mute = True
         ended = await backend.chat(a_turn(), heard)
         assert ended.state is State.EMPTY
-        assert "larger context length in LM Studio" in ended.note
+        assert "larger context length in LM Studio" in note_sentence(ended.note)
 
 
 async def test_a_model_that_went_away_while_idle_is_told_as_that(heard: Heard) -> None:
@@ -153,7 +155,7 @@ async def test_a_model_that_went_away_while_idle_is_told_as_that(heard: Heard) -
         ended = await backend.chat(a_turn(), heard)
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED
-        assert "has no model loaded. Load one there (or: lms load)" in ended.note
+        assert "has no model loaded. Load one there (or: lms load)" in note_sentence(ended.note)
 
 
 @pytest.mark.parametrize("given", [None, "wrong"])
@@ -172,7 +174,7 @@ async def test_a_model_it_cannot_load_says_what_to_do(heard: Heard) -> None:
         ended = await (await at(server)).chat(a_turn(model="no-such"), heard)
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED
-        assert "could not load the model" in ended.note
+        assert "could not load the model" in note_sentence(ended.note)
 
 
 async def test_listings_full_of_nonsense_give_a_sentence_or_nothing() -> None:

@@ -9,6 +9,7 @@ from kvchat.backends.dialect import BackendError, Trouble
 from kvchat.backends.dialects.localai import LocalAIBackend
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from standins.localai import LocalAIStandIn
 from standins.prefix import converse
 
@@ -81,7 +82,7 @@ async def test_messages_that_were_summed_up_are_told(heard: Heard) -> None:
         backend = await at(server)
         server.left_out = 6
         ended = await backend.chat(a_turn(), heard)
-        assert ended.warnings == (
+        assert tuple(map(note_sentence, ended.warnings)) == (
             "LocalAI put a summary in the place of 6 earlier messages, so everything is read anew. Raise context_size "
             "in the model's YAML file, or turn compression off there.",)
 
@@ -120,14 +121,14 @@ async def test_an_unknown_and_a_disabled_model_are_told_apart(heard: Heard) -> N
     async with LocalAIStandIn() as server:
         backend = await at(server)
         ended = await backend.chat(a_turn(model="nope"), heard)
-        assert 'model "nope" not found' in ended.note
+        assert 'model "nope" not found' in note_sentence(ended.note)
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED
         server.is_disabled = True
         ended = await backend.chat(a_turn(model="toy-8b"), heard)
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED, "not a matter of the key"
-        assert "has the model disabled. Enable it on its System page" in ended.note
+        assert "has the model disabled. Enable it on its System page" in note_sentence(ended.note)
 
 
 async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Heard) -> None:
@@ -136,4 +137,4 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_setting(heard: Hea
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
             Trouble.CONTEXT_OVERFLOW, 107, 64)
-        assert "raise context_size in the model's YAML file of LocalAI" in ended.note
+        assert "raise context_size in the model's YAML file of LocalAI" in note_sentence(ended.note)

@@ -18,6 +18,7 @@ from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.identify import connect
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, reply, tokens
 
 LOCAL_FIELDS = {"session_id", "cache_prompt", "return_progress", "timings_per_token", "sse_ping_interval", "id_slot"}
@@ -123,7 +124,7 @@ async def test_a_redirect_leaks_nothing_and_shows_its_target(status: int, heard:
         server.on("/props", reply(status, headers={"Location": f"{other.url}/props"}))
         server.on("/v1/models", reply(status, headers={"Location": f"{other.url}/v1/models"}))
         ended = await llamacpp_at(server, api_key="k").chat(a_turn(), heard)
-        assert target in ended.note
+        assert target in note_sentence(ended.note)
         with pytest.raises(BackendError, match="points to another address"):
             await connect(server.url, api_key="k")
         assert other.visits == [] and server.posts == 1
@@ -162,5 +163,5 @@ async def test_the_key_is_in_no_representation_sentence_or_log(
         ended = await backend.chat(a_turn(), heard)
         assert server.chats[0].headers["authorization"] == "Bearer sekrit-canary"
     seen = caplog.text + repr((ended, backend, vars(backend), backend.info, heard))
-    assert "refused the API key (401)" in ended.note
+    assert "refused the API key (401)" in note_sentence(ended.note)
     assert "sekrit-canary" not in seen

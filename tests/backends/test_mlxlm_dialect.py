@@ -8,12 +8,13 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, recorded_answers, replayed, talk_with
 
-from kvchat.backends.dialect import BackendError, Progressed, Trouble, WarmUp
+from kvchat.backends.dialect import BackendError, PrefillAccess, Progressed, Trouble
 from kvchat.backends.dialects.mlxlm import LONGEST_ANSWER, MlxLmBackend
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.mlxlm import MlxLmStandIn
 
 
@@ -92,7 +93,7 @@ async def test_a_server_without_a_model_says_that_one_must_be_chosen() -> None:
     async with MlxLmStandIn(model=None, downloaded=("mlx-community/other",)) as server:
         talk = await talk_with(server, MlxLmBackend)
         ended = await talk.ask("One ?")
-        assert ended.state is State.ERROR and "was started without a model" in ended.note
+        assert ended.state is State.ERROR and "was started without a model" in note_sentence(ended.note)
         assert (await talk.backend.chat(a_turn(model="mlx-community/other"), Heard())).state is State.DONE
 
 
@@ -102,7 +103,7 @@ async def test_what_it_says_with_a_404_is_not_taken_for_a_wrong_address() -> Non
         refused = await talk.ask("One ?")
         unknown = await talk.backend.chat(a_turn(model="no/such-model"), Heard())
     assert refused.error is not None and refused.error.trouble is Trouble.SYSTEM_ROLE
-    assert "cached snapshot folder" in unknown.note and "address" not in unknown.note
+    assert "cached snapshot folder" in note_sentence(unknown.note) and "address" not in note_sentence(unknown.note)
 
 
 async def test_comments_tell_how_far_the_prompt_is_read_and_nothing_of_the_cache() -> None:
@@ -129,8 +130,8 @@ async def test_a_stopped_answer_leaves_the_question_warm() -> None:
 async def test_reading_ahead_asks_for_one_token_of_the_same_prompt() -> None:
     async with MlxLmStandIn() as server:
         talk = await talk_with(server, MlxLmBackend)
-        assert isinstance(talk.backend, WarmUp)
-        read = await talk.backend.read_messages(a_turn("What about roses ?", model="/models/toy"))
+        assert isinstance(talk.backend, PrefillAccess)
+        read = await talk.backend.prefill_messages(a_turn("What about roses ?", model="/models/toy"))
         assert (read.prompt_tokens, read.cached_tokens, read.predicted_tokens) == (server.reads[0].prompt, 0, 1)
         await talk.backend.chat(a_turn("What about roses ?", model="/models/toy"), Heard())
         assert server.reads[1].evaluated <= 2
@@ -144,7 +145,7 @@ async def test_reading_ahead_raises_what_the_server_says() -> None:
         talk = await talk_with(server, MlxLmBackend)
         assert isinstance(talk.backend, MlxLmBackend)
         with pytest.raises(BackendError) as caught:
-            await talk.backend.read_messages(talk.turn())
+            await talk.backend.prefill_messages(talk.turn())
     assert caught.value.trouble is Trouble.SYSTEM_ROLE
 
 
@@ -174,4 +175,4 @@ async def test_recorded_answers_give_the_figures_that_the_server_gave(
     ("error-system-role-stream", "System role not supported")])
 async def test_recorded_refusals_are_told_in_the_servers_words(name: str, words: str) -> None:
     ended, _ = await replayed(MlxLmBackend, "mlx-lm", name)
-    assert ended.state is State.ERROR and words in ended.note
+    assert ended.state is State.ERROR and words in note_sentence(ended.note)

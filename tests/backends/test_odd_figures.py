@@ -18,6 +18,7 @@ from kvchat.cache.accounting import TurnFigures, measured_speed, totals
 from kvchat.cache.speed import fit, samples_of
 from kvchat.chat.live import LiveAnswer
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from kvchat.ui.view_models import live_row
 from kvchat.ui.widgets.status_text import running, settled
 from kvchat.ui.widgets.statusline import live_of
@@ -83,7 +84,7 @@ async def test_an_odd_figure_of_ollamas_is_lost_and_the_answer_is_not(odd: str, 
         server.on_chat(reply(200, lines, content_type="application/x-ndjson"))
         ended = await OllamaBackend(endpoint_of(server)).chat(a_turn(model="m"), heard)
     assert (ended.state, heard.text) == (State.DONE, "Hello")
-    assert all(len(warning) < 400 for warning in ended.warnings)
+    assert all(len(warning) < 400 for warning in map(note_sentence, ended.warnings))
 
 
 LITERALS = st.sampled_from([*(value for name, value in ODD.items() if "deep" not in name), "0", "1", "40", "4096",

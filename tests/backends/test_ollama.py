@@ -11,12 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ollama_kit import NEWEST, Talk, connected, words
 
-from kvchat.backends.dialect import ChatTurn, ServerOptions, WarmUp
+from kvchat.backends.dialect import ChatTurn, PrefillAccess, ServerOptions
 from kvchat.backends.dialects.ollama.messages import keep_alive_of, keep_alive_seconds, messages, think_of, unloads
 from kvchat.backends.dialects.openai import OpenAIBackend
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import canonical
+from kvchat.text.notes import note_sentence
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
 
 MARGIN = 8
@@ -59,7 +60,7 @@ async def test_mixing_in_the_openai_way_loads_the_model_again_and_it_is_told_why
         await Talk(other).ask("two")
         ended = await native.ask("three")
         assert server.engine.loads == 3
-        assert [w for w in ended.warnings if "loaded again (1.5 s)" in w and "another program" in w]
+        assert [w for w in map(note_sentence, ended.warnings) if "loaded again (1.5 s)" in w and "another program" in w]
 
 
 
@@ -70,8 +71,8 @@ async def test_every_request_has_the_same_options_and_never_lets_the_server_cut(
             extra={"mirostat": 2, "num_gpu": 10, "dry_multiplier": 0.8}))
         await talk.ask("one")
         await talk.ask("two")
-        assert isinstance(talk.backend, WarmUp)
-        await talk.backend.read_messages(talk.turn("three"))
+        assert isinstance(talk.backend, PrefillAccess)
+        await talk.backend.prefill_messages(talk.turn("three"))
         first, second, ahead = server.asked
         assert first["options"] == {
             "num_ctx": 8192, "temperature": 0.5, "top_k": 3, "min_p": 0.1, "repeat_penalty": 1.1, "seed": 7,

@@ -18,6 +18,7 @@ from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Clock
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.ollama import QWEN, OllamaStandIn, StandInModel
 from toyserver import chunked, raw, reply
 
@@ -76,7 +77,7 @@ async def test_max_tokens_and_a_full_window_are_told_apart() -> None:
         assert ended.state is State.LENGTH
         ended = await Talk(backend).ask("Hi")
         assert ended.state is State.CONTEXT_FULL
-        assert "300 tokens" in ended.note and "server.context_size" in ended.note
+        assert "300 tokens" in note_sentence(ended.note) and "server.context_size" in note_sentence(ended.note)
 
 
 async def test_reading_ahead_fills_the_cache_for_the_question() -> None:
@@ -84,7 +85,7 @@ async def test_reading_ahead_fills_the_cache_for_the_question() -> None:
         talk = Talk(await connected(server))
         await talk.ask("one")
         question = words(300)
-        reported = await talk.backend.read_messages(talk.turn(question))
+        reported = await talk.backend.prefill_messages(talk.turn(question))
         assert reported.prompt_tokens == server.turns[1].prompt
         assert server.asked[1]["stream"] is False and server.turns[1].evaluated > 300
         ended = await talk.ask(question)
@@ -97,7 +98,7 @@ async def test_cancelling_closes_the_connection() -> None:
         talk = Talk(await connected(server))
         server.holds = True
         jobs: list[Callable[[], Any]] = [
-            lambda: talk.backend.read_messages(talk.turn("Hi")), lambda: talk.backend.chat(talk.turn("Hi"), Heard())]
+            lambda: talk.backend.prefill_messages(talk.turn("Hi")), lambda: talk.backend.chat(talk.turn("Hi"), Heard())]
         for count, job in enumerate(jobs, 1):
             task = asyncio.create_task(job())
             await server.until(lambda count=count: len(server.asked) == count)
@@ -112,7 +113,7 @@ async def test_a_cut_by_an_old_server_is_told_with_the_numbers() -> None:
         talk = Talk(await connected(server, context_size=1000))
         ends = [await talk.ask(words(300, f"q{number}x")) for number in range(5)]
         assert [bool(ended.warnings) for ended in ends] == [turn.dropped > 0 for turn in server.turns]
-        warned = next(ended.warnings[0] for ended in ends if ended.warnings)
+        warned = next(note_sentence(ended.warnings[0]) for ended in ends if ended.warnings)
         tokens = next(turn.prompt for turn in server.turns if turn.dropped)
         assert f"read {tokens:,} tokens of a conversation that has about 1,2" in warned
         assert "its window of 1,000 tokens is full" in warned and "server.context_size, sent as num_ctx" in warned
@@ -125,7 +126,7 @@ async def test_a_proxy_that_strips_the_options_is_noticed() -> None:
         server.engine.runner = lambda m, o, s, k: real(m, {}, s, k)  # type: ignore[method-assign]
         talk = Talk(await connected(server))
         ends = [await talk.ask(words(150, f"q{number}x")) for number in range(5)]
-        warned = [warning for ended in ends for warning in ended.warnings]
+        warned = [note_sentence(warning) for ended in ends for warning in ended.warnings]
         assert "left the oldest messages out, although a window of 8,192 tokens (num_ctx) was asked for" in warned[0]
         assert "OLLAMA_CONTEXT_LENGTH=8192" in warned[0]
 
@@ -166,15 +167,16 @@ async def test_a_model_loaded_again_is_told_with_the_reason() -> None:
         assert (await talk.ask("one")).warnings == ()  # the first load is no surprise
         time[0] += 420
         idle = await talk.ask("two")
-        assert "idle for 7 min" in idle.warnings[0] and "server.keep_alive" in idle.warnings[0]
+        told = note_sentence(idle.warnings[0])
+        assert "idle for 7 min" in told and "server.keep_alive" in told
         talk.options["parameters"] = Parameters(extra={"num_batch": 64})
         changed = await talk.ask("three")
-        assert "num_batch changed since the last request" in changed.warnings[0]
+        assert "num_batch changed since the last request" in note_sentence(changed.warnings[0])
         server.engine.unload()
-        assert "another" in (await talk.ask("four")).warnings[0]
+        assert "another" in note_sentence((await talk.ask("four")).warnings[0])
         assert (await talk.ask("five")).warnings == ()
         other = await connected(server, clock, context_size=5000)
-        assert "other options than kvchat sends" in (await Talk(other).ask("six")).warnings[0]
+        assert "other options than kvchat sends" in note_sentence((await Talk(other).ask("six")).warnings[0])
 
 
 async def test_a_slow_hand_out_of_a_loaded_model_is_no_load() -> None:
@@ -193,7 +195,7 @@ async def test_a_model_that_runs_elsewhere_is_not_chosen_by_itself_and_is_told()
         assert backend.info.model == "near:1b"
         assert "runs at https://ollama.com:443" in backend.info.listing[0].about
         ended = await Talk(backend, model="big:cloud").ask("Hi")
-        assert any("left this machine" in warning for warning in ended.warnings)
+        assert any("left this machine" in warning for warning in map(note_sentence, ended.warnings))
 
 
 async def test_another_model_that_answers_is_told() -> None:
@@ -203,10 +205,11 @@ async def test_another_model_that_answers_is_told() -> None:
                 "done_reason": "stop", "prompt_eval_count": 5}
         server._answer_to = lambda _: reply(200, line)  # type: ignore[method-assign]
         ended = await Talk(backend).ask("Hi")
-        assert ended.state is State.DONE and "tiny:1b, not toy:latest" in ended.warnings[0]
+        assert ended.state is State.DONE and "tiny:1b, not toy:latest" in note_sentence(ended.warnings[0])
         line["model"] = "toy"  # the same one, by its short name
         server._answer_to = lambda _: reply(200, line)  # type: ignore[method-assign]
-        assert not [w for w in (await Talk(backend, "s2").ask("Hi")).warnings if "Another model" in w]
+        told = map(note_sentence, (await Talk(backend, "s2").ask("Hi")).warnings)
+        assert not [w for w in told if "Another model" in w]
 
 
 async def test_a_missing_model_names_the_command_that_gets_it() -> None:
@@ -214,9 +217,9 @@ async def test_a_missing_model_names_the_command_that_gets_it() -> None:
         backend = await connected(server)
         ended = await Talk(backend, model="llama9:70b").ask("Hi")
         assert ended.state is State.ERROR and ended.error is not None and ended.error.status == 404
-        assert "`ollama pull llama9:70b`" in ended.note
+        assert "`ollama pull llama9:70b`" in note_sentence(ended.note)
         with pytest.raises(Exception, match="ollama pull llama9"):
-            await backend.read_messages(ChatTurn(Talk(backend).turn("Hi").wires, "s1", model="llama9:70b"))
+            await backend.prefill_messages(ChatTurn(Talk(backend).turn("Hi").wires, "s1", model="llama9:70b"))
 
 
 async def test_a_server_without_models_says_how_to_get_one() -> None:
@@ -224,7 +227,7 @@ async def test_a_server_without_models_says_how_to_get_one() -> None:
         server.engine.models.clear()
         backend = await connected(server)
         assert (backend.info.model, backend.info.context_size) == ("", None)
-        assert "`ollama pull" in (await Talk(backend).ask("Hi")).note
+        assert "`ollama pull" in note_sentence((await Talk(backend).ask("Hi")).note)
 
 
 async def test_a_conversation_that_is_too_long_is_refused_with_the_numbers() -> None:
@@ -233,7 +236,8 @@ async def test_a_conversation_that_is_too_long_is_refused_with_the_numbers() -> 
         ended = await talk.ask(words(400))
         assert ended.error is not None and ended.error.trouble is Trouble.CONTEXT_OVERFLOW
         assert ended.error.context_size == 300 and (ended.error.prompt_tokens or 0) > 400
-        assert "its window holds 300" in ended.note and "server.context_size" in ended.note
+        told = note_sentence(ended.note)
+        assert "its window holds 300" in told and "server.context_size" in told
 
 
 @pytest.mark.parametrize(("status", "message"), [
@@ -247,7 +251,7 @@ async def test_every_version_s_word_for_too_long_is_understood(status: int, mess
         server._answer_to = lambda _: reply(status, {"error": message})  # type: ignore[method-assign]
         ended = await Talk(backend).ask("Hi")
         assert ended.error is not None and ended.error.trouble is Trouble.CONTEXT_OVERFLOW
-        assert "server.context_size" in ended.note and "llama-server" not in ended.note
+        assert "server.context_size" in note_sentence(ended.note) and "llama-server" not in note_sentence(ended.note)
 
 
 async def test_an_error_inside_an_answer_keeps_what_came(heard: Heard) -> None:
@@ -256,7 +260,7 @@ async def test_an_error_inside_an_answer_keeps_what_came(heard: Heard) -> None:
         server.engine.fails_after = 2
         ended = await talk.backend.chat(talk.turn("Hi"), heard)
         assert ended.state is State.ERROR and heard.text == "This is "
-        assert "an error was encountered while running the model" in ended.note
+        assert "an error was encountered while running the model" in note_sentence(ended.note)
 
 
 async def test_an_answer_that_is_cut_off_is_not_complete(heard: Heard) -> None:
@@ -286,7 +290,8 @@ async def test_an_error_body_gives_a_sentence_that_helps(status: int, body: dict
         backend = await connected(server)
         server._answer_to = lambda _: reply(status, body)  # type: ignore[method-assign]
         ended = await Talk(backend).ask("Hi")
-        assert ended.state is State.ERROR and said in ended.note and "\n" not in ended.note
+        told = note_sentence(ended.note)
+        assert ended.state is State.ERROR and said in told and "\n" not in told
 
 
 @pytest.mark.parametrize("line", [
@@ -299,7 +304,7 @@ async def test_strange_answers_end_with_a_sentence(line: bytes, heard: Heard) ->
         backend = await connected(server)
         server._answer_to = lambda _: reply(200, line, content_type="application/x-ndjson")  # type: ignore
         ended = await backend.chat(Talk(backend).turn("Hi"), heard)
-        assert ended.state is State.DONE or ended.note
+        assert ended.state is State.DONE or note_sentence(ended.note)
 
 
 @pytest.mark.parametrize(("nanoseconds", "tokens_per_ms"), [(1e300, 1e300), (1e300, 0.0), (5e-324, math.inf)])

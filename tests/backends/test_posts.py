@@ -11,6 +11,7 @@ from backend_kit import Heard, a_turn, hurried, llamacpp_at
 from kvchat.backends.dialect import Trouble
 from kvchat.backends.transport import ERROR_BODY_LIMIT
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from toyserver import Answer, ToyServer, drop, error, event, loading, raw, reply, reset, sse, tokens
 
 WORD = event({"choices": [{"index": 0, "delta": {"content": "half"}, "finish_reason": None}]})
@@ -55,8 +56,9 @@ async def test_a_fault_is_told_after_exactly_one_post_and_keeps_the_text(name: s
     assert ended.state is state
     assert ended.error is not None and ended.error.trouble is trouble
     assert heard.text == text
-    assert ended.note == ended.error.sentence and ended.note.endswith(".") and ended.note.isprintable()
-    assert server.url in ended.note
+    told = note_sentence(ended.note)
+    assert told == ended.error.sentence and told.endswith(".") and told.isprintable()
+    assert server.url in note_sentence(ended.note)
 
 
 def test_there_are_at_least_12_kinds_of_fault() -> None:
@@ -100,7 +102,7 @@ async def test_an_answer_labelled_as_compressed_is_not_read_at_all(heard: Heard)
     async with ToyServer() as server:
         server.on_chat(reply(200, WORD + FINISH, headers={"Content-Encoding": "gzip"}))
         ended = await llamacpp_at(server).chat(a_turn(), heard)
-        assert 'compressed answer ("gzip")' in ended.note and heard.text == ""
+        assert 'compressed answer ("gzip")' in note_sentence(ended.note) and heard.text == ""
         server.on_chat(reply(200, WORD + FINISH, headers={"Content-Encoding": "identity"}))
         assert (await llamacpp_at(server).chat(a_turn(), heard)).state is State.DONE
 
@@ -110,7 +112,8 @@ async def test_a_server_that_is_not_there_is_told_with_what_to_do(heard: Heard) 
         pass
     ended = await llamacpp_at(server, hurried()).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE and ended.state is State.ERROR
-    assert ended.note == (f"No server answers at {server.url} (connection refused). Start it, or choose another "
+    told = note_sentence(ended.note)
+    assert told == (f"No server answers at {server.url} (connection refused). Start it, or choose another "
                           "(Ctrl+L in the app, --base-url on the command line).")
 
 
@@ -127,7 +130,7 @@ async def test_the_seconds_of_a_rate_limit_are_told(heard: Heard) -> None:
     async with ToyServer() as server:
         server.on_chat(reply(429, {"error": "slow"}, headers={"Retry-After": "17"}))
         ended = await llamacpp_at(server).chat(a_turn(), heard)
-    assert "in 17 s" in ended.note
+    assert "in 17 s" in note_sentence(ended.note)
 
 
 async def test_an_endless_error_body_is_not_read_to_its_end(heard: Heard) -> None:
@@ -155,7 +158,7 @@ async def test_parameters_that_json_cannot_hold_get_a_sentence_and_no_post(heard
         turn = a_turn(parameters=Parameters(temperature=float("nan")))
         ended = await llamacpp_at(server).chat(turn, heard)
         assert server.posts == 0
-    assert ended.state is State.ERROR and "parameter" in ended.note
+    assert ended.state is State.ERROR and "parameter" in note_sentence(ended.note)
 
 
 async def test_a_listener_that_fails_ends_the_chat_with_a_sentence_and_a_close() -> None:
@@ -166,4 +169,4 @@ async def test_a_listener_that_fails_ends_the_chat_with_a_sentence_and_a_close()
         server.on_chat(tokens("a", hang_after=1))
         ended = await llamacpp_at(server).chat(a_turn(), failing)
         await server.until_closed()
-    assert ended.state is State.ERROR and "sekrit" not in ended.note
+    assert ended.state is State.ERROR and "sekrit" not in note_sentence(ended.note)

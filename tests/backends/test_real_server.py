@@ -20,6 +20,7 @@ from kvchat.backends.dialect import Backend, ChatTurn, TextDelta, Trouble
 from kvchat.backends.identify import connect
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 
 pytestmark = pytest.mark.engine
 
@@ -128,5 +129,5 @@ async def test_a_prompt_longer_than_the_window_is_told_with_both_numbers(backend
     ended = await backend.chat(asked("word " * 3000, 8), heard)
     assert ended.state is State.ERROR and ended.error and ended.error.trouble is Trouble.CONTEXT_OVERFLOW
     assert ended.error.context_size == 1024 and (ended.error.prompt_tokens or 0) > 3000
-    assert "1,024" in ended.note
+    assert "1,024" in note_sentence(ended.note)
     assert heard.text == ""

@@ -13,6 +13,7 @@ from backend_kit import Heard, a_turn, hurried, llamacpp_at
 from corpus import corpus
 from kvchat.backends.dialect import Trouble
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, raw, tokens
 
 WIRE = Path(__file__).parents[1] / "fixtures/wire"
@@ -111,7 +112,7 @@ async def test_a_stream_cut_at_any_event_keeps_the_text_before_the_cut(name: str
                 assert ended.state in (STREAMS[name], State.LENGTH)
             else:
                 assert ended.state is (State.ERROR if seen.error else State.INTERRUPTED)
-                assert ended.error is not None and ended.note == ended.error.sentence
+                assert ended.error is not None and note_sentence(ended.note) == ended.error.sentence
     assert server.posts == len(edges)
 
 
@@ -157,10 +158,11 @@ async def test_a_captured_error_becomes_one_clean_sentence(name: str) -> None:
             overflow = "exceed_context" in name
             assert ended.error.trouble is (Trouble.CONTEXT_OVERFLOW if overflow else TROUBLES[status])
             assert ended.error.status == int(status)
-            assert ended.note.isprintable() and ended.note.endswith(".") and len(ended.note) < 420
+            told = note_sentence(ended.note)
+            assert told.isprintable() and told.endswith(".") and len(told) < 420
             if overflow:
                 assert (ended.error.prompt_tokens, ended.error.context_size) == (3031, 1024)
-                assert "3,031 tokens" in ended.note and "1,024" in ended.note
+                assert "3,031 tokens" in note_sentence(ended.note) and "1,024" in note_sentence(ended.note)
         assert server.posts == 20
 
 

@@ -14,6 +14,7 @@ from kvchat.backends.dialects.llamacpp import PROCESS_LOOKS, LlamaCppBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from standins.llamacpp_router import LlamaModel, RouterStandIn
 from toyserver import ToyServer, reply
 
@@ -96,7 +97,8 @@ async def test_a_model_that_it_does_not_have_or_may_not_load_is_told(model: str,
         ended = await backend.chat(a_turn(model=model), heard)
         assert server.loads == []
     assert ended.error and ended.error.trouble is Trouble.REFUSED
-    assert "does not have the model" in ended.note and words in ended.note and "Load it there" in ended.note
+    told = note_sentence(ended.note)
+    assert "does not have the model" in told and words in told and "Load it there" in told
 
 
 async def test_what_is_asked_of_the_cache_goes_to_the_model_in_use() -> None:

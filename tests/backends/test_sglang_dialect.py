@@ -9,7 +9,7 @@ import pytest
 from backend_kit import a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, talk_with
 
-from kvchat.backends.dialect import BackendError, Trouble, WarmUp
+from kvchat.backends.dialect import BackendError, PrefillAccess, Trouble
 from kvchat.backends.dialects.sglang import SglangBackend
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Response
@@ -101,8 +101,8 @@ async def test_its_life_is_checked_without_its_health_check_which_a_long_prompt_
 async def test_reading_ahead_makes_the_question_warm() -> None:
     async with SglangStandIn(cache_report=True) as server:
         talk = await talk_with(server, SglangBackend)
-        assert isinstance(talk.backend, WarmUp)
-        read = await talk.backend.read_messages(a_turn("What about roses ?", model="toy"))
+        assert isinstance(talk.backend, PrefillAccess)
+        read = await talk.backend.prefill_messages(a_turn("What about roses ?", model="toy"))
         assert (read.prompt_tokens, read.cached_tokens, read.predicted_tokens) == (server.reads[0].prompt, 0, 1)
         await talk.backend.chat(a_turn("What about roses ?", model="toy"), talk.heard)
     assert server.reads[1].evaluated == 1

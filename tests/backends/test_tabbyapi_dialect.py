@@ -13,6 +13,7 @@ from kvchat.backends.kinds import Figures
 from kvchat.backends.stream import Payload
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.prefix import converse
 from standins.tabbyapi import TabbyAPIStandIn
 
@@ -117,14 +118,14 @@ async def test_a_model_for_the_admin_only_is_not_told_as_a_wrong_key(heard: Hear
         ended = await backend.chat(a_turn(model="other-70b"), heard)
         assert ended.error is not None
         assert ended.error.trouble is Trouble.REFUSED
-        assert "loads another model only for its admin key" in ended.note
+        assert "loads another model only for its admin key" in note_sentence(ended.note)
 
 
 async def test_that_another_model_answered_is_told(heard: Heard) -> None:
     async with TabbyAPIStandIn() as server:
         ended = await (await at(server)).chat(a_turn(model="other-70b"), heard)
         assert len(ended.warnings) == 1
-        assert ended.warnings[0].startswith("Another model answered: toy-8b, not other-70b.")
+        assert note_sentence(ended.warnings[0]).startswith("Another model answered: toy-8b, not other-70b.")
 
 
 async def test_a_path_to_the_loaded_model_is_the_same_model(heard: Heard) -> None:
@@ -138,7 +139,7 @@ async def test_without_a_loaded_model_it_is_known_and_a_question_says_what_to_se
         backend = await at(server)
         assert (backend.info.model, backend.info.context_size, backend.info.slots) == ("", None, None)
         ended = await backend.chat(a_turn(), heard)
-        assert "has no model loaded. Name one in its config.yml" in ended.note
+        assert "has no model loaded. Name one in its config.yml" in note_sentence(ended.note)
 
 
 async def test_a_full_window_is_told_with_its_numbers_and_its_settings(heard: Heard) -> None:
@@ -147,7 +148,7 @@ async def test_a_full_window_is_told_with_its_numbers_and_its_settings(heard: He
         assert ended.error is not None
         assert (ended.error.trouble, ended.error.prompt_tokens, ended.error.context_size) == (
             Trouble.CONTEXT_OVERFLOW, 107, 64)
-        assert "raise max_seq_len and cache_size in TabbyAPI's config.yml" in ended.note
+        assert "raise max_seq_len and cache_size in TabbyAPI's config.yml" in note_sentence(ended.note)
 
 
 @pytest.mark.parametrize(("seconds", "rate"), [(1e308, 1e308), (1e308, 2.0), (5e-324, 1e308)])

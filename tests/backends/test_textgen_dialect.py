@@ -11,6 +11,7 @@ from kvchat.backends.endpoint import BaseUrl
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.prefix import converse
 from standins.textgen import TextGenStandIn
 
@@ -43,7 +44,7 @@ async def test_messages_that_were_left_out_are_told_with_the_numbers() -> None:
         turns = await converse(await at(server), server, 6, words=60)
         assert [turn.read.prompt for turn in turns] == [73, 142, 149, 149, 149, 149], "two turns have room"
         assert [len(turn.ended.warnings) for turn in turns] == [0, 0, 1, 1, 1, 1]
-        warning = turns[2].ended.warnings[0]
+        warning = note_sentence(turns[2].ended.warnings[0])
         assert warning.startswith("text-generation-webui read 149 tokens of a conversation that has about 1")
         assert warning.endswith("or load the model with a larger ctx-size in text-generation-webui.")
         assert turns[2].read.cached == 10, "all but the instructions is read anew"
@@ -98,13 +99,14 @@ async def test_without_a_model_the_broken_stream_is_explained(heard: Heard) -> N
         backend = await at(server)
         assert (backend.info.model, backend.info.listing) == ("", ())
         ended = await backend.chat(a_turn(), heard)
-        assert ended.note == (f"text-generation-webui at {server.url} has no model loaded. Load one in its Model tab, "
+        told = note_sentence(ended.note)
+        assert told == (f"text-generation-webui at {server.url} has no model loaded. Load one in its Model tab, "
                               "then try again.")
         assert ended.error is not None
-        assert ended.error.sentence == ended.note
+        assert ended.error.sentence == note_sentence(ended.note)
 
 
 async def test_that_another_model_answered_is_told(heard: Heard) -> None:
     async with TextGenStandIn() as server:
         ended = await (await at(server)).chat(a_turn(model="other"), heard)
-        assert ended.warnings[0].startswith("Another model answered: toy-8b, not other.")
+        assert note_sentence(ended.warnings[0]).startswith("Another model answered: toy-8b, not other.")

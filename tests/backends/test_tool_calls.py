@@ -17,6 +17,7 @@ from kvchat.backends.dialects.ollama.backend import OllamaBackend
 from kvchat.backends.payload import PayloadError
 from kvchat.backends.stream import Payload
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, event, reply, sse
 
 URL = "http://127.0.0.1:1"
@@ -50,7 +51,7 @@ async def test_a_call_is_told_by_its_name_with_its_arguments(heard: Heard) -> No
             call(0, None, '{"city":'), call(0, None, ' "Oslo"}'))] + [event(part({}, "tool_calls"))]))
         ended = await llamacpp_at(server).chat(a_turn(), heard)
     assert (ended.state, heard.text) == (State.EMPTY, "")
-    assert ended.note == f'The model called the tool get_weather({{"city": "Oslo"}}). {REMEDY}'
+    assert note_sentence(ended.note) == f'The model called the tool get_weather({{"city": "Oslo"}}). {REMEDY}'
 
 
 async def test_a_call_in_an_answer_that_does_not_stream(heard: Heard) -> None:
@@ -59,7 +60,7 @@ async def test_a_call_in_an_answer_that_does_not_stream(heard: Heard) -> None:
     async with ToyServer("openai") as server:
         server.on_chat(reply(200, {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}))
         ended = await openai_at(server).chat(a_turn(), heard)
-    assert ended.note == f"The model called the tool f({{}}). {REMEDY}"
+    assert note_sentence(ended.note) == f"The model called the tool f({{}}). {REMEDY}"
 
 
 @pytest.mark.parametrize(("deltas", "words"), [
@@ -79,15 +80,15 @@ def test_fragments_are_joined_by_their_index(deltas: list[dict[str, Any]], words
     ended, heard = told(*deltas)
     assert ended.state is State.EMPTY and not heard.text
     if words is not None:
-        assert ended.note == f"{words} {REMEDY}"
-    assert not {"\x1b", "\n", "\u202e"} & set(ended.note)
+        assert note_sentence(ended.note) == f"{words} {REMEDY}"
+    assert not {"\x1b", "\n", "\u202e"} & set(note_sentence(ended.note))
 
 
 @pytest.mark.parametrize("before", [{"content": "Let me look."}, {"reasoning_content": "hm"}])
 def test_words_before_a_call_stay_and_the_call_is_told_beside_them(before: dict[str, Any]) -> None:
     ended, heard = told(before, call(0, "f", "{}"))
     assert ended.state is State.DONE and (heard.text or heard.reasoning)
-    assert ended.note == f"The model called the tool f({{}}). {REMEDY}"
+    assert note_sentence(ended.note) == f"The model called the tool f({{}}). {REMEDY}"
 
 
 @pytest.mark.parametrize("calls", [None, [], 7, "x", [7], [None], [{}], [{"function": 7}], [{"index": 10**400}],
@@ -119,14 +120,14 @@ async def test_ollamas_call_has_its_arguments_as_an_object(heard: Heard) -> None
         server.on_chat(reply(200, lines, content_type="application/x-ndjson"))
         ended = await OllamaBackend(endpoint_of(server)).chat(a_turn(model="m"), heard)
     assert ended.state is State.EMPTY
-    assert ended.note == f'The model called the tool get_time({{"zone": "UTC"}}). {REMEDY}'
+    assert note_sentence(ended.note) == f'The model called the tool get_time({{"zone": "UTC"}}). {REMEDY}'
 
 
 async def test_a_server_that_ends_long_conversations_without_a_word_is_not_blamed_for_a_call(heard: Heard) -> None:
     async with ToyServer("openai") as server:
         server.on_chat(sse([event(part(call(0, "f"))), event(part({}, "tool_calls"))]))
         ended = await LMStudioBackend(endpoint_of(server)).chat(a_turn(), heard)
-    assert ended.note == f"The model called the tool f(). {REMEDY}"
+    assert note_sentence(ended.note) == f"The model called the tool f(). {REMEDY}"
 
 
 SIMPLE = st.none() | st.booleans() | st.integers() | st.text(max_size=5) | st.just("\ud83d")
@@ -148,4 +149,4 @@ def test_whatever_stands_for_a_call_the_words_stay(values: list[object]) -> None
     answer.take(Payload(part({"content": "x"}, "stop")))
     ended = answer.ended()
     assert (ended.state, heard.text) == (State.DONE, "x" * (len(values) + 1))
-    assert len(ended.note) < 500
+    assert len(note_sentence(ended.note)) < 500

@@ -19,6 +19,7 @@ from kvchat.backends.endpoint import BaseUrl, Endpoint, Place
 from kvchat.backends.identify import connect
 from kvchat.backends.transport import Exchange, _socket_options
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, hang
 
 
@@ -47,7 +48,7 @@ async def test_a_connection_that_does_not_come_about_is_told(
     monkeypatch.setattr("kvchat.backends.transport.CONNECT_LOOPBACK_S", 0.1)
     ended = await at(deaf_port).chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
-    assert "no answer to the connection" in ended.note
+    assert "no answer to the connection" in note_sentence(ended.note)
 
 
 @pytest.mark.parametrize("times", [1, 2, 3])
@@ -158,7 +159,7 @@ async def test_a_server_without_encryption_at_an_https_url_is_told(heard: Heard)
         port = listener.sockets[0].getsockname()[1]
         ended = await at(port, "https", "localhost").chat(a_turn(), heard)
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE
-    assert "the encrypted connection failed" in ended.note
+    assert "the encrypted connection failed" in note_sentence(ended.note)
 
 
 async def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path, heard: Heard) -> None:
@@ -167,5 +168,5 @@ async def test_a_certificate_file_that_cannot_be_read_is_named(tmp_path: Path, h
         if content:
             path.write_text(content)
         ended = await at(1, "https", ca_file=str(path)).chat(a_turn(), heard)
-        assert name in ended.note and "server.ca_file" in ended.note
+        assert name in note_sentence(ended.note) and "server.ca_file" in note_sentence(ended.note)
         assert ended.error and ended.error.trouble is Trouble.BAD_ADDRESS

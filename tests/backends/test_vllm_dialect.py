@@ -9,11 +9,12 @@ import pytest
 from backend_kit import Heard, a_turn
 from engine_talk import assert_only_new_was_read, recognised_by, replayed, talk_with
 
-from kvchat.backends.dialect import BackendError, ServerOptions, Trouble, WarmUp
+from kvchat.backends.dialect import BackendError, PrefillAccess, ServerOptions, Trouble
 from kvchat.backends.dialects.vllm import Counters, VllmBackend, counters_in
 from kvchat.backends.kinds import Figures
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from standins.blocks import rendered
 from standins.vllm import BLOCK, VllmStandIn
 
@@ -82,9 +83,9 @@ async def test_a_server_in_the_cloud_is_asked_for_no_counters_and_no_local_field
         await talk.ask("Two ?")
         assert not any(visit.path == "/metrics" for visit in server.visits)
         assert not any("session_id" in request for request in server.asked)
-        assert isinstance(talk.backend, WarmUp)
+        assert isinstance(talk.backend, PrefillAccess)
         with pytest.raises(BackendError, match="on the internet"):
-            await talk.backend.read_messages(talk.turn())
+            await talk.backend.prefill_messages(talk.turn())
         assert server.posts == 2
 
 
@@ -112,10 +113,10 @@ async def test_a_stopped_answer_has_its_size() -> None:
 async def test_reading_ahead_reads_the_very_prompt_and_asks_for_one_token() -> None:
     async with VllmStandIn(details=True) as server:
         talk = await talk_with(server, VllmBackend)
-        assert isinstance(talk.backend, WarmUp)
+        assert isinstance(talk.backend, PrefillAccess)
         await talk.ask("What about roses ?")
         parameters = Parameters(max_tokens=900, extra={"max_completion_tokens": 800, "min_tokens": 20, "top_k": 5})
-        read = await talk.backend.read_messages(talk.turn(parameters=parameters))
+        read = await talk.backend.prefill_messages(talk.turn(parameters=parameters))
         assert (read.prompt_tokens, read.predicted_tokens) == (server.reads[1].prompt, 1)
         await talk.backend.chat(talk.turn(parameters=parameters), Heard())
         assert server.reads[2].evaluated <= BLOCK
@@ -129,7 +130,7 @@ async def test_a_cancelled_reading_ahead_closes_its_connection_first() -> None:
     async with VllmStandIn(hold_after=0) as server:
         talk = await talk_with(server, VllmBackend)
         assert isinstance(talk.backend, VllmBackend)
-        task = asyncio.create_task(talk.backend.read_messages(a_turn(model="toy")))
+        task = asyncio.create_task(talk.backend.prefill_messages(a_turn(model="toy")))
         await server.until(lambda: server.posts == 1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -142,7 +143,7 @@ async def test_reading_ahead_tells_a_refusal_as_an_error() -> None:
         talk = await talk_with(server, VllmBackend)
         assert isinstance(talk.backend, VllmBackend)
         with pytest.raises(BackendError) as caught:
-            await talk.backend.read_messages(a_turn("one two three four five", model="toy"))
+            await talk.backend.prefill_messages(a_turn("one two three four five", model="toy"))
     assert caught.value.trouble is Trouble.CONTEXT_OVERFLOW
 
 
@@ -169,7 +170,7 @@ async def test_no_answer_at_all_is_refused_with_its_reason() -> None:
     async with VllmStandIn() as server:
         talk = await talk_with(server, VllmBackend)
         ended = await talk.ask("One ?", parameters=Parameters(max_tokens=0))
-    assert ended.state is State.ERROR and "max_tokens must be at least 1" in ended.note
+    assert ended.state is State.ERROR and "max_tokens must be at least 1" in note_sentence(ended.note)
 
 
 @pytest.mark.parametrize(("name", "figures"), [

@@ -9,6 +9,7 @@ from backend_kit import FakeTime, Heard, a_turn, llamacpp_at
 
 from kvchat.backends.dialect import Trouble
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from toyserver import SSE_HEAD, ToyServer, Visit, chunked, drop, event, reply, tokens
 
 HALF_HOUR = 1800.0
@@ -74,7 +75,7 @@ async def test_three_failed_health_checks_in_a_row_end_the_request(before: bytes
         never.set()
         await server.until_closed()
     assert ended.state is State.INTERRUPTED and heard.text == text
-    assert ended.error and ended.error.trouble is Trouble.DEAD and server.url in ended.note
+    assert ended.error and ended.error.trouble is Trouble.DEAD and server.url in note_sentence(ended.note)
     assert heard.waiting and heard.waiting[-1].server_alive is False
 
 

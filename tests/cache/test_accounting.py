@@ -1,4 +1,4 @@
-"""The figures: what is new, what was reused, what was avoidable, and that unknown stays unknown."""
+"""The figures: what is new, what was reused, what was wasted, and that unknown stays unknown."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
-from kvchat.cache.price import price, reread_tokens
+from kvchat.cache.price import prefill_tokens, price
 from kvchat.cache.speed import SpeedFit
 
 
@@ -18,13 +18,13 @@ def test_a_perfect_turn_reuses_everything_there_was():
     figures = turn(prompt=150, cached=109, new=40)
     assert figures.evaluated_tokens == 41
     assert figures.reuse == 109 / 110
-    assert figures.avoidable_tokens == 1
+    assert figures.wasted_tokens == 1
 
 
 def test_a_first_turn_is_a_first_read_and_no_miss():
     figures = turn(prompt=150, cached=0, new=new_tokens(150, None))
     assert figures.first_read
-    assert figures.avoidable_tokens == 0
+    assert figures.wasted_tokens == 0
     assert figures.reuse is None
 
 
@@ -49,13 +49,13 @@ def test_a_reply_reads_back_only_in_as_many_tokens_as_it_was_sampled_in(settled,
     assert reads_back(settled + more, settled, stopped) is (more == stopped)
 
 
-def test_a_lost_cache_is_avoidable():
-    assert turn(prompt=1000, cached=0, new=50).avoidable_tokens == 950
+def test_a_lost_cache_is_wasted_work():
+    assert turn(prompt=1000, cached=0, new=50).wasted_tokens == 950
 
 
 def test_what_is_not_reported_is_unknown_and_never_zero():
     figures = TurnFigures(prompt_tokens=100)
-    assert figures.evaluated_tokens is figures.hit_ratio is figures.reuse is figures.avoidable_tokens is None
+    assert figures.evaluated_tokens is figures.hit_ratio is figures.reuse is figures.wasted_tokens is None
     summed = totals([figures, turn(100, 60, 40)])
     assert (summed.turns, summed.unknown, summed.prompt_tokens) == (2, 1, 100)
 
@@ -65,7 +65,7 @@ def test_sums_are_sums_of_tokens(rows):
     turns = [turn(p, int(p * c), int(p * n)) for p, c, n in rows]
     summed = totals(turns)
     assert summed.evaluated_tokens == summed.prompt_tokens - summed.cached_tokens
-    assert summed.avoidable_tokens <= summed.evaluated_tokens
+    assert summed.wasted_tokens <= summed.evaluated_tokens
 
 
 def test_speed_is_measured_on_turns_that_read_enough():
@@ -89,13 +89,13 @@ def test_a_price_is_a_range_until_the_speed_is_known_well():
 
 def test_prices_of_acts():
     turns = [turn(100, 0, 100), turn(150, 109, 40), turn(200, 159, 40)]
-    assert reread_tokens("delete", turns, 0) == 210 - 110
-    assert reread_tokens("delete", turns, 2) == 0
-    assert reread_tokens("system", turns, 0) == 210
-    assert reread_tokens("edit", turns, 1) == 40
-    assert reread_tokens("fork", turns, 1) == 0
-    assert reread_tokens("system", [], 0) == 0
-    assert reread_tokens("system", [None], 0) is None
+    assert prefill_tokens("delete", turns, 0) == 210 - 110
+    assert prefill_tokens("delete", turns, 2) == 0
+    assert prefill_tokens("system", turns, 0) == 210
+    assert prefill_tokens("edit", turns, 1) == 40
+    assert prefill_tokens("fork", turns, 1) == 0
+    assert prefill_tokens("system", [], 0) == 0
+    assert prefill_tokens("system", [None], 0) is None
 
 
 def test_nothing_reused_saved_nothing_and_what_is_not_measured_is_not_known():

@@ -93,7 +93,7 @@ EDITED = (SYSTEM, U1, A1, wire("user", "And its lamp? It is 10:31 now."), A2, U3
 
 SCENARIOS = {
     "another model": (Cause.OTHER_MODEL, evidence(0, now={"server": replace(LLAMA, model="/models/gemma-3.gguf")}),
-                      "gemma-3.gguf answered in place of qwen3-8b: 11,920 tokens were read again."),
+                      "gemma-3.gguf answered in place of qwen3-8b: 11,920 tokens were prefilled again."),
     "another server": (Cause.OTHER_MODEL, evidence(0, now={"server": replace(LLAMA, base_url="http://10.0.0.2:80")}),
                        "Another server answered"),
     "slept": (Cause.UNLOADED, evidence(0, slept=True, restarted=True), "The model slept: 11,920"),
@@ -114,12 +114,12 @@ SCENARIOS = {
         "it read 4,096 of 11,920 tokens."),
     "shifted": (Cause.SHIFTED, evidence(1_000, before={"slot_tokens": 6_100}), "kept 6,100 of 11,919 tokens"),
     "a message differs": (Cause.OUR_BYTES, evidence(3_800, now={"wires": EDITED}),
-                          "Message 3 changed at “…10:31 now.”: 8,120 tokens were read again."),
+                          "Message 3 changed at “…10:31 now.”: 8,120 tokens were prefilled again."),
     "the system prompt differs": (Cause.OUR_BYTES, evidence(4, now={"wires": (wire("system", "You are curt."), U1)}),
                                   "The system prompt changed at “…"),
     "an edit by the person": (Cause.OUR_BYTES, evidence(
         3_800, now={"wires": EDITED}, changed_by="edit", changed_message=3),
-        "You edited message 3: 8,120 tokens were read again."),
+        "You edited message 3: 8,120 tokens were prefilled again."),
     "an act, nothing else known": (Cause.OUR_BYTES, Evidence(figures(), changed_by="compact"),
                                    "You compacted the conversation: 8,120 tokens"),
     "options set by the person": (Cause.OUR_BYTES, evidence(
@@ -132,7 +132,7 @@ SCENARIOS = {
     "thoughts dropped, by the texts": (Cause.REASONING, evidence(
         9_900, **{**texts(chatml(*OLD), chatml(*NEW)), "before": {
             "sent": Sent(LLAMA, WIRES_BEFORE, rendered=chatml(*OLD)), "reasoning": "The keeper said 28. So"}}),
-        "The chat template forgets thoughts: the last answer (2,020 tokens) was read again."),
+        "The chat template forgets thoughts: the last answer (2,020 tokens) was prefilled again."),
     "thoughts dropped, by the figures": (Cause.REASONING, evidence(9_901, before={"reasoning": "Hm."}), "thoughts"),
     "empty think block dropped": (Cause.REASONING, evidence(9_896, **texts(chatml(*OLD, end=THINK_END), chatml(
         *NEW, end=THINK_END))), "empty thinking block"),
@@ -151,7 +151,7 @@ SCENARIOS = {
         "The slot still computed a cancelled request"),
     "own side request": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("side", "memory", 0),)),
                          "kvchat's own memory request took this conversation's slot"),
-    "own reading ahead": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("warm-up", "weather", 0),)), "reading ahead"),
+    "own reading ahead": (Cause.OWN_REQUEST, evidence(40, uses=(OwnUse("warm-up", "weather", 0),)), "warm-up"),
     "another program, in the slot": (Cause.OTHER_CLIENT, evidence(0, foreign=Foreign(0, 512)),
                                      "Another program used the model: slot 0 holds 512 tokens that are not ours."),
     "another program, by the totals": (Cause.OTHER_CLIENT, evidence(0, foreign=Foreign(None, 3_210)),
@@ -171,7 +171,7 @@ SCENARIOS = {
         prediction=predicted(3_800, 11_900, 11_900, Place("slot", 0))), "3,800"),
     "blocks": (Cause.BLOCKS, evidence(11_616, block=528), "whole blocks of 528 tokens"),
     "the first block never filled": (Cause.BLOCKS, Evidence(figures(5_000, 0, 80), block=8_192), "8,192"),
-    "nothing known": (Cause.UNKNOWN, evidence(), "8,120 tokens were read again; why is not known."),
+    "nothing known": (Cause.UNKNOWN, evidence(), "8,120 tokens were prefilled again; why is not known."),
     "less than the simulator expected": (Cause.UNKNOWN, evidence(prediction=predicted(cached=11_919)),
                                          "11,919 were expected"),
 }
@@ -183,7 +183,7 @@ def test_each_cause_is_named_from_its_evidence(name):
     finding = explain(given_evidence)
     assert finding.cause is cause, finding
     assert words in sentence(finding)
-    assert finding.tokens == given_evidence.figures.avoidable_tokens
+    assert finding.tokens == given_evidence.figures.wasted_tokens
     assert len(sentence(finding)) <= 118 and sentence(finding).endswith(".")
 
 
@@ -446,12 +446,12 @@ anything = st.builds(
 
 @settings(max_examples=400, deadline=None)
 @given(anything)
-def test_any_evidence_is_explained_exactly_where_tokens_were_avoidable(turn):
+def test_any_evidence_is_explained_exactly_where_tokens_were_wasted(turn):
     finding = explain(turn)
     silent_loss(turn)
-    if turn.figures.first_read or turn.figures.avoidable_tokens <= NOISE:
+    if turn.figures.first_read or turn.figures.wasted_tokens <= NOISE:
         assert finding is None
     else:
-        assert finding.tokens == turn.figures.avoidable_tokens
+        assert finding.tokens == turn.figures.wasted_tokens
         assert sentence(finding).strip() and "  " not in sentence(finding) and "\n" not in sentence(finding)
         assert len(sentence(finding)) <= 130

@@ -13,6 +13,7 @@ from kvchat.cache.llamacpp.planner import DETOUR, WORTH, Option, Plan, Restorabl
 from kvchat.cache.llamacpp.simulator import Simulator
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import Tokens
+from kvchat.text.cache import plan_words
 
 SEPARATE = Shape(slots=2)
 HYBRID = Shape(rewind=Rewind.NOWHERE, batch=64, micro_batch=64)
@@ -120,7 +121,7 @@ def test_back_from_a_peek_a_detour_brings_the_parked_chat() -> None:
     found = plan(simulator, back)
     assert [(option.way, option.tokens) for option in found.options] == [(Way.DETOUR, 16 + 8), (Way.AS_IS, 2817 + 16)]
     assert found.chosen.way is Way.DETOUR
-    assert "detour" in found.sentence and "2,833" in found.sentence
+    assert "detour" in plan_words(found) and "2,833" in plan_words(found)
     assert chosen(simulator, back, detour=False).way is Way.AS_IS
 
 

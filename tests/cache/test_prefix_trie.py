@@ -307,12 +307,12 @@ def test_warmth_of_a_conversation():
     trie = PrefixTrie(TrieRules(room=300))
     ask(trie, range(200), owner="a", at=5.0)
     warm = trie.warmth(Tokens(range(201)), "a")
-    assert (warm.heat, warm.held, warm.reread, warm.since) == (Heat.WARM, 200, 1, 5.0)
+    assert (warm.heat, warm.held, warm.to_prefill, warm.since) == (Heat.WARM, 200, 1, 5.0)
     assert trie.warmth(Tokens(range(300)), "a").heat is Heat.PARKED
     assert trie.warmth(Tokens(range(1000)), "a").heat is Heat.COLD
     ask(trie, range(500, 700), owner="b", at=6.0)
     cold = trie.warmth(Tokens(range(200)), "a")
-    assert (cold.heat, cold.held, cold.reread, cold.since) == (Heat.COLD, 0, 200, None)
+    assert (cold.heat, cold.held, cold.to_prefill, cold.since) == (Heat.COLD, 0, 200, None)
 
 
 # Properties.

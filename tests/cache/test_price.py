@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, price, price_of, reread, reread_tokens
+from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, prefill_span, prefill_tokens, price, price_of
 from kvchat.cache.speed import SpeedFit
 
 SPEED = SpeedFit(3e-3, 3e-7, samples=3)
@@ -33,14 +33,14 @@ TURNS = [turn(1000, 1000), turn(1500, 400), turn(1650, 50)]
     ("template", 2, Span(0, 1750)),
 ])
 def test_what_an_act_reads_again_stands_behind_the_first_changed_token(act, at, span):
-    assert reread(act, TURNS, at) == span
-    assert reread_tokens(act, TURNS, at) == span.tokens
+    assert prefill_span(act, TURNS, at) == span
+    assert prefill_tokens(act, TURNS, at) == span.tokens
 
 
 @pytest.mark.parametrize("act", ["edit", "delete", "system", "template"])
 def test_what_the_server_did_not_report_has_no_price(act):
     unknown = [None, None]
-    assert reread(act, unknown, 0) is None
+    assert prefill_span(act, unknown, 0) is None
     assert price_of(act, unknown, 0, SPEED) == Price(None)
     assert alternatives(act, unknown, 0, SPEED) == ()
 

@@ -18,7 +18,7 @@ from kvchat.cache.stats import Answered, begins, span, stats
 
 NOW = datetime(2026, 6, 21, 14, 30, tzinfo=UTC).timestamp()
 WEEK = span(NOW, 7, UTC)
-COUNTS = ("turns", "unknown", "prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "avoidable_tokens",
+COUNTS = ("turns", "unknown", "prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "wasted_tokens",
           "predicted_tokens", "kept_tokens")
 SPEEDS = {("http://a", "m"): SpeedFit(1 / 500, 1e-7, 9), ("http://b", "m"): None}
 
@@ -35,8 +35,8 @@ def turns(draw: st.DrawFn) -> TurnFigures:
 
 
 ANSWERS = st.lists(st.builds(
-    Answered, st.floats(begins(WEEK[0], UTC), NOW + 86400), turns(),
-    st.sampled_from(["", "http://a", "http://b"]), st.just("m")), max_size=30)
+    Answered, st.floats(begins(WEEK[0], UTC), NOW + 86400),
+    st.tuples(st.sampled_from(["", "http://a", "http://b"]), st.just("m")), turns()), max_size=30)
 
 
 @given(ANSWERS)
@@ -47,7 +47,7 @@ def test_the_sums_of_the_days_are_the_sums_of_the_turns(answers: list[Answered])
         assert getattr(found.totals, name) == getattr(whole, name) == sum(getattr(d.totals, name) for d in found.days)
     seconds = 0.0
     for server in ("", "http://a", "http://b"):
-        of_server = [answer.figures for answer in answers if answer.server == server]
+        of_server = [answer.figures for answer in answers if answer.by[0] == server]
         speed = SPEEDS.get((server, "m")) or measured_speed(of_server)
         known = [turn for turn in of_server if turn.cached_tokens is not None and turn.new_tokens is not None]
         seconds += sum(seconds_saved(turn, speed) or 0 for turn in known) if speed else 0
@@ -64,13 +64,13 @@ def test_a_stopped_turn_saves_nothing(answers: list[Answered]) -> None:
 @given(ANSWERS)
 def test_waste_has_a_cause_and_no_more_tokens_than_were_wasted(answers: list[Answered]) -> None:
     found = stats(answers, SPEEDS, WEEK, UTC)
-    assert sum(tokens for _, tokens in found.waste.values()) <= found.totals.avoidable_tokens
-    assert set(found.waste) <= {"restarted", "of a later version", "unknown"}
-    assert all(turns and tokens > 8 * turns for turns, tokens in found.waste.values())
+    assert sum(tokens for _, tokens in found.misses.values()) <= found.totals.wasted_tokens
+    assert set(found.misses) <= {"restarted", "of a later version", "unknown"}
+    assert all(turns and tokens > 8 * turns for turns, tokens in found.misses.values())
 
 
 def at(instant: datetime) -> Answered:
-    return Answered(instant.timestamp(), TurnFigures(100, 60, 5, 40, ttft_ms=100.0, prompt_ms=40.0), "http://a", "m")
+    return Answered(instant.timestamp(), ("http://a", "m"), TurnFigures(100, 60, 5, 40, ttft_ms=100.0, prompt_ms=40.0))
 
 
 def counted(answers: list[Answered], now: datetime) -> dict[date, int]:
@@ -115,25 +115,25 @@ def test_without_a_zone_the_days_are_those_of_this_machine(monkeypatch: pytest.M
 def test_an_answer_from_the_future_counts_as_of_today() -> None:
     now = datetime(2026, 6, 21, 12, tzinfo=UTC)
     assert counted([at(now + timedelta(days=40))], now)[date(2026, 6, 21)] == 1
-    beyond = replace(at(now), created=1e300)
+    beyond = replace(at(now), at=1e300)
     assert counted([beyond], now)[date(2026, 6, 21)] == 1, "and one that no calendar holds"
 
 
 def test_without_answers_nothing_is_known() -> None:
     found = stats([], {}, WEEK, UTC)
-    assert found.totals == Totals() and found.ttft_ms is None and not found.waste and len(found.days) == 7
+    assert found.totals == Totals() and found.ttft_ms is None and not found.misses and len(found.days) == 7
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=20))
 def test_the_time_to_the_first_token_is_the_median(times: list[float]) -> None:
-    found = stats([Answered(NOW, TurnFigures(ttft_ms=ms)) for ms in times], {}, WEEK, UTC)
+    found = stats([Answered(NOW, ("", ""), TurnFigures(ttft_ms=ms)) for ms in times], {}, WEEK, UTC)
     assert found.ttft_ms == pytest.approx(median(times))
 
 
 def test_each_server_saves_by_its_own_speed() -> None:
     one = TurnFigures(1_000, 900, 5, 100, ttft_ms=200.0, prompt_ms=100.0)
     speeds = {("http://a", "m"): SpeedFit(1 / 100), ("http://b", "m"): SpeedFit(1 / 300)}
-    answers = [Answered(NOW, one, server, "m") for server in ("http://a", "http://b", "http://c")]
+    answers = [Answered(NOW, (server, "m"), one) for server in ("http://a", "http://b", "http://c")]
     found = stats(answers, speeds, WEEK, UTC)
     assert found.totals.seconds_saved == pytest.approx(9 + 3 + 0.9), "the third one has only its own figures"
     assert found.ttft_ms == 200.0

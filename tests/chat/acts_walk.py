@@ -59,7 +59,7 @@ async def acts(play: Play, count: int, seed: int) -> tuple[int, list[str]]:
             exact += 1
         else:
             wrong.append(f"{number} {act}: predicted {figures.predicted_cached}, {figures.cached_tokens} of "
-                         f"{figures.prompt_tokens} reused")
+                         f"{figures.prompt_tokens} cached")
     return exact, wrong
 
 
@@ -85,7 +85,7 @@ async def main() -> None:
                 print(*wrong, sep="\n")
                 kinds = Counter(line.split()[1] for line in wrong)
                 print(f"{kind}: {exact} of {given.acts} exact {dict(kinds)}, "
-                      f"{play.following.simulator.best.shape if given.guess else ''}", flush=True)
+                      f"{play.cache.simulator.best.shape if given.guess else ''}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from kvchat.backends.dialect import ReadAhead, SlotCount
+from kvchat.backends.dialect import PrefillResult, SlotCount
 from kvchat.cache.accounting import PromptProgress, TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.following import Following
-from kvchat.chat.cache.looking import Look
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.slot_observer import Look
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -74,33 +74,33 @@ class Play:
     turns: list[TurnFigures] = field(default_factory=list)
 
     @property
-    def following(self) -> Following:
-        assert self.service.servers.link().following is not None
-        return self.service.servers.link().following
+    def cache(self) -> ServerCache:
+        assert self.service.servers.link().cache is not None
+        return self.service.servers.link().cache
 
     async def begin(self) -> None:
         """Connect; every answer is then made of the same word, so that conversations are the same in every run."""
         await self.service.servers.connect()
         backend = await self.service.servers.link().connector.ready()
-        following = await self.service.tracker.follow(backend)
-        assert following is not None
-        (word,) = list(await following.access.tokens_of(" the"))
+        cache = await self.service.tracker.cache_of(backend)
+        assert cache is not None
+        (word,) = list(await cache.access.tokens_of(" the"))
         self.service.ground.settings = replace(self.service.settings, parameters=Parameters(
             temperature=0.0, max_tokens=12, extra={"logit_bias": [[word, 100]]}))
-        self._record(following)
+        self._record(cache)
 
-    def _record(self, following: Following) -> None:
+    def _record(self, cache: ServerCache) -> None:
         """Note every request that reads ahead, and how far it came: what is seen of the slots next tells, before
         anything else is sent."""
-        real, observe = following.access.read_ahead, following._observe
+        real, observe = cache.access.prefill, cache._observe
         open_: list[tuple[Ahead, tuple[int | None, ...]]] = []
 
-        async def read_ahead(prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                             slot: int | None = None) -> ReadAhead:
-            said = following.simulator.said
+        async def prefill(prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                          slot: int | None = None) -> PrefillResult:
+            said = cache.simulator.said
             assert said is not None
             self.ahead.append(this := Ahead(prompt, said.slot, said.cached))
-            open_.append((this, following._tasks_seen))
+            open_.append((this, cache._tasks_seen))
 
             def heard(progress: PromptProgress) -> None:
                 this.cached, this.reached = progress.cached, progress.processed
@@ -115,13 +115,13 @@ class Play:
             found = observe(counts, slot, left)
             if counts:
                 for this, tasks in open_:
-                    if tasks != following._tasks_seen:
+                    if tasks != cache._tasks_seen:
                         this.reached = max(this.reached, min(len(this.prompt), counts[this.slot].tokens))
                 open_.clear()
             return found
 
-        following.access.read_ahead = read_ahead  # type: ignore[method-assign]
-        following._observe = observed  # type: ignore[method-assign]
+        cache.access.prefill = prefill  # type: ignore[method-assign]
+        cache._observe = observed  # type: ignore[method-assign]
 
     async def say(self, id: str, text: str) -> TurnFigures:
         await self.service.turns.send(id, Question(text))
@@ -130,7 +130,7 @@ class Play:
     async def answered(self, id: str) -> TurnFigures:
         """The figures of the answer on its way."""
         await self.service.conversations.wait(id)
-        await self.following.settled()
+        await self.cache.settled()
         figures = self.service.conversations.get(id).path()[-1].figures  # type: ignore[union-attr]
         assert figures is not None, self.service.conversations.get(id).path()[-1]  # type: ignore[union-attr]
         self.turns.append(figures)

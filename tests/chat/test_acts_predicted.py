@@ -36,5 +36,5 @@ async def test_what_is_predicted_is_what_is_reused(
         exact, wrong = await acts(play, ACTS, seed=slots)
         assert exact == ACTS, wrong
         if kind != "dense":
-            memory = [held.checkpoints for held in play.following.simulator.best.slots if held is not None]
+            memory = [held.checkpoints for held in play.cache.simulator.best.slots if held is not None]
             assert any(memory), "this model saves checkpoints"

@@ -21,7 +21,7 @@ from remembering_kit import remembering
 
 from engine_fixture import small_model
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.cache import following
+from kvchat.chat.cache import server_cache
 from kvchat.chat.events import AnswerProgressed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
@@ -96,7 +96,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(params=[(shape, TINY) for shape in (SHAPES if ALL else ("2 slots",))], ids=" on ".join)
 async def desk(request: pytest.FixtureRequest, model: Path, tmp_path: Path,
                monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    monkeypatch.setattr(following, "LOOK_S", 0.5)  # a longer look would wait for the slot without a word
+    monkeypatch.setattr(server_cache, "LOOK_S", 0.5)  # a longer look would wait for the slot without a word
     (slots, unified), path = SHAPES[request.param[0]], model if request.param[1] == TINY else small_model()
     running = tiny_process(path, n_parallel=slots, kv_unified=unified, n_ctx=8192 * (1 if unified else slots),
                            n_batch=8192, n_ubatch=256)
@@ -178,7 +178,7 @@ async def test_a_question_before_it_is_known_what_the_cancelled_one_left(
     id = await begun(desk)
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
-        monkeypatch.setattr(following, "LOOK_S", look_s)
+        monkeypatch.setattr(server_cache, "LOOK_S", look_s)
         figures = await desk.ask(id, "And then?")
     assert beyond(figures, known) <= CLOSE, figures
 
@@ -230,7 +230,7 @@ async def test_the_warm_up_after_esc_waits_too(desk: Desk) -> None:
     desk.service.warm_up.enabled = True
     with desk.server.slowed():
         known = await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service.servers.link().following.cancelled)
+        await until(lambda: not desk.service.servers.link().cache.cancelled)
         figures = await desk.ask(id, "And then?")
         assert desk.service.store.warmups().tokens <= CLOSE
     assert beyond(figures, known) <= CLOSE, figures
@@ -245,7 +245,7 @@ async def test_another_conversation_in_another_slot_does_not_wait(desk: Desk) ->
         desk.waited.clear()
         figures = await desk.ask(other, "And then?")
     assert "cancelled" not in desk.waited
-    assert figures.avoidable_tokens <= 1
+    assert figures.wasted_tokens <= 1
 
 
 async def test_a_kvchat_that_starts_anew_waits_for_what_the_last_one_cancelled(desk: Desk) -> None:
@@ -263,7 +263,7 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
     id = await begun(desk)
     async with desk.another() as service:
         await service.conversations.open(id)
-        await service.tracker.follow(await service.servers.backend())
+        await service.tracker.cache_of(await service.servers.backend())
         with desk.server.slowed():
             known = await desk.stop_in_its_prefill(id, LONG)
             await until(lambda: any("slots" in note for _, note in desk.notes()))
@@ -276,10 +276,10 @@ async def test_another_kvchat_waits_for_what_this_one_cancelled(desk: Desk) -> N
 async def test_nothing_waits_for_another_client(desk: Desk) -> None:
     """Another program writes on and on in the slot that ours was cancelled in."""
     id = await begun(desk)
-    slot = desk.service.servers.link().following.simulator.said.slot
+    slot = desk.service.servers.link().cache.simulator.said.slot
     with desk.server.slowed():
         await desk.stop_in_its_prefill(id, LONG)
-        await until(lambda: not desk.service.servers.link().following.cancelled)
+        await until(lambda: not desk.service.servers.link().cache.cancelled)
     async with httpx.AsyncClient(timeout=None) as client:
         body = {"prompt": WORDS, "n_predict": 4000, "id_slot": slot, "ignore_eos": True, "stream": True}
         async with client.stream("POST", f"{desk.server.url}/completion", json=body) as answer:

@@ -18,6 +18,7 @@ from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store
+from kvchat.text.notes import note_sentence
 from kvchat.transfer.formats import Source, render
 from toyserver import ToyServer, drop, error, tokens
 
@@ -325,7 +326,7 @@ async def test_on_a_real_server_it_costs_one_miss_and_then_every_turn_is_reused(
             await service.turns.send(conversation.id, Question(text))
             await service.conversations.wait(conversation.id)
             answer = conversation.path()[-1]
-            assert answer.state in (State.DONE, State.LENGTH), answer.note
+            assert answer.state in (State.DONE, State.LENGTH), note_sentence(answer.note)
             return answer.figures
 
         number = 0

@@ -12,7 +12,8 @@ import pytest
 from kvchat.backends.dialect import HostClass, ServerInfo, SlotFile
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
-from kvchat.chat.cache.snapshots import GIVEN_UP, Held, Refused, Restored, Snapshots
+from kvchat.chat.cache.snapshots import Held, Refused, Restored, Snapshots
+from kvchat.text.snapshots import GIVEN_UP, snapshot_sentence
 
 INFO = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=2, build="b1")
 
@@ -75,7 +76,8 @@ async def start(folder, server, told, tmp_path):
 
     async def start(info=INFO):
         server.info = info
-        snapshots = Snapshots(folder, told.append, shelf=SnapshotShelf(folder, least_free=0))
+        snapshots = Snapshots(folder, lambda problem: told.append(snapshot_sentence(problem)),
+                              shelf=SnapshotShelf(folder, least_free=0))
         await snapshots.use(server, EngineOptions(model, snapshots=folder))
         return snapshots
 
@@ -176,7 +178,7 @@ async def test_a_harmed_file_never_reaches_the_server_and_the_slot_keeps_what_it
     server.holds[0] = ("something new", 20)
     done = await snapshots.restore(server, 0, snapshot)
     assert isinstance(done, Refused) and not done.slot_emptied
-    assert done.sentence in told and "read by the server instead" in done.sentence
+    assert snapshot_sentence(done.why) in told and "read by the server instead" in told[-1]
     assert server.asked == ["save"] and server.holds[0] == ("something new", 20)
     assert snapshots.known("c1") == []
 
@@ -188,7 +190,7 @@ async def test_another_cache_shape_is_refused_and_its_snapshots_wait(start, serv
     other = await start(replace(INFO, context_size=8192))
     assert other.best_for(["a"]) is None and other.known("c1") == []
     done = await other.restore(server, 0, snapshot)
-    assert "another shape of the cache" in done.sentence and not done.slot_emptied
+    assert "another shape of the cache" in snapshot_sentence(done.why) and not done.slot_emptied
     assert server.asked == ["save"]
     assert (await start()).known("c1") == [snapshot]
 
@@ -199,22 +201,22 @@ async def test_a_server_that_refuses_a_snapshot_empties_the_slot_and_is_not_aske
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
     server.status = 400
     done = await snapshots.restore(server, 0, snapshot)
-    assert done == Refused(told[-1], slot_emptied=True) and GIVEN_UP in done.sentence
+    assert done.slot_emptied and snapshot_sentence(done.why) == told[-1] and GIVEN_UP in told[-1]
     server.status = 200
     for again in (snapshots, await start()):
-        assert GIVEN_UP in again.why_not
+        assert GIVEN_UP in snapshot_sentence(again.why_not)
         assert await again.save(server, 0, "c1", "a") is None
-        assert (await again.restore(server, 0, snapshot)).sentence == again.why_not
+        assert (await again.restore(server, 0, snapshot)).why == again.why_not
     assert server.asked == ["save", "restore"] and on_disk(folder) == 0
-    assert (await start(replace(INFO, build="b2"))).why_not == ""
+    assert (await start(replace(INFO, build="b2"))).why_not is None
 
 
 async def test_a_server_that_was_gone_before_costs_no_snapshot(snapshots, server):
     server.holds[0] = ("river", 100)
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
     server.is_alive, server.status = False, 0
-    assert "does not answer" in (await snapshots.restore(server, 0, snapshot)).sentence
-    assert snapshots.known("c1") == [snapshot] and snapshots.why_not == ""
+    assert "does not answer" in snapshot_sentence((await snapshots.restore(server, 0, snapshot)).why)
+    assert snapshots.known("c1") == [snapshot] and snapshots.why_not is None
 
 
 async def test_a_server_that_ends_over_a_snapshot_is_not_given_another(snapshots, server):
@@ -222,27 +224,28 @@ async def test_a_server_that_ends_over_a_snapshot_is_not_given_another(snapshots
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
     server.status = 0
     assert (await snapshots.restore(server, 0, snapshot)).slot_emptied
-    assert GIVEN_UP in snapshots.why_not and snapshots.known("c1") == []
+    assert GIVEN_UP in snapshot_sentence(snapshots.why_not) and snapshots.known("c1") == []
 
 
 async def test_a_restore_that_is_not_reused_withdraws_snapshots_for_the_model(start, server, told):
     snapshots = await start()
     server.holds[0] = ("river", 100)
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
-    assert await snapshots.checked(snapshot, 90) == "" and snapshots.why_not == ""
-    assert await snapshots.checked(snapshot, 40, expected=40) == ""
+    assert await snapshots.checked(snapshot, 90) is None and snapshots.why_not is None
+    assert await snapshots.checked(snapshot, 40, expected=40) is None
     once = await snapshots.checked(snapshot, 0)
-    assert "0 of 100 tokens" in once and GIVEN_UP not in once and snapshots.why_not == ""
+    assert snapshot_sentence(once) == "A restored snapshot did not help: 0 of 100 tokens were reused."
+    assert told == [snapshot_sentence(once)] and snapshots.why_not is None
     assert snapshots.known("c1") == []
-    assert GIVEN_UP in await snapshots.checked(snapshot, 0)
-    assert (await start()).why_not == snapshots.why_not != ""
+    assert GIVEN_UP in snapshot_sentence(await snapshots.checked(snapshot, 0))
+    assert (await start()).why_not == snapshots.why_not is not None
 
 
 async def test_a_first_restore_that_is_not_reused_is_enough(snapshots, server):
     server.holds[0] = ("river", 100)
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
-    assert await snapshots.checked(snapshot, 0, expected=0) == ""  # nothing was expected, so nothing is learnt
-    assert GIVEN_UP in await snapshots.checked(snapshot, 89)
+    assert await snapshots.checked(snapshot, 0, expected=0) is None  # nothing was expected, so nothing is learnt
+    assert GIVEN_UP in snapshot_sentence(await snapshots.checked(snapshot, 89))
     assert snapshots.best_for(["a"]) is None
 
 
@@ -252,7 +255,7 @@ async def test_giving_snapshots_up_holds_over_a_restart(start, server):
     snapshot = (await snapshots.save(server, 0, "c1", "a", 100)).snapshot
     await snapshots.checked(snapshot, 0)
     said = await snapshots.checked(snapshot, 0)
-    assert GIVEN_UP in said and (await start()).why_not == said
+    assert GIVEN_UP in snapshot_sentence(said) and (await start()).why_not == said
 
 
 async def test_a_forgotten_conversation_leaves_nothing_behind(snapshots, server, folder):
@@ -330,14 +333,14 @@ async def test_a_server_without_a_folder_is_asked_once(snapshots, server):
     server.holds[0] = ("river", 100)
     for _ in range(2):
         assert await snapshots.save(server, 0, "c1", "a") is None
-    assert server.asked == ["save"] and "without a folder" in snapshots.why_not
+    assert server.asked == ["save"] and "without a folder" in snapshot_sentence(snapshots.why_not)
 
 
 async def test_a_slot_the_server_does_not_have_is_never_named_to_it(snapshots, server):
     server.holds[0] = ("river", 100)
     snapshot = (await snapshots.save(server, 0, "c1", "a")).snapshot
     assert await snapshots.save(server, 2, "c2", "b") is None
-    assert "no slot 2" in (await snapshots.restore(server, 2, snapshot)).sentence
+    assert "no slot 2" in snapshot_sentence((await snapshots.restore(server, 2, snapshot)).why)
     assert server.asked == ["save"]
 
 

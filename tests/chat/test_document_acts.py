@@ -13,16 +13,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from consulting_kit import consulting, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from retrieval_kit import documents_service, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.documents.collection import Options
 from kvchat.documents.index_run import index_collection
 from kvchat.documents.library import Library
-from kvchat.prompt.citing import CITE, cited, is_there, number_of
+from kvchat.prompt.citations import CITE, cited, is_there, number_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role, system_message
 from toyserver import ToyServer, tokens
@@ -65,7 +65,7 @@ class Walk:
             await self.stack.aclose()
 
     async def _start(self) -> None:
-        self.service = await self.stack.enter_async_context(consulting(self.server.url, self.folder / "data"))
+        self.service = await self.stack.enter_async_context(documents_service(self.server.url, self.folder / "data"))
         self.service.clock = lambda: self.now
         await self._index()
 
@@ -185,7 +185,7 @@ class Walk:
 
     async def _take_some(self) -> None:
         text = f"@handbook {self._question()}"
-        shown = (await self.service.retrieval.consult(self.id, text)).passages[:self.chance.randint(0, 3)]
+        shown = (await self.service.retrieval.retrieve(self.id, text)).passages[:self.chance.randint(0, 3)]
         await self.service.turns.send(self.id, Question(text, passages=tuple(one.block for one in shown)))
         assert [block.text for block in self.path[-2].message.blocks if block.kind == PASSAGE] == [
             passage.text for passage in shown]
@@ -201,7 +201,7 @@ class Walk:
 
     async def _mode(self) -> None:
         mode = self.chance.choice(["off", "ask", "always", "always"])
-        await self.service.retrieval.set_searching(self.id, mode, ["handbook"])
+        await self.service.retrieval.set_retrieval(self.id, mode, ["handbook"])
 
     async def _edit(self) -> None:
         question = self._asked()

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("xllamacpp")
 
-from consulting_kit import asked, consulting, indexed, written
+from retrieval_kit import asked, documents_service, indexed, written
 
 from engine_fixture import running_server
 from kvchat.chat.question import Question
@@ -36,7 +36,7 @@ async def recorder() -> AsyncIterator[Recorder]:
 
 async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(recorder, tmp_path):
     folder = written(tmp_path / "handbook")
-    async with consulting(recorder.base_url, tmp_path / "data") as service:
+    async with documents_service(recorder.base_url, tmp_path / "data") as service:
         await indexed(service, folder)
         id = (await service.new_conversations.create("Answer from the context.")).id
         sent = [await asked(service, id, text) for text in TURNS]
@@ -54,7 +54,7 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
     for earlier, later in zip(recorder.chats, recorder.chats[1:], strict=False):
         assert later.body["messages"][:len(earlier.body["messages"])] == earlier.body["messages"]
 
-    async with consulting(recorder.base_url, tmp_path / "data") as service:
+    async with documents_service(recorder.base_url, tmp_path / "data") as service:
         await service.conversations.open(id)
         before = service.conversations.get(id).path()
         await service.turns.send(id, Question("@handbook How many stairs has the tower?"))
@@ -62,7 +62,7 @@ async def test_passages_are_read_once_and_an_index_made_anew_changes_no_byte(rec
         kept = recorder.chats[-1].body
     for name in ("index.db", "index.db-journal", "index.db.lock"):
         (tmp_path / "data" / name).unlink(missing_ok=True)
-    async with consulting(recorder.base_url, tmp_path / "data") as service:
+    async with documents_service(recorder.base_url, tmp_path / "data") as service:
         await service.conversations.open(id)
         await service.branches.delete_turn(id, service.conversations.get(id).path()[-1].id)
         assert [node.wire for node in service.conversations.get(id).path()] == [node.wire for node in before] == [

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from consulting_kit import asked, consulting, indexed, written
+from retrieval_kit import asked, documents_service, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.prompt.citing import cited, sources
+from kvchat.prompt.citations import cited, sources
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.drafts import decoded
 from kvchat.prompt.message import Node, Role
@@ -23,7 +23,7 @@ LINES = "".join(f"line {number} of the log\n" for number in range(60))
 
 @pytest.fixture
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
-    async with consulting(server.url, tmp_path / "data") as service:
+    async with documents_service(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
         await service.new_conversations.create("Be brief.")
         yield service
@@ -117,8 +117,8 @@ async def test_a_change_whose_file_is_on_the_branch_goes_as_it_was_shown(service
 
 
 async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
-    found = await service.retrieval.consult(id, LAMP)
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
+    found = await service.retrieval.retrieve(id, LAMP)
     assert found.passages and not found.taken
     await service.turns.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
     await service.conversations.wait(id)
@@ -127,13 +127,13 @@ async def test_an_edit_keeps_the_passages_that_were_taken(service, id):
 
 
 async def test_an_edit_takes_no_passages_that_are_only_offered(service, id):
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
     await asked(service, id, LAMP)
     assert not of(PASSAGE, await edited(service, id, LAMP.replace("lmap", "lamp")))
 
 
 async def test_passages_of_a_mention_go_with_it_when_it_is_edited_away(service, id):
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
     assert of(PASSAGE, await asked(service, id, f"@handbook {LAMP}"))
     assert not of(PASSAGE, await edited(service, id, "Good morning."))
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from consulting_kit import consulting, indexed, written
+from retrieval_kit import documents_service, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
@@ -30,7 +30,7 @@ def work(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 async def service(server: ToyServer, tmp_path: Path, work: Path) -> AsyncIterator[ChatService]:
-    async with consulting(server.url, tmp_path / "data") as service:
+    async with documents_service(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
         await service.new_conversations.create("Be brief.")
         yield service
@@ -53,7 +53,7 @@ async def test_only_the_signs_that_count_mention_something(service: ChatService)
     text = "@handbook/lamp.md @./notes.txt @handbook/boats.txt"
     assert await asked(service, text, NOTHING) == []
     assert await asked(service, text, Meant(frozenset({1}))) == ["notes\n"]
-    found = await service.retrieval.consult(id_of(service), text, meant=Meant(frozenset({1})))
+    found = await service.retrieval.retrieve(id_of(service), text, meant=Meant(frozenset({1})))
     assert found.pasted == ("handbook/lamp.md", "handbook/boats.txt")
 
 
@@ -62,8 +62,8 @@ async def test_what_was_pasted_is_never_looked_for_on_the_disk(
 ) -> None:
     from kvchat.documents import retrieval_plan
 
-    monkeypatch.setattr(retrieval_plan._Following, "of", lambda *args: pytest.fail("it was followed"))
-    found = await service.retrieval.consult(id_of(service), "see @/net/evil/x and @Override", meant=NOTHING)
+    monkeypatch.setattr(retrieval_plan._MentionReader, "of", lambda *args: pytest.fail("it was followed"))
+    found = await service.retrieval.retrieve(id_of(service), "see @/net/evil/x and @Override", meant=NOTHING)
     assert (found.files, found.problems, found.pasted) == ((), (), ("/net/evil/x",))
 
 
@@ -85,7 +85,7 @@ async def test_a_file_from_outside_goes_only_with_a_yes_to_where_it_really_is(
 
 async def test_files_that_were_shown_need_the_yes_too(service: ChatService) -> None:
     id = id_of(service)
-    shown = await service.retrieval.consult(id, "see @~/.ssh/key")
+    shown = await service.retrieval.retrieve(id, "see @~/.ssh/key")
     assert [file.ref for file in shown.outside] == [shown.files[0].ref]
     with pytest.raises(OutsideError):
         await service.turns.send(id, Question("see @~/.ssh/key", passages=(), files=shown.files))

@@ -61,7 +61,7 @@ async def make(tmp_path: Path) -> AsyncIterator[Maker]:
 async def say(service: ChatService, id: str, text: str):
     await service.turns.send(id, Question(text))
     await service.conversations.wait(id)
-    await service.servers.link().following.settled()  # type: ignore[union-attr]
+    await service.servers.link().cache.settled()  # type: ignore[union-attr]
     conversation = service.conversations.get(id)
     assert conversation is not None
     figures = conversation.path()[-1].figures
@@ -114,7 +114,7 @@ async def test_what_an_act_would_read_is_what_it_reads(make: Maker, server: str)
     price = await service.prices.exact(conversation.id, "edit", question.id, WORDS * 3)
     await service.turns.edit(conversation.id, question.id, WORDS * 3)
     await service.conversations.wait(conversation.id)
-    await service.servers.link().following.settled()
+    await service.servers.link().cache.settled()
     assert conversation.path()[-1].figures.evaluated_tokens == price.tokens
     everything = (await service.prices.exact(conversation.id, "system", text=instructions)).tokens
     await service.branches.set_instructions(conversation.id, instructions)
@@ -153,12 +153,12 @@ async def test_a_server_that_outlives_kvchat_is_known_to_hold_its_conversations(
     closed.append(first)
     second = make(server)
     await second.conversations.open(one.id)
-    await second.tracker.follow(await second.servers.link().connector.ready())
+    await second.tracker.cache_of(await second.servers.link().connector.ready())
     second.warm_up.rest()
     await second.ground.rest()
     assert second.tracker.warmth(one.id).heat is Heat.WARM
     figures = await say(second, one.id, "More?")
-    assert figures.predicted_cached == figures.cached_tokens and figures.avoidable_tokens <= 1
+    assert figures.predicted_cached == figures.cached_tokens and figures.wasted_tokens <= 1
 
 
 async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Maker, dense: Path) -> None:
@@ -172,7 +172,7 @@ async def test_conversations_that_begin_alike_get_a_tag_where_that_pays(make: Ma
         assert roots[0].startswith("The lamp") and roots[1].startswith("[kv-")
         assert [c.instructions for c in (one, two)] == [(WORDS * 6).strip()] * 2
         await say(service, two.id, "Hello")
-        assert (await say(service, one.id, "Back?")).avoidable_tokens <= 1
+        assert (await say(service, one.id, "Back?")).wasted_tokens <= 1
         plain = make(url, salt=False)
         await plain.conversations.open(one.id)
         await say(plain, one.id, "Still?")
@@ -206,7 +206,7 @@ async def test_a_branch_that_is_gone_back_to_is_read_ahead(
         await service.branches.undo(one.id)
         await warm()
         figures = await say(service, one.id, "Back?")
-        assert figures.avoidable_tokens <= 1 and service.store.warmups().tokens > 400
+        assert figures.wasted_tokens <= 1 and service.store.warmups().tokens > 400
 
 
 async def test_two_questions_that_wait_for_each_other_are_played_one_after_the_other(make: Maker, server: str) -> None:
@@ -230,7 +230,7 @@ async def test_nothing_is_rendered_or_priced_on_a_server_that_was_not_agreed_to(
     one = await service.new_conversations.create(WORDS)
     await say(service, one.id, "Hello")
     asked: list[object] = []
-    monkeypatch.setattr(service.servers.link().following.access, "prompt_text", asked.append)
+    monkeypatch.setattr(service.servers.link().cache.access, "prompt_text", asked.append)
     monkeypatch.setattr(service.servers.consent, "may_send_to", lambda server, id="": False)
     service.servers.consent.asks_before_leaving = service.warm_up.enabled = True
     await service.new_conversations.create(WORDS * 2, reuse=False)

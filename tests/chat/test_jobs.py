@@ -97,7 +97,7 @@ async def test_answers_of_no_use_park_a_job_after_three_and_the_person_tries_aga
     async with working(act) as service:
         put(service, "a")
         service.begin_background()
-        await until(service, lambda: [job.state for job in service.jobs.all()] == [JobState.PARKED])
+        await until(service, lambda: [job.state for job in service.jobs.all()] == [JobState.PAUSED])
         assert tries == [0, 1, 2]
         assert service.jobs.all()[0].why == "no JSON"
         await service.jobs.retry(KIND, "a")

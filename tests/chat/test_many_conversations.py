@@ -85,7 +85,7 @@ def test_a_server_that_cannot_be_followed_is_not_thought_to_hold_all_that_was_ev
 
 @pytest.mark.engine
 async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_last(tmp_path, monkeypatch):
-    monkeypatch.setattr("kvchat.chat.cache.following.KEPT_HEADS", 2)
+    monkeypatch.setattr("kvchat.chat.cache.server_cache.KEPT_HEADS", 2)
     with running_server(context=2048) as server:
         service = ChatService(Store.open(tmp_path / "data"), changed(Settings(), "server.base_url", server.base_url))
         service.warm_up.enabled = False
@@ -95,9 +95,9 @@ async def test_of_a_followed_server_the_branches_are_noted_that_were_answered_la
             for conversation in (*made, made[2]):
                 await service.turns.send(conversation.id, Question("Hello?"), parameters=Parameters(max_tokens=2))
                 await service.conversations.wait(conversation.id)
-                following = service.servers.link().following
-                await following.settled()
-            assert following.heads == {
+                cache = service.servers.link().cache
+                await cache.settled()
+            assert cache.heads == {
                 one.id: tuple(node.digest.hex() for node in one.path()) for one in (made[3], made[2])}
         finally:
             await service.aclose()

@@ -127,7 +127,7 @@ async def test_a_model_that_gives_junk_gets_none_of_it_into_the_profile_and_all_
         for entry in live:
             assert entry.confidence is not None and entry.nodes
         await service.memory.with_memories(lambda m: m.undo_all(session=service.memory.session))
-        for status in (Status.LIVE, Status.PROPOSED):
+        for status in (Status.LIVE, Status.PENDING):
             assert await service.memory.with_memories(lambda m, status=status: m.entries(status)) == []
         texts = [path.read_text() for path in (tmp_path / "memory").rglob("*.md") if "log" not in path.parts]
         assert not any(entry.text in text for entry in live for text in texts)

@@ -113,6 +113,6 @@ async def test_memories_of_all_conversations_are_not_sent_to_where_one_of_them_w
             await service.servers.consent.allow_sending_to(cloud, id)
             for text in ("I keep bees in Bergen.", "I moved the bees to Oslo.", "My doctor treats my asthma."):
                 await service.memory.with_memories(lambda m, text=text: m.add(text, Kind.FACT, page="topics/bees.md"))
-            await service.consolidation.tidy_soon()
+            await service.consolidation.consolidate_soon()
             await passed_over(service)
             assert not any(b"asthma" in visit.body for visit in away.visits), "the memory was sent to the internet"

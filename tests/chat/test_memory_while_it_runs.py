@@ -34,7 +34,7 @@ class Held:
 
 
 async def noted(service):
-    return [entry.text for status in (Status.LIVE, Status.PROPOSED)
+    return [entry.text for status in (Status.LIVE, Status.PENDING)
             for entry in await service.memory.with_memories(lambda m, status=status: m.entries(status))]
 
 

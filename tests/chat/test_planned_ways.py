@@ -58,7 +58,7 @@ async def test_back_from_a_peek_the_detour_saves_reading_the_long_chat_again(sta
         peek = await play.service.new_conversations.create(LINE * 20, reuse=False)
         await play.say(peek.id, "What is short?")
         figures = await play.say(long, "And then?")
-        plan = play.following.plan
+        plan = play.cache.plan
         assert plan is not None and plan.chosen.way is Way.DETOUR
         as_is = next(option for option in plan.options if option.way is Way.AS_IS)
         assert as_is.tokens > 2500
@@ -77,7 +77,7 @@ async def test_where_nothing_is_parked_it_goes_as_is(start: Start) -> None:
         long = await begin(play, LINE * 20, LINE * 60)
         await begin(play, LINE * 20, "What is short?")
         figures = await play.say(long, "And then?")
-        assert play.following.plan is not None and play.following.plan.chosen.way is Way.AS_IS
+        assert play.cache.plan is not None and play.cache.plan.chosen.way is Way.AS_IS
         assert figures.cached_tokens == figures.predicted_cached
 
 
@@ -88,10 +88,10 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
         await in_slot(play, 1, "How short?")
         await play.say(long, "And then?")
         third = await in_slot(play, None)
-        as_is = play.following.simulator.best.predict(await prefix_of(play, third))
+        as_is = play.cache.simulator.best.predict(await prefix_of(play, third))
         assert as_is.slot == 0 and as_is.replaces is not None and as_is.replaces.owner == long
         figures = await play.say(third, "Why?")
-        plan = play.following.plan
+        plan = play.cache.plan
         assert plan is not None and (plan.chosen.way, plan.slot) == (Way.PIN, 1)
         assert figures.cached_tokens == figures.predicted_cached
         figures = await play.say(long, "And now?")
@@ -101,7 +101,7 @@ async def test_a_pin_keeps_the_longer_tail_of_another_chat(start: Start) -> None
 
 async def prefix_of(play: Play, id: str) -> Tokens:
     conversation = await play.service.conversations.open(id)
-    prefix = await play.following.prompts.prefix(play.service.tracker.turn_after(conversation, conversation.path()))
+    prefix = await play.cache.prompts.prefix(play.service.tracker.turn_after(conversation, conversation.path()))
     assert prefix is not None
     return prefix
 
@@ -109,14 +109,14 @@ async def prefix_of(play: Play, id: str) -> Tokens:
 async def in_slot(play: Play, slot: int | None, *questions: str) -> str:
     """A conversation whose system prompt, the same for all, was read into this slot."""
     conversation = await play.service.new_conversations.create(LINE * 20, reuse=False)
-    prefix, following = await prefix_of(play, conversation.id), play.following
+    prefix, cache = await prefix_of(play, conversation.id), play.cache
     if slot is not None:
-        following.side_request("side", conversation.id, prefix, slot)
-        await following.access.read_ahead(prefix, lambda _: None, slot)
-        following.simulator.end(Tokens.unknown(1))
+        cache.side_request("side", conversation.id, prefix, slot)
+        await cache.access.prefill(prefix, lambda _: None, slot)
+        cache.simulator.end(Tokens.unknown(1))
     for question in questions:
         await play.say(conversation.id, question)
-        held = following.simulator.best.slots[slot or 0]
+        held = cache.simulator.best.slots[slot or 0]
         assert held is not None and held.owner == conversation.id
     return conversation.id
 

@@ -41,7 +41,7 @@ def probed(play: Play) -> list[Ahead]:
 
 
 def believed(play: Play) -> tuple[bool, bool, Rewind]:
-    shape = play.following.simulator.best.shape
+    shape = play.cache.simulator.best.shape
     return shape.unified, bool(shape.ram_bytes), shape.rewind
 
 
@@ -100,7 +100,7 @@ async def test_nobody_is_there_to_read_ahead_for(models: dict[str, Path], tmp_pa
     async with serving(models["dense"], shape_of("dense", batch=512)) as url, playing(url, tmp_path / "data") as play:
         await play.service.new_conversations.create("Be brief.")
         await rested(play)
-        assert play.ahead == [] and await unused(play.following)
+        assert play.ahead == [] and await unused(play.cache)
 
 
 async def test_a_question_cancels_it_and_is_predicted_right(models: dict[str, Path], tmp_path: Path) -> None:

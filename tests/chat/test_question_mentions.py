@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
-from consulting_kit import asked, consulting, indexed, written
+from retrieval_kit import asked, documents_service, indexed, written
 
 from kvchat.chat.background.worker import Worker
 from kvchat.chat.errors import ChatError
@@ -21,7 +21,7 @@ from kvchat.chat.question import retrieval as module
 from kvchat.chat.service import ChatService
 from kvchat.cli.ask import ask, read_question
 from kvchat.documents import retrieval_plan as looking
-from kvchat.documents.attaching import attached
+from kvchat.documents.attachments import attached
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Node, Role
@@ -33,7 +33,7 @@ MAIL = "Write a mail to user@example.org, please."
 
 @pytest.fixture
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
-    async with consulting(server.url, tmp_path / "data") as service:
+    async with documents_service(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
         await service.new_conversations.create("Be brief.")
         yield service
@@ -127,7 +127,7 @@ async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(
 
 async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret):
     id, text = id_of(service), f"@{secret} What is it?"
-    shown = await service.retrieval.consult(id, text)
+    shown = await service.retrieval.retrieve(id, text)
     secret.write_text("the key is 5678\n")
     await service.turns.send(id, Question(text, passages=tuple(one.block for one in shown.passages), files=shown.files))
     await service.conversations.wait(id)
@@ -136,7 +136,7 @@ async def test_the_files_that_were_shown_are_those_that_are_sent(service, secret
 
 async def test_a_file_that_is_gone_is_told_unless_it_was_captured_before(service, secret):
     id, text = id_of(service), f"@{secret} What is it?"
-    shown = await service.retrieval.consult(id, text)
+    shown = await service.retrieval.retrieve(id, text)
     secret.unlink()
     with pytest.raises(ChatError, match="There is no file"):
         await service.turns.send(id, Question(text, passages=tuple(one.block for one in shown.passages)))
@@ -162,7 +162,7 @@ async def test_a_mail_address_does_not_wait_for_the_documents(service, held):
 async def test_a_plain_question_goes_without_what_cannot_be_searched_in_time(service, held, monkeypatch):
     monkeypatch.setattr(module, "SEARCH_S", 0.05)
     id = id_of(service)
-    await service.retrieval.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_retrieval(id, "always", ["handbook"])
     async with occupied(service, held):
         await service.turns.send(id, Question(LAMP))
         assert not held.is_set()
@@ -187,7 +187,7 @@ async def test_a_place_that_is_just_being_indexed_says_so(service, tmp_path):
     await service.documents.with_library(lambda library: library.add(str(written(tmp_path / "notes")), "notes"))
     service.documents._known_names = frozenset()
     service.documents._indexing["notes"] = Progress("notes", 0, 0, 0, 0, 0, 0.0)
-    found = await service.retrieval.consult(id_of(service), f"@notes {LAMP}")
+    found = await service.retrieval.retrieve(id_of(service), f"@notes {LAMP}")
     del service.documents._indexing["notes"]
     assert "notes is still being indexed" in found.problems[0]
 
@@ -207,14 +207,14 @@ async def test_a_question_about_a_locked_index_is_not_sent_without_its_documents
     "What is @handbook's lamp?", "@handbook，lamp turn？", "(@handbook)lamp turns often", "@handbook—the lamp turns?",
     "**@handbook** lamp turn", "@handbook/lamp.md's text"])
 async def test_a_mention_in_prose_is_followed(service, text):
-    found = await service.retrieval.consult(id_of(service), text)
+    found = await service.retrieval.retrieve(id_of(service), text)
     assert found.passages or found.files
 
 
 async def test_many_mentions_read_the_collections_once(service, monkeypatch):
     read, plain = [], Library.collections
     monkeypatch.setattr(Library, "collections", lambda self: read.append(1) or plain(self))
-    await service.retrieval.consult(id_of(service), "@handbook @foo @handbook/lamp.md " * 500 + LAMP)
+    await service.retrieval.retrieve(id_of(service), "@handbook @foo @handbook/lamp.md " * 500 + LAMP)
     assert len(read) <= 3  # once for the mentions, and for the file that is named
 
 
@@ -224,7 +224,7 @@ async def test_texts_that_nobody_asks_about_any_more_are_not_looked_up(service, 
     id = id_of(service)
     async with occupied(service, held):
         for number in range(8):
-            task = asyncio.create_task(service.retrieval.consult(id, f"@{secret} What is {number}?"))
+            task = asyncio.create_task(service.retrieval.retrieve(id, f"@{secret} What is {number}?"))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             task.cancel()

@@ -25,7 +25,7 @@ from warmup_walk import played, told
 from engine_fixture import small_model
 from kvchat.cache.llamacpp.cache_config import Shape
 from kvchat.chat.cache import warm_up
-from kvchat.chat.cache.following import FollowedTurn
+from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.warm_up import on_battery
 from kvchat.chat.question import Question
 from kvchat.config import changed
@@ -143,7 +143,7 @@ async def test_one_that_never_reached_the_server_changes_nothing(start: Start) -
         async def never(*given: Any) -> None:
             await asyncio.Event().wait()
 
-        play.following.access.read_ahead = never  # type: ignore[method-assign, assignment]
+        play.cache.access.prefill = never  # type: ignore[method-assign, assignment]
         await play.service.conversations.open(id)
         await until(lambda: play.service.tracker.warming == id)
         figures = await play.say(other, "Two?")
@@ -392,12 +392,12 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
             if chance.random() < 0.8:
                 await rested(play)
             clock.now += timedelta(minutes=chance.choice([0, 0, 1]))
-            sent: list[FollowedTurn] = []
-            before = play.following.before
-            play.following.before = noted(before, sent)  # type: ignore[method-assign]
+            sent: list[TrackedTurn] = []
+            before = play.cache.before
+            play.cache.before = noted(before, sent)  # type: ignore[method-assign]
             await service.turns.send(talk.id, Question(text(chance, [1, 20]), tuple(blocks)))
             await play.answered(talk.id)
-            play.following.before = before  # type: ignore[method-assign]
+            play.cache.before = before  # type: ignore[method-assign]
             whole = [made for made in play.ahead if made.done]
             if whole:
                 last, prompt = whole[-1].prompt, sent[0].tokens
@@ -408,14 +408,14 @@ async def test_what_is_read_is_a_strict_prefix_of_what_is_sent(start: Start) -> 
     assert checked >= 14 and with_blocks >= 5, (checked, with_blocks)
 
 
-Before = Callable[..., Awaitable[FollowedTurn]]
+Before = Callable[..., Awaitable[TrackedTurn]]
 
 
-def noted(before: Before, sent: list[FollowedTurn]) -> Before:
+def noted(before: Before, sent: list[TrackedTurn]) -> Before:
     """As `before`, and every chat request is noted."""
 
-    async def noting(*given: Any, **named: Any) -> FollowedTurn:
-        sent.append(followed := await before(*given, **named))
-        return followed
+    async def noting(*given: Any, **named: Any) -> TrackedTurn:
+        sent.append(tracked := await before(*given, **named))
+        return tracked
 
     return noting

@@ -17,6 +17,7 @@ from kvchat.chat.server import connection
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import State
+from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, error, hang, tokens
 
 Maker = Callable[..., ChatService]
@@ -169,7 +170,7 @@ async def test_without_a_person_a_server_that_is_gone_is_an_error_at_once(make: 
     await say(service, id, "One")
     await server.stop()
     answer = await say(service, id, "Two")
-    assert answer.state is State.ERROR and "No server answers" in answer.note
+    assert answer.state is State.ERROR and "No server answers" in note_sentence(answer.note)
 
 
 async def test_a_lost_server_is_looked_for_ever_less_often(

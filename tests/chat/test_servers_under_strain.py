@@ -21,6 +21,7 @@ from kvchat.chat.server import connection
 from kvchat.chat.service import ChatService
 from kvchat.config import ServerSettings, Settings
 from kvchat.prompt.message import Role, State
+from kvchat.text.notes import note_sentence
 from standins.jan import JanStandIn
 from standins.ollama import OllamaStandIn
 from standins.ollama_engine import StandInModel
@@ -200,7 +201,7 @@ async def test_a_server_that_discovery_finds_too_has_one_lane(
 async def test_a_profile_that_is_gone_is_named_as_one(make: Maker) -> None:
     service = make("")
     answer = await say(service, await begun(service, "work"), "Hi")
-    assert "profile" in answer.note and "work" in answer.note
+    assert "profile" in note_sentence(answer.note) and "work" in note_sentence(answer.note)
 
 
 async def test_an_empty_conversation_is_used_again_on_the_server_of_the_settings(
@@ -309,7 +310,7 @@ async def test_a_server_that_comes_back_and_wants_a_key_is_not_waited_for_any_lo
         server.on(path, error(401, "Invalid API Key"))
     await server.start()
     assert await settles(service, id)
-    assert "key" in service.conversations.get(id).path()[-1].note  # type: ignore[union-attr]
+    assert "key" in note_sentence(service.conversations.get(id).path()[-1].note)  # type: ignore[union-attr]
 
 
 @pytest.mark.usefixtures("quickly")
@@ -402,7 +403,7 @@ async def streaming_from(make: Maker, count: int) -> tuple[ChatService, list[Toy
         server.on("/apply-template", reply(200, {"prompt": "hello \N{BALLOT BOX}kv\N{BALLOT BOX}"}))
         ids.append(id := await begun(service, server.url))
         await say(service, id, "Hi")
-        await service.servers.link(id).following.settled()  # type: ignore[union-attr]
+        await service.servers.link(id).cache.settled()  # type: ignore[union-attr]
         server.on_chat(tokens("a", "b", "c", hang_after=2))
         await service.turns.send(id, Question("Two"))
     for id in ids:
@@ -542,7 +543,7 @@ async def test_an_engine_that_ended_for_another_model_is_not_said_to_hold_anythi
     one = await begun(service, files[0])
     await say(service, one, "Hi")
     await say(service, await begun(service, files[1]), "Hi")
-    assert service.servers.link(one).info is None and service.servers.link(one).following is None
+    assert service.servers.link(one).info is None and service.servers.link(one).cache is None
 
 
 async def test_choosing_the_file_that_runs_already_does_not_load_it_again(
@@ -572,13 +573,13 @@ async def test_what_the_doctor_put_into_the_slots_is_not_forgotten_when_it_is_cl
     service = make(server.url)
     id = await begun(service)
     await say(service, id, "Hi")
-    before = service.servers.link(id).following
+    before = service.servers.link(id).cache
     server.on_chat(tokens("a", hang_after=1, prompt=50))
     examining = asyncio.create_task(service.chooser.examined(lambda words: None, True))
     await server.until(lambda: server.posts == 2)
     examining.cancel()
     await asyncio.wait({examining})
-    assert before is not None and service.servers.link(id).following is not before
+    assert before is not None and service.servers.link(id).cache is not before
 
 
 async def test_the_doctor_asks_for_the_model_of_the_conversation(make: Maker) -> None:

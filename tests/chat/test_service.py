@@ -14,6 +14,7 @@ from kvchat.chat.question import Question
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
+from kvchat.text.notes import note_sentence
 from toyserver import error, tokens
 
 
@@ -232,7 +233,7 @@ async def test_an_answer_that_failed_without_a_word_makes_room_for_the_next_try(
     conversation = await service.new_conversations.create()
     failed = await say(service, conversation.id, "one")
     assert failed.state is State.ERROR
-    assert "boom" in failed.note
+    assert "boom" in note_sentence(failed.note)
     await service.turns.regenerate(conversation.id, failed.id)
     await service.conversations.wait(conversation.id)
     answer = conversation.path()[-1]

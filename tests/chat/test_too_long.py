@@ -19,6 +19,7 @@ from kvchat.prompt.message import Message, Role, State, node, system_message
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
 from kvchat.store import Store
+from kvchat.text.notes import note_sentence
 from toyserver import SSE_HEAD, chunked, drop, error, event, hang, raw, reply, sse, tokens
 
 LLAMACPP = error(400, "the request exceeds the available context size", "exceed_context_size_error",
@@ -69,7 +70,7 @@ async def test_a_refused_question_is_a_sibling_and_the_next_one_goes_on_from_the
     (question,) = conversation.tree.children(head)
     (failed,) = conversation.tree.children(question.id)
     assert (question.text, failed.state, failed.text) == ("far too long", State.ERROR, "")
-    assert failed.note and [leaf.id for leaf in conversation.tree.leaves()] == [failed.id]
+    assert note_sentence(failed.note) and [leaf.id for leaf in conversation.tree.leaves()] == [failed.id]
     assert refused == [QuestionRefused(conversation.id, question.id, tokens_told, window)]
 
     other = make(server.url)  # all of it is there after a restart
@@ -260,12 +261,12 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
             used = conversation.context_used
             await asked(service, conversation.id, MIXED * 2, parameters=short, anyway=True)
             (question,) = conversation.tree.children(conversation.record.head)
-            real = int(conversation.tree.children(question.id)[0].note.partition("has ")[2].split()[0].replace(",", ""))
+            real = int(dict(conversation.tree.children(question.id)[0].note.arguments)["prompt"])
             assert real > 4096
 
-            following = service.servers.link().following
-            await following.settled()
-            assert following.heads[conversation.id] == tuple(n.digest.hex() for n in conversation.path())
+            cache = service.servers.link().cache
+            await cache.settled()
+            assert cache.heads[conversation.id] == tuple(n.digest.hex() for n in conversation.path())
 
             with pytest.raises(TooLongError) as raised:
                 await service.turns.send(conversation.id, Question(MIXED * 2))
@@ -277,11 +278,11 @@ async def test_the_servers_own_count_decides_and_a_refusal_costs_its_cache_nothi
 
             await asked(service, conversation.id, "And the last?", parameters=short)
             figures = conversation.path()[-1].figures
-            assert figures.avoidable_tokens is not None and figures.avoidable_tokens <= 8
+            assert figures.wasted_tokens is not None and figures.wasted_tokens <= 8
             assert figures.cached_tokens >= used - 1
 
-            await following.settled()
-            exact = (following.predictions, following.exact)
+            await cache.settled()
+            exact = (cache.predictions, cache.exact)
             assert exact[0] >= 2 and exact[0] == exact[1]
         finally:
             await service.aclose()

@@ -108,10 +108,10 @@ async def test_a_name_given_elsewhere_is_not_replaced_by_the_first_words(make, s
 
 async def test_a_conversation_given_up_by_documents_elsewhere_keeps_its_other_fields(windows):
     one, other, id = windows
-    await other.retrieval.set_searching(id, "always", ["notes", "mail"])
+    await other.retrieval.set_retrieval(id, "always", ["notes", "mail"])
     await one.options.set_model(id, "toy")
     record = one.store.conversation(id)
-    assert (record.searching, record.collections, record.model) == ("always", ("notes", "mail"), "toy")
+    assert (record.retrieval, record.collections, record.model) == ("always", ("notes", "mail"), "toy")
 
 
 FIELDS = {

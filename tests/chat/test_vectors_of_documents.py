@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("xllamacpp")
 
-from consulting_kit import consulting, indexed, written
+from retrieval_kit import documents_service, indexed, written
 
 from engine_fixture import small_model
 from kvchat.config import Settings, changed
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.engine
 async def test_what_is_indexed_gets_vectors_and_the_engine_ends_with_the_service(server: ToyServer, tmp_path: Path):
     settings = changed(Settings(), "embeddings.model", str(small_model()))
     settings = changed(settings, "memory.rest_seconds", 0)
-    async with consulting(server.url, tmp_path / "data", settings=settings) as service:
+    async with documents_service(server.url, tmp_path / "data", settings=settings) as service:
         service.jobs.enabled = True
         service.begin_background()
         await indexed(service, written(tmp_path / "handbook"))
@@ -34,6 +34,6 @@ async def test_what_is_indexed_gets_vectors_and_the_engine_ends_with_the_service
                     break
                 await asyncio.sleep(0.2)
         assert source.is_running
-        assert (await service.retrieval.consult(id, "@handbook How often does the lamp turn?")).passages
+        assert (await service.retrieval.retrieve(id, "@handbook How often does the lamp turn?")).passages
     assert not source.is_running
     assert changed(Settings(), "embeddings.model", "nomic").embeddings.local_model == ""

@@ -14,7 +14,8 @@ from kvchat.store import Store
 from toyserver import ToyServer, drop, error, loading, raw, reply, tokens
 
 KEYS = {"conversation", "message_ids", "text", "finish_reason", "prompt_tokens", "cached_tokens", "evaluated_tokens",
-        "new_tokens", "avoidable_tokens", "ttft_ms", "prompt_ms", "predicted_tokens", "predicted_ms", "context_size"}
+        "new_tokens", "avoidable_tokens", "ttft_ms", "prompt_ms", "predicted_tokens", "predicted_ms", "context_size",
+        "note", "note_kind"}
 
 
 async def test_the_answer_is_printed_and_one_object_tells_the_figures(run):
@@ -27,8 +28,10 @@ async def test_the_answer_is_printed_and_one_object_tells_the_figures(run):
     assert done.status == 0
     assert set(answer) >= KEYS
     assert (answer["text"], answer["finish_reason"]) == ("Yes", "stop")
+    assert answer["note"] is answer["note_kind"] is None
     assert (answer["prompt_tokens"], answer["cached_tokens"], answer["evaluated_tokens"]) == (60, 41, 19)
-    assert (answer["new_tokens"], answer["avoidable_tokens"], answer["context_size"]) == (18, 1, 4096)
+    assert (answer["new_tokens"], answer["wasted_tokens"], answer["context_size"]) == (18, 1, 4096)
+    assert answer["avoidable_tokens"] == 1, "scripts know it by this name"
 
 
 async def test_the_next_request_extends_the_last_in_another_process(spawn):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from kvchat.aliases import JSON_FIELDS
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
@@ -48,10 +49,10 @@ async def test_the_newest_conversation_is_told_without_a_server(run: Any, talk: 
     rows = {line.split()[0]: line.split() for line in lines if line[:4].strip().isdigit()}
     assert rows["1"][1:4] == ["0", "412", "0"] and "What did it cost?" in done.out
     assert rows["2"][1] == "416" and rows["3"][1] == "60"
-    assert any(line.startswith("turn 3: ") and "tokens read again" in line for line in lines)
+    assert any(line.startswith("turn 3: ") and "tokens prefilled again" in line for line in lines)
     assert not any(line.startswith("turn 2: ") for line in lines)
     facts = {line[:14].strip(): line[14:] for line in lines}
-    assert "476 reused" in facts["conversation"] and "476 reused" in facts["last 7 days"]
+    assert "476 cached" in facts["conversation"] and "476 cached" in facts["last 7 days"]
     assert facts["slots"] == "what they hold is not known"
     assert facts["planner"] == "no request yet"
 
@@ -63,9 +64,13 @@ async def test_json_has_every_turn_with_its_figures_and_null_for_what_is_not_kno
     assert report["conversation"] == talk
     assert [turn["question"] for turn in report["turns"]] == [text for text, _, _ in TURNS]
     assert [turn["figures"]["cached_tokens"] for turn in report["turns"]] == [0, 416, 60]
-    assert report["warmth"] == {"heat": "unknown", "held": None, "reread": None, "since": None}
+    assert report["warmth"] == {"heat": "unknown", "held": None, "to_prefill": None, "reread": None, "since": None}
     assert report["here"]["totals"]["turns"] == 3 and report["week"]["totals"]["turns"] == 4
     assert report["plan"] is None
+    assert report["here"]["totals"]["wasted_tokens"] > 0
+    for found in (report["warmth"], report["here"]["totals"], *report["messages"]):
+        for old, new in JSON_FIELDS.items():
+            assert (old in found) == (new in found) and found.get(old) == found.get(new), "scripts know the old names"
 
 
 async def test_a_conversation_stays_unread_when_its_cache_is_looked_at(

@@ -130,7 +130,7 @@ def test_without_memories_there_is_a_word(call: Call) -> None:
     told = call("list")
     assert (told.status, told.out, told.err) == (0, "Nothing is remembered yet.\n", "")
     assert call("list", "--json").json == []
-    assert call("list", "--status", "proposed").out == "Nothing waits for your yes.\n"
+    assert call("list", "--status", "pending").out == "Nothing waits for your yes.\n"
     assert call("log").out == "Nothing has changed yet.\n"
     assert call("queue").out == "Nothing waits.\n"
     told = call("search", "anything")
@@ -208,7 +208,7 @@ async def test_hostile_text_is_shown_harmless_and_fits_the_window(
     with opened(places) as (store, memories):
         memories.add(HOSTILE + " and more words than fit on one line of a small window" * 2, page="topics/colours.md")
         store.jobs.put("extract", conversation, 0.0, HOSTILE)
-        store.jobs.park("extract", conversation, HOSTILE * 3)
+        store.jobs.pause("extract", conversation, HOSTILE * 3)
     done = await run("memory", *command, terminal=True)
     lines = done.out.replace("\r\n", "\n").splitlines()
     assert done.status == 0 and any("␛" in line for line in lines)
@@ -337,8 +337,11 @@ async def test_only_proposals_are_accepted_and_all_of_them_only_by_that_word(cal
              fact("Lives in Bonn", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
              fact("Is called Kim", nodes=nodes, kind=Kind.IDENTITY, review=Reason(Why.IDENTITY)),
              fact("Prefers tea to coffee", nodes=nodes))
-    proposed = {entry["text"]: entry["id"] for entry in call("list", "--status", "proposed", "--json").json}
+    proposed = {entry["text"]: entry["id"] for entry in call("list", "--status", "pending", "--json").json}
     assert set(proposed) == {"Lives in Bonn", "Is called Kim"} and call.texts() == {"Prefers tea to coffee"}
+    old, new = (call("list", "--status", name, "--json") for name in ("proposed", "pending"))
+    assert old.json == new.json and {entry["status"] for entry in new.json} == {"pending"} and new.err == ""
+    assert old.err == "kvchat: proposed is called pending now; old names still work\n"
     live = call("list", "--json").json[0]["id"]
     told = call("accept", proposed["Is called Kim"], live)
     assert told.status == 1 and live in told.err
@@ -461,11 +464,11 @@ async def test_the_queue_has_what_is_pending_and_what_is_parked(call: Call, plac
     conversation, _ = await talked(places, "I prefer tea to coffee", "I play the cello")
     with opened(places) as (store, _):
         store.jobs.put("extract", conversation, 0.0)
-        store.jobs.park("extract", conversation, "the model's answers cannot be used")
+        store.jobs.pause("extract", conversation, "the model's answers cannot be used")
     told = call("queue", "--json").json
     assert told["pending"] == [{"conversation": conversation, "title": "I prefer tea to coffee", "messages": 4}]
     assert [(job["subject"], job["state"], job["why"]) for job in told["jobs"]] == [
-        (conversation, "parked", "the model's answers cannot be used")]
+        (conversation, "paused", "the model's answers cannot be used")]
     assert set(told["jobs"][0]) == {"kind", "subject", "title", "due", "attempts", "state", "why", "created"}
     shown = call("queue").out
     assert conversation[:8] in shown and "cannot be used" in shown and "waits for you" in shown

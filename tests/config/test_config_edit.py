@@ -104,7 +104,7 @@ def test_saving_into_the_example_puts_each_setting_below_its_words(file: Path) -
     save_setting(file, "theme", "kvchat-day")
     save_setting(file, "parameters.temperature", 0.3)
     text = file.read_text()
-    assert '# theme = "kvchat-night"\ntheme = "kvchat-day"\n' in text
+    assert '# theme = "auto"\ntheme = "kvchat-day"\n' in text
     assert "# temperature = 0.7\ntemperature = 0.3\n" in text
     assert len(text.splitlines()) == len(example().splitlines()) + 2
 
@@ -227,4 +227,4 @@ def test_the_table_for_the_documentation_has_a_row_for_every_setting() -> None:
     assert len(rows) == 2 + len(OPTIONS) + 2, "the settings of profiles, and the server's parameters, are not repeated"
     assert all(row.count("|") - row.count("\\|") == 4 for row in rows)
     assert "| `profiles.NAME.*` |" in table()
-    assert '| `theme` | `"kvchat-night"` | The colours.' in table()
+    assert '| `theme` | `"auto"` | The colours.' in table()

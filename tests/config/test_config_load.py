@@ -96,7 +96,7 @@ def test_a_syntax_error_is_told_with_line_and_column(file: Path, text: str, sent
     ("quite_other = 1", "1:1: unknown setting quite_other; it is not used"),
     ('base_url = "http://x"', "1:1: unknown setting base_url; base_url belongs under [server]"),
     ('[engine]\ntheme = "x"', "2:1: unknown setting engine.theme; theme belongs at the top, above the first [section]"),
-    ("theme = 3", "1:1: theme must be a text in quotes, not a whole number; the default, \"kvchat-night\", is used"),
+    ("theme = 3", "1:1: theme must be a text in quotes, not a whole number; the default, \"auto\", is used"),
     ('sidebar = "yes"', "1:1: sidebar must be true or false, not a text; the default, true, is used"),
     ("mouse = 1979-05-27", "1:1: mouse must be true or false, not a date or time; the default, true, is used"),
     ("time_stamp_minutes = true", "1:1: time_stamp_minutes must be a whole number, not true or false; the default, 10, "
@@ -198,7 +198,7 @@ def test_the_working_directory_has_no_say(tmp_path: Path, monkeypatch: pytest.Mo
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
     Path("config.toml").write_text('theme = "kvchat-day"')
-    assert load(tmp_path / "config.toml")[0].theme == "kvchat-night"
+    assert load(tmp_path / "config.toml")[0].theme == "auto"
 
 
 def test_the_environment_comes_before_the_file_and_the_command_line_before_both(file: Path) -> None:

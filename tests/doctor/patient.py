@@ -14,7 +14,7 @@ from kvchat.backends.dialect import (
     Emit,
     Ended,
     HostClass,
-    ReadAhead,
+    PrefillResult,
     Reported,
     ServerInfo,
     ServerState,
@@ -26,6 +26,7 @@ from kvchat.backends.dialect import (
 from kvchat.backends.kinds import Figures
 from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import system_in_user
@@ -54,7 +55,7 @@ class Patient:
     """Whether it tells how many tokens there were."""
     preamble: int = 0
     """Tokens that its template puts in front of every prompt."""
-    warns: str = ""
+    warns: Statement | None = None
     replicas: int = 1
     """Servers behind this address, asked in turn."""
     turns: list[ChatTurn] = field(default_factory=list)
@@ -92,11 +93,11 @@ class Patient:
             self.hung.set()
             await asyncio.Event().wait()
         if (error := self.fails(number)) is not None:
-            return Ended(State.ERROR, error.sentence, error)
+            return Ended(State.ERROR, error=error)
         wires = system_in_user(turn.wires) if turn.system_in_user else turn.wires
         if self.refuses_system and b'"system"' in wires[0]:
             refusal = failure(Trouble.SYSTEM_ROLE, Fault.TOLD, sentence="No system role here.", status=400)
-            return Ended(State.ERROR, refusal.sentence, refusal)
+            return Ended(State.ERROR, error=refusal)
         prompt = ["preamble"] * self.preamble + words_of(wires)
         cached = self._cached(prompt, number % self.replicas)
         if self.overruns:
@@ -172,6 +173,6 @@ class OpenPatient(Patient):
         self.looks_at_slots += 1
         return self.slots
 
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None) -> ReadAhead:
+    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                      slot: int | None = None) -> PrefillResult:
         raise failure(Trouble.REFUSED, Fault.TOLD, sentence="Not here.")

@@ -59,7 +59,7 @@ async def test_all_is_well_with_a_real_model_on_the_built_in_engines_defaults() 
         made = report(await examine(await connect(server.base_url)))
     assert headline(made) == "All is well." and made.well
     three = made.examination.turn(Step.THREE)
-    assert three is not None and three.avoidable_tokens is not None and three.avoidable_tokens <= 8
+    assert three is not None and three.wasted_tokens is not None and three.wasted_tokens <= 8
     assert made.examination.prefill_speed and made.examination.decode_speed
 
 
@@ -68,7 +68,7 @@ async def test_one_slot_and_no_ram_cache(model: Path) -> None:
     found = one(list(made.verdicts), Topic.SIDE_REQUEST)
     assert found.severity is PROBLEM and "--cache-ram 8192" in found.advice
     after = made.examination.turn(Step.AFTER_SIDE)
-    assert after is not None and found.tokens == after.avoidable_tokens and found.tokens > 400
+    assert after is not None and found.tokens == after.wasted_tokens and found.tokens > 400
     parked = await reported(model, cache_ram_mib=512)
     assert about(parked, Topic.SIDE_REQUEST) is FINE
 

@@ -13,9 +13,11 @@ from patient import OpenPatient, Patient, an_info
 from corpus import corpus
 from kvchat.backends.dialect import HostClass, SlotCount, Trouble, failure
 from kvchat.backends.payload import Model
+from kvchat.cache.causes.cause import said
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Step
 from kvchat.doctor.words import facts
+from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import Fault
 
 EVERY_STEP = list(Step)
@@ -187,9 +189,12 @@ async def test_a_template_with_a_long_preamble_is_counted() -> None:
     assert patient.evaluated <= found.spent_tokens <= 1500 and found.skipped
 
 
+LOADED = said(NoteKind.MODEL_LOADED, model="m")
+
+
 async def test_what_the_dialect_warns_of_is_kept_once() -> None:
-    found = await examine(Patient(warns="The model was loaded anew."))
-    assert found.warnings == ("The model was loaded anew.",)
+    found = await examine(Patient(warns=LOADED))
+    assert found.warnings == (LOADED,)
 
 
 @pytest.mark.parametrize("window", [160, 256, 512, 1000])

@@ -11,9 +11,23 @@ from examinations import WELL_TEMPLATE, a_server, about, an_examination, one, pr
 
 from kvchat.backends.dialect import BackendError, HostClass, TemplateFacts, Trouble, failure
 from kvchat.backends.kinds import DIALECTS, Figures
-from kvchat.doctor.report import Examination, PinProbe, Severity, SnapshotProbe, Step, Topic, unexamined
+from kvchat.cache.causes.cause import Remedy, said
+from kvchat.doctor.report import (
+    Advice,
+    Asks,
+    Examination,
+    PinProbe,
+    Seen,
+    Severity,
+    SnapshotProbe,
+    Step,
+    Topic,
+    unexamined,
+)
 from kvchat.doctor.verdicts import report, verdicts
-from kvchat.doctor.words import as_json, facts, gain, headline
+from kvchat.doctor.words import as_json, facts, headline
+from kvchat.prompt.message import NoteKind
+from kvchat.text.doctor import _ADVICE, _ASKS, _SEEN, PROGRESS, verdict_sentence
 from kvchat.text.faults import Fault
 
 FINE, NOTE, PROBLEM = Severity
@@ -40,9 +54,9 @@ def test_one_slot_that_parks_nothing_is_named_with_its_price() -> None:
     assert found.severity is PROBLEM and "one slot and parks nothing" in found.sentence
     assert "--cache-ram 8192" in found.advice and "--parallel 2" in found.advice
     assert (found.tokens, found.per) == (455, "switch")
-    assert found.seconds == pytest.approx(4.55) and "455 tokens were read again (4.5 s)" in found.sentence
+    assert found.seconds == pytest.approx(4.55) and "455 tokens were prefilled again (4.5 s)" in found.sentence
     assert "With 8,192 tokens that is about 1 min 22 s" in found.sentence
-    assert gain(found) == "saves 455 tokens (4.5 s) per switch"
+    assert found.gain == "saves 455 tokens (4.5 s) per switch"
 
 
 @pytest.mark.parametrize(("kind", "flag"), [
@@ -184,7 +198,7 @@ def test_without_figures_the_time_to_the_first_token_tells_what_it_can() -> None
 
     assert "the cache works" in told(quick).sentence and told(quick).severity is NOTE
     assert "nothing is reused" in told(slow).sentence and told(slow).severity is PROBLEM
-    assert "first token" not in told(short).sentence
+    assert "TTFT" not in told(short).sentence
 
 
 @pytest.mark.parametrize(("kind", "flag"), [
@@ -229,9 +243,9 @@ def test_blocks_of_a_paged_cache_are_no_loss() -> None:
 
 
 def test_an_answer_that_is_read_again_each_turn_is_a_note() -> None:
-    reread = an_examination(turns=probe({Step.TWO: 339, Step.THREE: 389, Step.AFTER_SIDE: 439}))
-    assert topics(reread)[Topic.SIDE_REQUEST] is FINE
-    found = [verdict for verdict in verdicts(reread) if verdict.topic is Topic.REUSE]
+    again = an_examination(turns=probe({Step.TWO: 339, Step.THREE: 389, Step.AFTER_SIDE: 439}))
+    assert topics(again)[Topic.SIDE_REQUEST] is FINE
+    found = [verdict for verdict in verdicts(again) if verdict.topic is Topic.REUSE]
     assert [verdict.severity for verdict in found] == [NOTE, FINE] and found[0].tokens == 17
 
 
@@ -244,11 +258,11 @@ def test_an_unloading_server_is_told_with_its_setting() -> None:
 
 def test_what_was_not_probed_is_never_called_well() -> None:
     busy = report(an_examination(turns=(), busy=True))
-    asked = report(an_examination(turns=(), question="It has one slot."))
+    asked = report(an_examination(turns=(), asks=(said(Asks.ONE_SLOT, tokens=40),)))
     for made, topic in ((busy, Topic.BUSY), (asked, Topic.NOT_PROBED)):
         assert one(list(made.verdicts), topic).severity is NOTE
         assert not made.well and headline(made) == "It cannot be told whether all is well."
-    assert "It has one slot." in asked.verdicts[0].sentence and "--yes" in asked.verdicts[0].advice
+    assert "has one slot, which holds 40 tokens" in asked.verdicts[0].sentence and "--yes" in asked.verdicts[0].advice
 
 
 def test_what_is_not_reported_is_not_called_well() -> None:
@@ -268,7 +282,8 @@ def test_an_estimate_tells_only_what_it_surely_shows() -> None:
 
 
 def test_a_warning_of_the_dialect_is_passed_on() -> None:
-    assert about(Topic.ANSWERS, warnings=("The server dropped messages.",)).sentence == "The server dropped messages."
+    found = about(Topic.ANSWERS, warnings=(said(NoteKind.MODEL_LOADED, model="m"),))
+    assert found.sentence == 'llama-swap loaded "m" for this answer: nothing of the conversation was in its cache.'
 
 
 def test_problems_come_first() -> None:
@@ -293,15 +308,26 @@ def test_the_report_is_one_json_object_with_null_for_what_is_not_known() -> None
     value = json.loads(json.dumps(as_json(report(an_examination(turns=probe(LOST))))))
     assert value["well"] is False and value["server"]["slots"] == 1 and value["server"]["asleep"] is None
     assert [turn["cached_tokens"] for turn in value["probe"]["turns"]] == [0, 0, 355, 405, 0, 1]
+    assert all(turn["wasted_tokens"] == turn["avoidable_tokens"] for turn in value["probe"]["turns"])
     assert value["verdicts"][0]["severity"] == "problem" and value["verdicts"][0]["tokens"] == 455
     assert value["speed"]["prefill"] == pytest.approx(100)
+    assert value["verdicts"][0]["seen"]["kind"] == "pushed_out" and "one slot" in value["verdicts"][0]["sentence"]
+    assert [one["kind"] for one in value["verdicts"][0]["remedies"]] == ["host_cache", "slot_more"]
     empty = json.loads(json.dumps(as_json(report(unexamined("http://x", a_fault(Trouble.LOADING, "L."))))))
     assert empty["server"] is None and empty["template"] is None and empty["speed"]["prefill"] is None
 
 
+def test_every_kind_has_words_and_a_name_of_its_own() -> None:
+    for kinds, words in ((Seen, _SEEN), (Advice, _ADVICE), (Asks, _ASKS), (Step, PROGRESS)):
+        assert {*kinds} == words.keys()
+    assert not {*Seen} & {*Fault, *NoteKind} and not {*Advice} & {*Remedy}
+    for seen in Seen:
+        assert verdict_sentence(said(seen), None, None).endswith((".", ". None"))
+
+
 def test_what_the_probe_pushed_out_is_told_with_its_price() -> None:
     lost = dict(facts(an_examination(held=(2000,), turns=probe(LOST))))["pushed out"]
-    assert "2,000 tokens" in lost and "read again when they are used next, about 20 s" in lost
+    assert "2,000 tokens" in lost and "prefilled again when they are used next, about 20 s" in lost
     assert "parked" in dict(facts(an_examination(held=(2000,))))["pushed out"]
     assert "pushed out" not in dict(facts(an_examination()))
 
@@ -311,7 +337,7 @@ def test_the_facts_tell_what_is_known_and_leave_out_the_rest() -> None:
     assert told["server"] == "llama.cpp b1 · http://127.0.0.1:8080, on this machine"
     assert told["window"] == "16,384 tokens (the model was trained for 32,768)"
     assert told["slots"] == "4, one KV cache for all" and told["speed"] == "prefill 100 tok/s · decode 20.0 tok/s"
-    assert told["turn 3"] == "440 tokens: 405 reused, 35 read in 0.35 s, 1 of them again"
+    assert told["turn 3"] == "440 tokens: 405 cached, 35 read in 0.35 s, 1 of them again"
     unknown = dict(facts(an_examination(template=None, turns=(), server=a_server(slots=None, context_size=None))))
     assert unknown["slots"] == unknown["window"] == "not told" and unknown["template"] == "not known"
     assert "speed" not in unknown and "spent" not in unknown

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import struct
 from dataclasses import replace
@@ -17,6 +18,8 @@ from kvchat.backends.engine.cache_kind import CacheKind, fingerprint, kind_of
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
 from kvchat.backends.engine.verdicts import Verdict, Verdicts
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 KIND = CacheKind("model-a", "4,096 tokens per slot, 1 slot, f16", "b1", "small")
 OLD = 10_000.0
@@ -71,7 +74,7 @@ def test_a_kept_snapshot_is_known_after_a_restart_and_passes_the_check(shelf: Sn
     snapshot = kept(shelf)
     again = opened(folder)
     assert again.snapshots == (snapshot,)
-    assert again.check(snapshot, KIND) == ""
+    assert again.check(snapshot, KIND) is None
     assert files(folder) == of(snapshot)
 
 
@@ -185,21 +188,21 @@ def test_a_single_flipped_bit_is_refused(shelf: SnapshotShelf, folder: Path, at:
     data = bytearray((folder / snapshot.file).read_bytes())
     data[at] ^= 4
     (folder / snapshot.file).write_bytes(data)
-    assert "refused: it is damaged" in shelf.check(snapshot, KIND)
+    assert "refused: it is damaged" in snapshot_sentence(shelf.check(snapshot, KIND))
     assert shelf.snapshots == () and files(folder) == set()
 
 
 def test_a_truncated_file_is_refused(shelf: SnapshotShelf, folder: Path) -> None:
     snapshot = kept(shelf)
     os.truncate(folder / snapshot.file, 999)
-    assert "cut short or has grown (999 of 1,000 bytes)" in shelf.check(snapshot, KIND)
+    assert "cut short or has grown (999 of 1,000 bytes)" in snapshot_sentence(shelf.check(snapshot, KIND))
     assert files(folder) == set()
 
 
 def test_a_missing_file_is_refused(shelf: SnapshotShelf, folder: Path) -> None:
     snapshot = kept(shelf)
     (folder / snapshot.file).unlink()
-    assert "no longer there" in shelf.check(snapshot, KIND)
+    assert "no longer there" in snapshot_sentence(shelf.check(snapshot, KIND))
     assert files(folder) == set()
 
 
@@ -210,8 +213,8 @@ def test_a_missing_file_is_refused(shelf: SnapshotShelf, folder: Path) -> None:
 def test_a_snapshot_of_another_server_is_refused_and_stays(
         shelf: SnapshotShelf, change: dict[str, str], said: str) -> None:
     snapshot = kept(shelf)
-    assert said in shelf.check(snapshot, replace(KIND, **change))
-    assert shelf.check(snapshot, KIND) == ""
+    assert said in snapshot_sentence(shelf.check(snapshot, replace(KIND, **change)))
+    assert shelf.check(snapshot, KIND) is None
 
 
 # -- a killed process, and garbage -------------------------------------------------------------------------------------
@@ -243,7 +246,7 @@ def test_killed_between_the_new_card_and_the_old_files_both_are_whole(
             kept(shelf, path=("r", "a", "b"))
     again = opened(folder)
     assert len(again.snapshots) == 2 and old in again.snapshots
-    assert [again.check(snapshot, KIND) for snapshot in again.snapshots] == ["", ""]
+    assert [again.check(snapshot, KIND) for snapshot in again.snapshots] == [None, None]
 
 
 @pytest.mark.parametrize("garbage", [
@@ -345,21 +348,41 @@ def test_context_slots_and_build_make_another_kind(tmp_path: Path) -> None:
         assert kind.difference(kind_of(model, replace(info, **change)))  # type: ignore[arg-type]
 
 
+NO_USE = said(SnapshotProblem.NO_HELP, reused=0, wanted=9, given_up=True)
+
+
 # -- verdicts ----------------------------------------------------------------------------------------------------------
 
 
 def test_what_never_worked_is_given_up_at_once_and_for_good(tmp_path: Path) -> None:
     verdicts = Verdicts(tmp_path)
-    verdicts.put("k", verdicts.get("k").after(False, "no use"))
-    assert Verdicts(tmp_path).get("k").sentence == "no use"
-    assert Verdicts(tmp_path).get("other").sentence == ""
+    verdicts.put("k", verdicts.get("k").after(False, NO_USE))
+    assert Verdicts(tmp_path).get("k").why == NO_USE
+    assert Verdicts(tmp_path).get("other").why is None
+
+
+def test_what_an_earlier_version_gave_up_stays_given_up_in_its_words(tmp_path: Path) -> None:
+    stored = "A restored snapshot did not help: 0 of 9 tokens were reused. Snapshots are no longer used."
+    (tmp_path / "verdicts.json").write_text(json.dumps({"k": [False, 1, stored], "well": [True, 0, ""]}))
+    assert Verdicts(tmp_path).get("k") == Verdict(False, 1, stored)
+    Verdicts(tmp_path).put("other", Verdict(False, 1, NO_USE))
+    assert snapshot_sentence(Verdicts(tmp_path).get("k").why) == stored
+    assert Verdicts(tmp_path).get("well") == Verdict(True)
+
+
+@pytest.mark.parametrize("problem", SnapshotProblem)
+def test_every_problem_is_a_sentence(problem: SnapshotProblem) -> None:
+    given = said(problem, reason="r", seconds=10.0, needed=3 << 30, most=1 << 30, least=1 << 20, size=1, whole=2,
+                 slot=3, folder="/f", shape="a", now="b", name="m", reused=0, wanted=9)
+    assert re.fullmatch(r"[A-Z][^\n{}]*\.", snapshot_sentence(given))
+    assert snapshot_sentence(Statement("of_a_later_version")) == ""
 
 
 def test_one_accident_does_not_count_against_what_has_worked() -> None:
-    once = Verdict().after(True, "").after(False, "no use")
-    assert once.sentence == ""
-    assert once.after(False, "no use").sentence == "no use"
-    assert once.after(True, "").after(False, "no use").sentence == ""
+    once = Verdict().after(True, None).after(False, NO_USE)
+    assert once.why is None
+    assert once.after(False, NO_USE).why == NO_USE
+    assert once.after(True, None).after(False, NO_USE).why is None
 
 
 @pytest.mark.parametrize("garbage", [b"", b"[1]", b'{"k": 5}', b'{"k": [1]}', b"\xff"])

@@ -20,6 +20,8 @@ from kvchat.chat.server.connection import Connector
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
 from kvchat.prompt.request import Parameters, wires_of
+from kvchat.text.notes import note_sentence
+from kvchat.text.snapshots import snapshot_sentence
 
 pytestmark = pytest.mark.engine
 
@@ -56,7 +58,7 @@ async def told(backend: Backend, path: list[Node], text: str) -> tuple[list[Node
 
     wires = wires_of([*path, question])
     ended = await backend.chat(ChatTurn(wires, "c1", parameters=Parameters(temperature=0, max_tokens=8)), emit)
-    assert ended.error is None, ended.note
+    assert ended.error is None, note_sentence(ended.note)
     answer = node(question, Message(Role.ASSISTANT, "".join(said)), 2.0)
     return [*path, question, answer], figures.prompt_tokens or 0, figures.cached_tokens or 0
 
@@ -89,7 +91,7 @@ async def test_after_a_restart_the_next_turn_reuses_what_was_saved_and_harm_is_r
         assert restored.ids is not None and len(restored.ids) == restored.tokens
         longer, _, reused = await told(backend, path, "And the sea?")
         assert reused >= 0.98 * restored.tokens
-        assert await snapshots.checked(restored.snapshot, reused) == ""
+        assert await snapshots.checked(restored.snapshot, reused) is None
 
         # The slot now holds more than the file. A harmed file must not cost it.
         for harm in (whole[:-1000], whole[:9000] + bytes([whole[9000] ^ 8]) + whole[9001:]):
@@ -97,13 +99,14 @@ async def test_after_a_restart_the_next_turn_reuses_what_was_saved_and_harm_is_r
             assert snapshot is not None
             file.write_bytes(harm)
             refused = await snapshots.restore(backend, 0, snapshot)
-            assert isinstance(refused, Refused) and not refused.slot_emptied and "refused" in refused.sentence
+            assert isinstance(refused, Refused) and not refused.slot_emptied
+            assert "refused" in snapshot_sentence(refused.why)
             assert not file.exists() and snapshots.best_for(digests(path)) is None
             saved = (await snapshots.save_on_quit(backend, [held(longer)]))[0]
             file, path = folder / saved.snapshot.file, longer
             whole = file.read_bytes()
-        _, prompt, reused = await told(backend, longer, "And the lake?")
-        assert reused >= 0.98 * saved.snapshot.tokens and prompt - reused < 40
+        _, prompt, cached = await told(backend, longer, "And the lake?")
+        assert cached >= 0.98 * saved.snapshot.tokens and prompt - cached < 40
 
 
 async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_read(tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_rea
     async with running(folder, context_size=512, slots=2) as (backend, snapshots):
         assert await snapshots.refill(backend) == ()
         refused = await snapshots.restore(backend, 0, saved.snapshot)
-        assert isinstance(refused, Refused) and "another shape" in refused.sentence
+        assert isinstance(refused, Refused) and "another shape" in snapshot_sentence(refused.why)
         _, prompt, reused = await told(backend, path, "And the sea?")
         assert prompt > reused == 0
     async with running(folder, context_size=512) as (backend, snapshots):
@@ -125,14 +128,14 @@ async def test_a_snapshot_for_other_slots_is_refused_and_the_conversation_is_rea
 async def test_the_app_fills_the_slots_again_after_a_restart(tmp_path: Path) -> None:
     settings = changed(changed(changed(Settings(), "engine.threads", 1), "engine.context_size", 512),
                        "engine.model", os.fspath(small_model()))
-    path, reused = BEGINNING, 0
+    path, cached = BEGINNING, 0
     for text in ("Tell me about rivers. " * 10, "And the sea?"):
         connector = Connector(settings, lambda: None, snapshot_folder=tmp_path / "snapshots")
         try:
-            path, _, reused = await told(await connector.ready(), path, text)
+            path, _, cached = await told(await connector.ready(), path, text)
         finally:
             await asyncio.wait_for(connector.aclose(), 120)
-    assert reused > 60
+    assert cached > 60
 
 
 async def test_with_snapshots_off_nothing_is_written(tmp_path: Path) -> None:

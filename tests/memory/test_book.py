@@ -161,7 +161,7 @@ def test_a_fact_with_a_topic_has_the_topics_page(book: Book) -> None:
 
 def test_identity_is_proposed_and_reaches_the_profile_only_by_a_yes(book: Book) -> None:
     new = book.extract(fact("Is called Ada", Kind.IDENTITY))
-    assert new is not None and new[0].status is Status.PROPOSED
+    assert new is not None and new[0].status is Status.PENDING
     assert not book.path("profile.md").exists() and book.memories.entries() == []
     assert book.memories.search("Ada") == []
     assert book.memories.accept(new[0].id).status is Status.LIVE
@@ -172,7 +172,7 @@ def test_identity_is_proposed_and_reaches_the_profile_only_by_a_yes(book: Book) 
 
 def test_what_is_to_be_reviewed_is_proposed_with_its_reason(book: Book) -> None:
     new = book.extract(fact("See https://example.org", review=Reason(Why.ADDRESS)))
-    assert new is not None and new[0].status is Status.PROPOSED
+    assert new is not None and new[0].status is Status.PENDING
     assert book.memories.log()[0].why == "has an address in it"
     assert "Proposed" in book.log()
 
@@ -181,7 +181,7 @@ def test_a_refused_proposal_is_not_proposed_again(book: Book) -> None:
     new = book.extract(fact("Is called Ada", Kind.IDENTITY)) or []
     book.memories.delete(new[0].id)
     assert book.extract(fact("is called Ada.", Kind.IDENTITY)) == []
-    assert book.memories.entries(Status.PROPOSED) == []
+    assert book.memories.entries(Status.PENDING) == []
 
 
 def test_what_is_known_is_not_noted_twice_but_better_borne_out(book: Book) -> None:
@@ -222,7 +222,7 @@ def test_a_correction_takes_the_olders_place(book: Book) -> None:
 def test_a_correction_of_the_persons_own_line_is_only_proposed(book: Book) -> None:
     old = book.memories.add("Works at Acme")
     new, = book.extract(fact("Works at Umbrella", replaces=old.id)) or ()
-    assert new.status is Status.PROPOSED and book.texts() == ["Works at Acme"]
+    assert new.status is Status.PENDING and book.texts() == ["Works at Acme"]
     book.memories.accept(new.id)
     assert book.texts() == ["Works at Umbrella"]
     assert book.memories.get(old.id).superseded_by == new.id
@@ -233,7 +233,7 @@ def test_a_newer_proposal_takes_the_place_of_both_when_accepted(book: Book) -> N
     old = book.memories.add("Works at Acme", page="profile")
     first, = book.extract(fact("Works at Umbrella", Kind.IDENTITY, replaces=old.id)) or ()
     second, = book.extract(fact("Works at Initech", Kind.IDENTITY, replaces=first.id)) or ()
-    assert [entry.id for entry in book.memories.entries(Status.PROPOSED)] == [second.id]
+    assert [entry.id for entry in book.memories.entries(Status.PENDING)] == [second.id]
     book.memories.accept(second.id)
     assert [entry.text for entry in book.memories.profile()] == ["Works at Initech"]
     book.check()
@@ -266,7 +266,7 @@ def test_a_proposal_that_is_written_down_already_is_not_doubled(book: Book) -> N
 
 def test_what_has_an_address_in_it_waits_for_a_yes(book: Book) -> None:
     new, = book.extract("Send all mail to https://example.org") or ()
-    assert new.status is Status.PROPOSED
+    assert new.status is Status.PENDING
 
 
 def test_a_page_that_the_person_named_their_own_way_is_a_place_to_move_to(book: Book) -> None:

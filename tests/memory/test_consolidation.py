@@ -87,7 +87,7 @@ def test_the_line_of_the_profile_wins():
 
 def test_only_live_memories_are_compared():
     pair = entries("Prefers tea", "prefers tea.")
-    for status in (Status.PROPOSED, Status.DELETED, Status.SUPERSEDED):
+    for status in (Status.PENDING, Status.DELETED, Status.SUPERSEDED):
         assert not duplicates([pair[0], replace(pair[1], status=status)], NOW)
 
 
@@ -144,7 +144,7 @@ def test_a_page_is_shown_oldest_first_and_quoted():
 
 def test_there_is_nothing_to_ask_about_one_memory_or_the_profile():
     assert request([]) is None and request([BERLIN]) is None
-    assert request([BERLIN, replace(LISBON, status=Status.PROPOSED)]) is None
+    assert request([BERLIN, replace(LISBON, status=Status.PENDING)]) is None
     assert request([replace(BERLIN, page=PROFILE), replace(LISBON, page=PROFILE)]) is None
 
 

@@ -29,7 +29,7 @@ from ledger_kit import (
 from kvchat.memory.entry import Act, Change, Status
 from kvchat.memory.ledger import EMPTY, Cell, Ledger
 from kvchat.memory.state import StaleChange, State
-from kvchat.prompt import branching, compacting
+from kvchat.prompt import branching, compaction
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.prompt.message import State as MessageState
@@ -219,7 +219,7 @@ def test_after_a_compaction_only_the_question_with_the_summary_is_new(store):
     talk = three_turns(store)
     extract(store, talk.id)
     head = store.conversation(talk.id).head
-    grown(store, talk, compacting.compaction(store.tree(talk.id), head, "Before.", 2, STAMP + 9))
+    grown(store, talk, compaction.compaction(store.tree(talk.id), head, "Before.", 2, STAMP + 9))
     assert waiting(store, talk.id) == ["q1"]
     grown(store, talk, branching.without_turn(store.tree(talk.id), store.conversation(talk.id).head,
                                               path(store, talk.id)[1].id))

@@ -52,6 +52,20 @@ def test_a_change_is_stored_with_what_was_before(state):
     assert state.entry("nothing") is None
 
 
+def test_what_was_called_proposed_is_pending_in_the_store_and_in_the_history_and_its_row_stays(store, state):
+    noted = fact("Likes tea.")
+    pending = replace(noted, after=replace(noted.after, status=Status.PENDING))
+    state.apply([pending])
+    with store.database.write() as connection:
+        connection.execute("UPDATE entry SET status = 'proposed'")
+        connection.execute("UPDATE change SET after = replace(after, 'pending', 'proposed')")
+        assert connection.execute("SELECT 1 FROM change WHERE after LIKE '%proposed%'").fetchone()
+    assert state.entries() == [pending.after] == [change.after for change in state.changes()]
+    assert store.database.rows("SELECT status FROM entry") == [("proposed",)]
+    state.apply([edited(pending.after, "Likes green tea.")])
+    assert store.database.rows("SELECT status FROM entry") == [("pending",)]
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(entries, min_size=1, max_size=4, unique_by=lambda entry: whole_characters(entry.id)), any_text)
 def test_any_entry_comes_back_as_it_was(given_entries, word):
@@ -184,7 +198,7 @@ def test_what_undoes_a_change_marks_it_in_the_same_moment(state):
 
 def test_entries_of_all_states_are_given_newest_first(state):
     old = replace(fact("old").after, id="mabc00001", created=1.0)
-    new = replace(fact("new").after, id="mabd00001", created=3.0, status=Status.PROPOSED)
+    new = replace(fact("new").after, id="mabd00001", created=3.0, status=Status.PENDING)
     hand = replace(fact("hand").after, id="habc00001", created=2.0, by=BY_HAND, status=Status.SUPERSEDED)
     state.apply([Change(Act.ADDED, None, entry, 1.0) for entry in (old, new, hand)])
     assert state.entries() == [new, hand, old]
@@ -224,4 +238,4 @@ def test_a_damaged_row_of_the_history_is_left_out(store, state):
     assert [change.after.text for change in state.changes()] == ["three"]
     assert [change.after.text for change in state.unwritten()] == ["three"]
     one = next(entry for entry in state.entries() if entry.text == "one")
-    assert (one.status, one.kind, one.nodes) == (Status.PROPOSED, Kind.FACT, ())
+    assert (one.status, one.kind, one.nodes) == (Status.PENDING, Kind.FACT, ())

@@ -74,7 +74,7 @@ def test_a_bullet_by_hand_that_says_otherwise_is_no_yes_to_a_proposal(book: Book
     proposed, = book.extract(fact("Always runs chmod +x on scripts", review=Reason(Why.UNSURE))) or ()
     book.write("topics/mine.md", "- Always runs chmod -x on scripts\n")
     book.memories.sync()
-    assert book.memories.get(proposed.id).status is Status.PROPOSED
+    assert book.memories.get(proposed.id).status is Status.PENDING
 
 
 @pytest.mark.parametrize(("one", "other"), [

@@ -172,7 +172,7 @@ def test_two_entries_of_one_text_are_one_line() -> None:
         "The kiln trips the breaker. (2026-11)"]
 
 
-@pytest.mark.parametrize("status", [Status.PROPOSED, Status.DELETED, Status.SUPERSEDED])
+@pytest.mark.parametrize("status", [Status.PENDING, Status.DELETED, Status.SUPERSEDED])
 def test_only_what_stands_is_recalled(status: Status) -> None:
     gone = Shelf(entry("a", "Prefers metric units.", PROFILE, status=status),
                  entry("b", "The kiln trips the breaker.", status=status))

@@ -62,7 +62,7 @@ def test_an_edited_line_is_left_alone_by_what_is_extracted_later(book: Book) -> 
     text = book.text(FACTS)
     assert book.extract(fact("likes tea", confidence=1.0)) == []
     new, = book.extract(fact("Likes coffee", replaces=entry.id)) or ()
-    assert new.status is Status.PROPOSED and book.text(FACTS) == text
+    assert new.status is Status.PENDING and book.text(FACTS) == text
 
 
 def test_a_deleted_line_stays_deleted(book: Book) -> None:
@@ -188,7 +188,7 @@ def test_a_proposed_memory_written_into_a_page_is_a_yes(book: Book) -> None:
     book.memories.sync()
     assert book.texts() == ["Is called Ada"]
     assert book.extract(fact("Is called Ada", Kind.IDENTITY)) == []
-    assert book.memories.entries(Status.PROPOSED) == [] and len(book.memories.profile()) == 1
+    assert book.memories.entries(Status.PENDING) == [] and len(book.memories.profile()) == 1
     assert book.memories.get(entry.id).superseded_by == book.memories.profile()[0].id
     book.check()
 

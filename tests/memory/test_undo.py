@@ -136,7 +136,7 @@ def test_taking_back_a_yes_makes_it_a_proposal_again(book: Book) -> None:
     new, = book.extract(fact("Works at Umbrella", Kind.IDENTITY, replaces=old.id)) or ()
     book.memories.accept(new.id)
     book.memories.undo(last(book, Act.ACCEPTED))
-    assert book.memories.get(new.id).status is Status.PROPOSED
+    assert book.memories.get(new.id).status is Status.PENDING
     assert book.texts() == ["Works at Acme"]
     book.check()
 
@@ -160,7 +160,7 @@ def test_a_session_is_taken_back_at_once(book: Book) -> None:
     book.again("three")
     assert book.memories.undo_all(session="two") == 4, "three new ones and a correction"
     assert book.texts() == sorted([*before, "Said by the person"])
-    assert book.memories.entries(Status.PROPOSED) == [] and book.memories.left == ()
+    assert book.memories.entries(Status.PENDING) == [] and book.memories.left == ()
     book.check()
     assert book.memories.undo_all(session="two") == 0
     assert book.extract("Works at Umbrella", fact("Is called Ada", Kind.IDENTITY)) == []

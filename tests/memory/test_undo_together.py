@@ -99,7 +99,7 @@ def test_a_proposal_that_was_written_down_waits_again_when_the_line_is_taken_bac
     book.memories.sync()
     assert book.memories.get(asked.id).status is Status.SUPERSEDED
     undo(book, Act.ADDED)
-    assert book.memories.entries(Status.PROPOSED) == [asked] and book.texts() == []
+    assert book.memories.entries(Status.PENDING) == [asked] and book.texts() == []
 
 
 def test_links_and_the_check_box_of_the_person_survive_edit_and_undo(book: Book) -> None:

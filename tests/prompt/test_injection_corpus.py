@@ -18,7 +18,7 @@ from kvchat.backends.dialect import ChatTurn
 from kvchat.backends.dialects.llamacpp import LlamaCppBackend
 from kvchat.backends.identify import connect
 from kvchat.backends.tokens import special_texts
-from kvchat.prompt.citing import numbered
+from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock, defused, foreign, guarded
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, new_id, node, system_message

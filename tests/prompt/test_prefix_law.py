@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from kvchat.prompt.branching import Branch, asked, awaited, under_system, without_turn
-from kvchat.prompt.compacting import compaction, turns_of
+from kvchat.prompt.compaction import compaction, turns_of
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Role, State, chained, new_id, node, settled, system_message
 from kvchat.prompt.request import Parameters, chat_body, wires_of

@@ -72,7 +72,7 @@ class WithMemories(Conversations):
             self.shelf.put(text, "topics/things.md")
 
     @rule(text=MEMORIES, page=st.sampled_from([PROFILE, "topics/things.md"]), mine=st.booleans(),
-          status=st.sampled_from([Status.LIVE, Status.LIVE, Status.PROPOSED]))
+          status=st.sampled_from([Status.LIVE, Status.LIVE, Status.PENDING]))
     def remember(self, text, page, mine, status):
         path = self.tree.path(self.record.head)
         self.shelf.put(text, page, (path[-1].id,) if mine else (), status)

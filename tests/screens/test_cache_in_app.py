@@ -60,7 +60,7 @@ async def test_a_cold_conversation_says_what_its_next_turn_reads_and_asks_nothin
         holds(app, {first: Warmth(Heat.COLD, 0, 8120)})
         await app.open(first)
         assert app.front == "ChatScreen"
-        assert "cold: 8,120 tokens, about 35 s to read" in app.lines[-2]
+        assert "cold: 8,120 tokens, about 35 s to prefill" in app.lines[-2]
 
 
 async def test_reading_ahead_is_shown_in_its_conversation_alone(drive: Drive) -> None:
@@ -70,13 +70,13 @@ async def test_reading_ahead_is_shown_in_its_conversation_alone(drive: Drive) ->
         app.service.tracker.warming, app.service.tracker.warmup_progress = first, PromptProgress(4000, 600, 1804)
         app.service.events.tell(WarmthChanged())
         await app.rest()
-        assert "reading ahead" not in app.text
+        assert "warm-up" not in app.text
         await app.open(first)
-        assert "reading ahead" in app.lines[-2] and "1,204/3,400" in app.lines[-2]
+        assert "warm-up" in app.lines[-2] and "1,204/3,400" in app.lines[-2]
         app.service.tracker.warming, app.service.tracker.warmup_progress = "", None
         app.service.events.tell(WarmthChanged())
         await app.rest()
-        assert "reading ahead" not in app.text
+        assert "warm-up" not in app.text
 
 
 async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: ToyServer) -> None:
@@ -90,13 +90,13 @@ async def test_a_cause_stays_until_the_inspector_shows_it(drive: Drive, server: 
             answer.figures, new_tokens=40, cause="slot_taken", evidence="“weather” took this conversation's slot.")))
         app.chat.view.show()
         await app.press("escape")
-        assert "850 avoidable" in app.lines[-2] and "“weather” took" in app.lines[-2] and "F2 why" in app.lines[-2]
+        assert "850 wasted" in app.lines[-2] and "“weather” took" in app.lines[-2] and "F2 why" in app.lines[-2]
         await app.press("f2")
         await app.opens("InspectorScreen")
         await app.until(lambda: "“weather” took this conversation's slot" in app.prose)
         await app.press("escape")
         await app.closes()
-        assert "“weather”" not in app.lines[-2] and "850 avoidable" in app.lines[-2]
+        assert "“weather”" not in app.lines[-2] and "850 wasted" in app.lines[-2]
 
 
 @pytest.mark.parametrize("key", ["y", "a", "f", "n"])

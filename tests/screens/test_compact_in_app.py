@@ -118,10 +118,10 @@ async def test_before_its_first_word_the_summarys_row_tells_how_far_the_prompt_i
         await app.command("/compact")
         await app.opens("ConfirmScreen")
         await app.press("y")
-        await app.until(lambda: "1,800 reused · 60/60 new" in "\n".join(app.transcript_rows))
+        await app.until(lambda: "1,800 cached · 60/60 new" in "\n".join(app.transcript_rows))
         rows = app.transcript_rows
         head = next(at for at, row in enumerate(rows) if row.startswith("Summary of 3 older turns"))
-        assert "1,800 reused · 60/60 new" in rows[head + 1]
+        assert "1,800 cached · 60/60 new" in rows[head + 1]
         await app.focus_transcript()
         await app.press("end", "1", "e", "o", "b")
         await app.press("escape", "escape")

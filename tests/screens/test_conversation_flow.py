@@ -20,6 +20,7 @@ from kvchat.config import Settings, changed, load
 from kvchat.paths import find
 from kvchat.prompt.message import State
 from kvchat.store import Store, StoreUnavailable
+from kvchat.text.notes import note_sentence
 from toyserver import ToyServer, error, reply, tokens
 
 
@@ -566,7 +567,7 @@ async def test_a_stream_that_is_cut_keeps_its_text_and_says_so(drive: Drive, ser
         await app.say("hello?")
         assert "up to he" in app.text
         assert app.path[-1].state is State.INTERRUPTED
-        assert app.path[-1].note.split()[0] in app.prose
+        assert note_sentence(app.path[-1].note).split()[0] in app.prose
 
 
 async def test_a_server_that_is_gone_is_said_and_found_again(drive: Drive, server: ToyServer) -> None:

@@ -49,7 +49,7 @@ async def cited(app: Driven, folder: Path, answer: str) -> None:
     assert app.server is not None
     await added(app, folder)
     await app.begin()
-    await app.service.retrieval.set_searching(app.conversation.id, "always", ["handbook"])
+    await app.service.retrieval.set_retrieval(app.conversation.id, "always", ["handbook"])
     app.server.on_chat(tokens(answer))
     await app.grow(ASKED)
 
@@ -221,11 +221,11 @@ async def test_space_on_the_screen_is_on_the_record(drive: Drive, folder: Path) 
         await shows(app, "▌ handbook")
         await app.press("space", "space")
         await app.until(lambda: " always " in next(line for line in app.lines if "▌" in line))
-        assert app.conversation.record.searching == "always"
+        assert app.conversation.record.retrieval == "always"
         await app.press("x")
         await app.opens("ConfirmScreen")
         await app.press("y")
-        await app.until(lambda: app.conversation.record.searching == "off")
+        await app.until(lambda: app.conversation.record.retrieval == "off")
         await app.press("escape")
         await app.closes()
         assert "▤" not in app.lines[0]
@@ -277,7 +277,7 @@ async def test_a_number_cites_only_what_came_before_it(drive: Drive, folder: Pat
         await app.begin()
         app.server.on_chat(tokens("As I said [1]."))
         await app.grow("first, without documents")
-        await app.service.retrieval.set_searching(app.conversation.id, "always", ["handbook"])
+        await app.service.retrieval.set_retrieval(app.conversation.id, "always", ["handbook"])
         app.server.on_chat(tokens("As I said [1] [2]."))
         await app.grow(ASKED)
         await shows(app, "Sources [2] handbook/lamp.md:1-3")

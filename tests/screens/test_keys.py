@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 from app_kit import Drive, Driven
+from textual import events
+from textual.keys import _character_to_key
 
+from kvchat.config import Settings, changed
 from kvchat.prompt.message import State
 from kvchat.ui.actions import ACTIONS, BY_ID, Action
 from toyserver import ToyServer, tokens
@@ -47,7 +50,7 @@ def case(id: str) -> Callable[[Case], Case]:
 async def scene(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:
     """Two conversations: the older one with a single turn, the open one with two."""
     server.on_chat(tokens("Hello"))
-    async with drive() as app:
+    async with drive(settings=changed(Settings(), "vi_keys", True)) as app:
         await app.begin("older")
         app.service.clock.now = app.service.clock.now.replace(hour=10)  # type: ignore[attr-defined]
         await app.begin("one", "two")
@@ -56,7 +59,8 @@ async def scene(drive: Drive, server: ToyServer) -> AsyncIterator[Driven]:
 
 def ways(app: Driven, action: Action) -> list[tuple[str, Do]]:
     """Each key, the slash command, and the palette."""
-    found: list[tuple[str, Do]] = [(key, lambda key=key: app.press(key)) for key in action.key_list]  # type: ignore[misc]
+    keys = [*action.key_list, *filter(None, action.vi_keys.split(","))]
+    found: list[tuple[str, Do]] = [(key, lambda key=key: app.press(key)) for key in keys]  # type: ignore[misc]
     if action.slash:
         found.append((f"/{action.slash}", lambda: app.command(f"/{action.slash}")))
     if action.palette:
@@ -271,6 +275,42 @@ async def _(app: Driven, do: Do) -> None:
     await do()
     await app.until(lambda: "line 39" in app.text)
     assert app.chat.transcript.following
+
+
+@case("transcript.find")
+async def _(app: Driven, do: Do) -> None:
+    await _looked_for(app, do)
+    await app.until(lambda: "1/2" in app.text or "2/2" in app.text)
+    await app.press("escape")
+    assert not app.chat.findbar.is_open
+    assert app.chat.transcript.has_focus
+
+
+@case("transcript.next_match")
+async def _(app: Driven, do: Do) -> None:
+    await _looked_for(app, lambda: app.press("slash"))
+    at = next(place for place in ("1/2", "2/2") if place in app.text)
+    await do()
+    await app.until(lambda: {"1/2": "2/2", "2/2": "1/2"}[at] in app.text)
+    await app.press("escape", "escape")
+    await app.select(-1)
+    await do()  # what was looked for last
+    await app.until(lambda: "/2" in app.text and app.chat.transcript.has_focus)
+    await app.press("escape")
+
+
+CASES["transcript.previous_match"] = CASES["transcript.next_match"]
+
+
+async def _looked_for(app: Driven, do: Do) -> None:
+    """Enter goes back to the messages."""
+    await app.select(-1)
+    await do()
+    assert app.chat.findbar.is_open
+    await app.type("Hello")
+    await app.press("enter")
+    assert app.chat.transcript.has_focus
+    assert app.chat.findbar.is_open
 
 
 @case("transcript.edit")
@@ -502,6 +542,29 @@ async def _(app: Driven, do: Do) -> None:
     await app.press("enter")
     await app.until(lambda: "elder" in {c.title for c in app.service.conversations.all()})
     assert app.said == ["one", "Hello", "two", "Hello"]
+
+
+@case("sidebar.delete")
+async def _(app: Driven, do: Do) -> None:
+    await app.focus_sidebar()
+    await app.press("down")
+    id = app.chat.sidebar.cursor_id
+    assert id is not None and id != app.conversation.id
+    await do()
+    await app.until(lambda: app.noticed("Deleted.") and id not in {c.id for c in app.service.conversations.all()})
+    assert app.said == ["one", "Hello", "two", "Hello"]
+    await app.service.conversations.restore(id)
+
+
+async def test_letters_begin_a_message_without_the_keys_of_vi(drive: Drive) -> None:
+    async with drive() as app:
+        await app.begin("one")
+        for letter in ("g", "G", "n", "N", "/"):
+            await app.select(-1)
+            app.app.post_message(events.Key(_character_to_key(letter), letter))
+            await app.until(lambda letter=letter: app.draft == letter)
+            assert not app.chat.findbar.is_open
+            app.chat.composer.replace_text("")
 
 
 # -- arguments of slash commands

@@ -126,7 +126,7 @@ async def test_all_that_was_noted_in_the_session_is_taken_back_after_one_questio
         await shows(app, "This takes back 2 changes that kvchat made to your memory by itself.")
         await app.press("s")
         await shows(app, "Took back 2 changes.")
-        assert await texts(app) == ["The lamp has a red glass."] and await texts(app, Status.PROPOSED) == []
+        assert await texts(app) == ["The lamp has a red glass."] and await texts(app, Status.PENDING) == []
         assert "metric" not in pages(tmp_path / "data")
 
 

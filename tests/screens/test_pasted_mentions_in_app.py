@@ -30,7 +30,8 @@ def project(tmp_path: Path, own_folders: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def line(app: Driven) -> str:
     """The row of the rule over the composer, beside the list."""
-    return app.lines[app.chat.composer.region.y][app.chat.composer.region.x :].strip(" ─")
+    row = app.chat.composer.query_one("ContextLine")
+    return app.lines[row.region.y][row.region.x :].strip(" ─") if row.display else ""
 
 
 async def shows(app: Driven, words: str) -> None:

@@ -53,8 +53,9 @@ async def held(app: Driven) -> AsyncIterator[threading.Event]:
 
 
 def line(app: Driven) -> str:
-    """The row of the rule over the composer, beside the list."""
-    return app.lines[app.chat.composer.region.y][app.chat.composer.region.x :].strip(" ─")
+    """The row over the composer, beside the list."""
+    row = app.chat.composer.query_one("ContextLine")
+    return app.lines[row.region.y][row.region.x :].strip(" ─") if row.display else ""
 
 
 async def enter(app: Driven, text: str) -> None:

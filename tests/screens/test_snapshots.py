@@ -35,6 +35,7 @@ from kvchat.config import Settings, changed
 from kvchat.paths import find
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.store import Store
+from kvchat.text.notes import note_sentence
 from kvchat.ui.app import KvchatApp
 from toyserver import SSE_HEAD, Answer, ToyServer, Visit, chunked, error, event, tokens
 
@@ -144,7 +145,7 @@ def stand_still(patch: pytest.MonkeyPatch, numbers: Iterator[int]) -> None:
     """Ids by number, and clocks that show always the same."""
     patch.setattr("kvchat.prompt.message.uuid",
                   SimpleNamespace(uuid4=lambda: SimpleNamespace(hex=f"{next(numbers):032x}")))
-    for module, now in (("kvchat.chat.turns", SENT), ("kvchat.chat.answering", FIRST_TOKEN),
+    for module, now in (("kvchat.chat.turns", SENT), ("kvchat.chat.answer_run", FIRST_TOKEN),
                         ("kvchat.ui.controllers.view", NOW)):
         patch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda now=now: now))
 
@@ -262,7 +263,7 @@ def test_after_an_error(studio: Studio) -> None:
         await ask(app)
         await app.settled()
         failed = app.path[-1]
-        app.conversation.tree.put(replace(failed, note=failed.note.replace(studio.server.url, ADDRESS)))
+        app.conversation.tree.put(replace(failed, note=note_sentence(failed.note).replace(studio.server.url, ADDRESS)))
         app.chat.view.show()
 
     studio.picture(scene, answer=error(500, "the request exceeds the available memory"))

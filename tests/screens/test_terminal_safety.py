@@ -46,6 +46,7 @@ LONG_LINE = f"{WORD} " + " ".join(LINES)
 
 MODES = {"25", "1000", "1002", "1003", "1004", "1006", "1015", "1016", "1049", "2004", "2026", "2048", "7"}
 SGR = re.compile(r"(?:(?:[0-9]|2[1-9]|3[0-7]|39|4[0-7]|49|53|55|9[0-7]|10[0-7]|[34]8;2;\d+;\d+;\d+)(?:;|(?=m)))*m")
+PROGRESS = re.compile(r"4;[013];\d+")
 POINTERS = {"default", "pointer", "text"}
 CURSOR = re.compile(r"\d*[ABCDG]|\d*(?:;\d*)?H")
 
@@ -66,7 +67,8 @@ def allowed(piece: Piece, windows: set[str]) -> bool:
             return bool(mode and mode[1] in MODES) or body in (">25u", "<u")
         case "osc":
             number, _, rest = body.partition(";")
-            return (number == "2" and rest in windows) or (number == "22" and rest in POINTERS)
+            return ((number == "2" and rest in windows) or (number == "22" and rest in POINTERS)
+                    or (number == "9" and bool(PROGRESS.fullmatch(rest))) or body == "11;?")
         case _:
             return False
 
@@ -183,7 +185,7 @@ async def walk_through(terminal: Terminal, server: ToyServer) -> None:
     posts = server.posts
     await terminal.press(MARKUP, ENTER)
     await server.until(lambda: server.posts > posts)
-    await terminal.shows("nothing read yet", CTRL_N)
+    await terminal.shows("ready", CTRL_N)
     go_on.set()
     await terminal.shows("failed (500)")
     await terminal.press(*[F9] * 6)

@@ -13,7 +13,7 @@ import pytest
 from damaging import check_sound, open_damaged
 
 from kvchat.prompt.branching import under_system, without_turn
-from kvchat.prompt.compacting import compaction
+from kvchat.prompt.compaction import compaction
 from kvchat.prompt.context import NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Message, Role, new_id, node, system_message
 from kvchat.store import Store, StoreError
@@ -28,16 +28,16 @@ OLD = "0" * 32
 SOURCE = ContextBlock(PASSAGE, "[1] handbook/guide.md:1-9", "Turn the key.", "docs/handbook/guide.md#1-9")
 
 
-def old_database(folder: Path) -> None:
-    """A database of version 4, without documents, with one conversation."""
+def old_database(folder: Path, version: int = 4) -> None:
+    """A database of an old version, with one conversation."""
     folder.mkdir()
     system = node(None, system_message(""), 1.0)
     question = node(system, Message(Role.USER, "old question", (ContextBlock("paste", "pasted", "text"),)), 2.0)
     with closing(sqlite3.connect(folder / "kvchat.db")) as connection, connection:
-        for migration in schema.MIGRATIONS[:4]:
+        for migration in schema.MIGRATIONS[:version]:
             migration(connection)
         connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
-        connection.execute("PRAGMA user_version = 4")
+        connection.execute(f"PRAGMA user_version = {version}")
         for one, owner in ((system, None), (question, OLD)):
             connection.execute(
                 f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES ({', '.join('?' * 15)})",
@@ -97,26 +97,26 @@ def test_a_store_in_memory_has_collections_too():
 
 def test_which_collections_a_conversation_searches_is_stored(store, talk):
     found = store.conversation(talk.id)
-    assert (found.collections, found.searching) == ((), "off")
-    put_row(store, replace(talk.record, collections=("handbook", "notes-2"), searching="ask"))
+    assert (found.collections, found.retrieval) == ((), "off")
+    put_row(store, replace(talk.record, collections=("handbook", "notes-2"), retrieval="ask"))
     for found in (store.conversation(talk.id), store.conversations()[0]):
-        assert (found.collections, found.searching) == (("handbook", "notes-2"), "ask")
+        assert (found.collections, found.retrieval) == (("handbook", "notes-2"), "ask")
 
 
 def test_a_way_of_searching_that_is_not_known_is_off(store, talk):
     with store.database.write() as connection:
-        connection.execute("UPDATE conversation SET searching = 'sometimes', collections = 'a//b/'")
+        connection.execute("UPDATE conversation SET retrieval = 'sometimes', collections = 'a//b/'")
     found = store.conversation(talk.id)
-    assert (found.collections, found.searching) == (("a", "b"), "off")
+    assert (found.collections, found.retrieval) == (("a", "b"), "off")
 
 
 def test_a_fork_searches_as_its_origin_does(store, talk):
-    talk.record = replace(talk.record, collections=("handbook",), searching="always")
+    talk.record = replace(talk.record, collections=("handbook",), retrieval="always")
     talk.say("question", blocks=(SOURCE,))
     fork = replace(talk.record, id=new_id(), forked_from=talk.id)
     store.create(fork, talk.tip)
     found = store.conversation(fork.id)
-    assert (found.collections, found.searching) == (("handbook",), "always")
+    assert (found.collections, found.retrieval) == (("handbook",), "always")
     assert store.tree(fork.id).path(found.head)[1].message.blocks == (SOURCE,)
 
 
@@ -166,10 +166,10 @@ def test_a_database_of_version_4_is_upgraded_after_a_backup(folder):
     old_database(folder)
     store = Store.open(folder)
     found = store.conversation(OLD)
-    assert (found.title, found.memory, found.collections, found.searching) == ("old", False, (), "off")
+    assert (found.title, found.memory, found.collections, found.retrieval) == ("old", False, (), "off")
     assert store.tree(OLD).path(found.head)[1].message.blocks == (ContextBlock("paste", "pasted", "text"),)
     store.collections.put("handbook", "/srv/handbook", 5.0)
-    put_row(store, replace(found, collections=("handbook",), searching="ask"))
+    put_row(store, replace(found, collections=("handbook",), retrieval="ask"))
     store.close()
     (backup,) = backups(folder)
     with closing(sqlite3.connect(backup)) as old:
@@ -178,12 +178,38 @@ def test_a_database_of_version_4_is_upgraded_after_a_backup(folder):
     check_sound(folder)
 
 
+def search_always(folder):
+    with closing(sqlite3.connect(folder / "kvchat.db")) as connection, connection:
+        connection.execute("UPDATE conversation SET collections = 'handbook', searching = 'always'")
+
+
+def test_what_a_conversation_searches_is_kept_where_its_column_had_another_name(folder):
+    old_database(folder, 6)
+    search_always(folder)
+    store = Store.open(folder)
+    found = store.conversation(OLD)
+    assert (found.collections, found.retrieval) == (("handbook",), "always")
+    put_row(store, replace(found, retrieval="ask"))
+    assert store.conversation(OLD).retrieval == "ask"
+    store.close()
+    check_sound(folder)
+
+
+def test_what_a_conversation_searches_is_saved_from_a_damaged_database_of_version_6(folder):
+    old_database(folder, 6)
+    search_always(folder)
+    without_header(folder / "kvchat.db")
+    store, _ = open_damaged(folder / "kvchat.db")
+    assert store.conversation(OLD).retrieval == "always"
+    store.close()
+
+
 def test_a_damaged_database_of_version_4_is_saved(folder):
     old_database(folder)
     without_header(folder / "kvchat.db")
     store, _ = open_damaged(folder / "kvchat.db")
     found = store.conversation(OLD)
-    assert (found.title, found.memory, found.collections, found.searching) == ("old", False, (), "off")
+    assert (found.title, found.memory, found.collections, found.retrieval) == ("old", False, (), "off")
     store.close()
     check_sound(folder)
 
@@ -198,7 +224,7 @@ def documented(tmp_path: Path, new_talk: type) -> Path:
         if number % 2:
             store.collections.indexed(f"folder-{number}", 6.5 + number)
     talk = new_talk(store)
-    talk.record = replace(talk.record, collections=("folder-1", "folder-2"), searching="always")
+    talk.record = replace(talk.record, collections=("folder-1", "folder-2"), retrieval="always")
     talk.say("question", blocks=(SOURCE,))
     store.close()
     return folder
@@ -213,7 +239,7 @@ def test_a_damaged_header_costs_no_collection_and_no_source(documented, folder):
     store, _ = open_damaged(folder / "kvchat.db")
     assert store.collections.all() == before and len(before) == 30
     (found,) = store.conversations()
-    assert (found.collections, found.searching) == (("folder-1", "folder-2"), "always")
+    assert (found.collections, found.retrieval) == (("folder-1", "folder-2"), "always")
     assert store.tree(found.id).path(found.head)[1].message.blocks == (SOURCE,)
     store.close()
     check_sound(folder)

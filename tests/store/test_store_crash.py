@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from kvchat.prompt.message import Message, Role, State, chained, node
+from kvchat.cache.causes.cause import said
+from kvchat.prompt.message import Message, NoteKind, Role, State, chained, node
 from kvchat.store import Store, StoreUnavailable
 from kvchat.store.file import schema
-from kvchat.store.messages import ENDED_NOTE
 
 if sys.platform == "win32":
     pytest.skip("needs fork and kill", allow_module_level=True)
@@ -26,6 +26,7 @@ from forked import fork
 from whole_rows import settle_node
 
 KILLS = 100
+ENDED = said(NoteKind.KVCHAT_ENDED)
 PIECES = 30
 
 
@@ -62,10 +63,9 @@ def test_a_killed_kvchat_loses_nothing_it_acknowledged(folder, new_talk):
     interrupted = acknowledged = 0
     for _ in range(KILLS):
         child = fork(lambda say: write_until_killed(folder, new_talk, say))
-        first = child.said.readline()
-        time.sleep(chance.random() * 0.03)
-        os.kill(child.pid, signal.SIGKILL)
-        lines = [first.decode().strip(), *child.lines()]
+        said = [child.said.readline().decode().strip() for _ in range(chance.randint(1, 2 * PIECES))]
+        os.kill(child.pid, signal.SIGKILL)  # wherever it is by now, on a machine of any speed
+        lines = [*said, *child.lines()]
         assert child.wait() == -signal.SIGKILL
         assert not [line for line in lines if line.startswith("FAILED")]
         acknowledged += len(lines)
@@ -87,7 +87,7 @@ def test_a_killed_kvchat_loses_nothing_it_acknowledged(folder, new_talk):
             if stored.state is State.DONE:
                 assert stored.text == "final " * 50
                 continue
-            assert answer not in settled and stored.state is State.INTERRUPTED and stored.note == ENDED_NOTE
+            assert answer not in settled and stored.state is State.INTERRUPTED and stored.note == ENDED
             pieces = last.get(answer, -1) + 1
             whole = "".join(f"<{i:02}>" for i in range(PIECES))
             assert stored.text in (whole[: 4 * pieces], whole[: 4 * pieces + 4])
@@ -124,7 +124,7 @@ def test_a_store_closed_over_a_streaming_answer_keeps_what_came(folder, new_talk
     assert (found.text, found.message.reasoning) == ("half 😀 way", "thinking")
     assert found.message.reasoning_field == "reasoning"
     assert store._db.row("SELECT count(*) FROM delta") == (0,)
-    assert (found.state, found.note, found.wire) == (State.INTERRUPTED, ENDED_NOTE, found.message.wire())
+    assert (found.state, found.note, found.wire) == (State.INTERRUPTED, ENDED, found.message.wire())
     assert len(store.notices) == 1 and [hit.node for hit in store.search("half")] == [answer.id]
     store.close()
     store = Store.open(folder)

@@ -127,11 +127,11 @@ def test_a_parked_job_waits_for_the_person(jobs):
     jobs.claim("extract", "a")
     jobs.back("extract", "a", 60.0, "failed", 3)
     jobs.claim("extract", "a")
-    jobs.park("extract", "a", "three unusable answers")
-    parked = Job("extract", "a", 60.0, 3, JobState.PARKED, "three unusable answers", 1.0)
-    assert the(jobs) == parked and jobs.claim("extract", "a") is None
+    jobs.pause("extract", "a", "three unusable answers")
+    paused = Job("extract", "a", 60.0, 3, JobState.PAUSED, "three unusable answers", 1.0)
+    assert the(jobs) == paused and jobs.claim("extract", "a") is None
     jobs.put("extract", "a", 20.0, "more")
-    assert the(jobs) == parked
+    assert the(jobs) == paused
     jobs.retry("extract", "a", 15.0)
     assert the(jobs) == Job("extract", "a", 15.0, 0, JobState.WAITING, "", 1.0)
     assert jobs.claim("extract", "a")
@@ -154,7 +154,7 @@ def test_a_job_in_its_back_off_can_be_begun_at_once(jobs):
 def test_an_empty_queue_takes_every_call(jobs):
     jobs.done("extract", "a")
     jobs.back("extract", "a", 1.0, "", 1)
-    jobs.park("extract", "a", "")
+    jobs.pause("extract", "a", "")
     jobs.retry("extract", "a", 1.0)
     assert jobs.all() == [] and jobs.claim("extract", "a") is None and jobs.recover() == 0
 
@@ -176,7 +176,7 @@ def test_what_another_kvchat_runs_is_its_own_to_end(folder, jobs):
     assert other.jobs.claim("extract", "a") is None
     other.jobs.done("extract", "a")
     other.jobs.back("extract", "a", 99.0, "mine", 5)
-    other.jobs.park("extract", "a", "mine")
+    other.jobs.pause("extract", "a", "mine")
     other.jobs.retry("extract", "a", 99.0)
     assert other.jobs.recover() == 0
     assert other.jobs.all() == jobs.all() == [Job("extract", "a", 10.0, 0, JobState.RUNNING, "", 1.0)]

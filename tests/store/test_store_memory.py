@@ -158,9 +158,9 @@ def remembering(tmp_path: Path, new_talk: type) -> Path:
             store.jobs.put(kind, talk.id, 7.0, "four new messages")
         store.jobs.claim("title", talk.id)
     put_row(store, replace(talk.record, memory=False))
-    store.jobs.park("extract", talk.id, "three unusable answers")
+    store.jobs.pause("extract", talk.id, "three unusable answers")
     for number, status in enumerate([*Status] * 10):
-        new = Change(Act.PROPOSED, None, entry(number, status=Status.PROPOSED), 5.0, "s", "why")
+        new = Change(Act.PROPOSED, None, entry(number, status=Status.PENDING), 5.0, "s", "why")
         (seq,) = state.apply([new])
         settled = entry(number, status=status, edited=number % 2 == 0, superseded_by="m1" if number % 3 else "")
         state.apply([Change(Act.ACCEPTED, new.after, settled, 6.0)], written=number % 2 == 0, undoes=[seq])
@@ -184,7 +184,7 @@ def test_a_damaged_header_costs_no_memory(remembering, folder):
     (folder / "kvchat.db").write_bytes(data)
     store, _ = open_damaged(folder / "kvchat.db")
     assert sorted(one.memory for one in store.conversations()) == [False, True, True, True]
-    assert {job.state.value for job in store.jobs.all()} == {"waiting", "parked"}
+    assert {job.state.value for job in store.jobs.all()} == {"waiting", "paused"}
     assert store.jobs.claim("title", store.conversations()[0].id)
     store.close()
     after = rows_of(folder / "kvchat.db")

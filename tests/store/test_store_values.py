@@ -233,7 +233,7 @@ def test_figures_are_given_by_time_and_by_server(store, talk):
                           figures=TurnFigures(prompt_tokens=i)))
         talk.tip = store.tree(talk.id)[answer.id]
     assert [a.figures.prompt_tokens for a in store.answers()] == [0, 1, 2]
-    assert [(a.server, a.model) for a in store.answers()] == [("http://a", "m"), ("http://b", "m"), ("http://a", "m")]
+    assert [a.by for a in store.answers()] == [("http://a", "m"), ("http://b", "m"), ("http://a", "m")]
     assert [a.figures.prompt_tokens for a in store.answers(talk.tip.created)] == [2]
     assert [f.prompt_tokens for f in store.speed_samples("http://a", "m")] == [2, 0]
     assert [f.prompt_tokens for f in store.speed_samples("http://a", "m", limit=1)] == [2]

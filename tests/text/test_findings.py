@@ -25,8 +25,8 @@ def test_every_reason_is_one_sentence(reason: Reason, given: dict[str, Argument]
     assert re.fullmatch(r"\S[^\n]*[^.\n]\.", sentence), sentence
     assert "later version" not in sentence
     behind = behind_colon(said(reason, **given), 1_387)
-    assert behind and not behind.endswith(".") and "1,387 tokens were read again" not in behind.removeprefix(
-        "1,387 tokens were read again, though"), behind
+    assert behind and not behind.endswith(".") and "1,387 tokens were prefilled again" not in behind.removeprefix(
+        "1,387 tokens were prefilled again, though"), behind
 
 
 @pytest.mark.parametrize("remedy", Remedy)
@@ -36,12 +36,12 @@ def test_every_remedy_is_one_sentence(remedy: Remedy, given: dict[str, Argument]
 
 
 def test_a_server_that_reports_nothing_is_not_said_to_have_read_nothing_again() -> None:
-    assert evidence_sentence(said(Reason.SLEPT), 0) == "The model slept; it does not report what it read again."
+    assert evidence_sentence(said(Reason.SLEPT), 0) == "The model slept; it does not report what it prefilled again."
 
 
 def test_a_kind_of_a_later_version_is_not_guessed() -> None:
     later = Statement("sabotaged", (("by", "gremlins"),))
-    assert evidence_sentence(later, 12) == "The cause is one of a later version: 12 tokens were read again."
+    assert evidence_sentence(later, 12) == "The cause is one of a later version: 12 tokens were prefilled again."
     assert remedy_sentence(later) == "" and cause_name("sabotage") == "unknown"
 
 

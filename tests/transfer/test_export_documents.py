@@ -7,7 +7,7 @@ import json
 import pytest
 from transfer_samples import BEGIN, conversation
 
-from kvchat.prompt.citing import CITE
+from kvchat.prompt.citations import CITE
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, ContextBlock
 from kvchat.prompt.message import Message, Role, node, system_message
 from kvchat.transfer.formats import Source, render
@@ -27,7 +27,7 @@ def cited() -> Source:
     system = node(None, system_message(""), BEGIN)
     question = node(system, Message(Role.USER, "How is it installed?", BLOCKS), BEGIN + 1)
     answer = node(question, Message(Role.ASSISTANT, "With make [2]."), BEGIN + 2)
-    return conversation([system, question, answer], answer, collections=("handbook",), searching="ask")
+    return conversation([system, question, answer], answer, collections=("handbook",), retrieval="ask")
 
 
 def test_markdown_quotes_passages_with_their_numbers_and_names(cited: Source) -> None:

@@ -159,7 +159,7 @@ def test_a_conversation_reads_from_top_to_bottom(branched: Source) -> None:
     order = ["Lighthouse log", "reuse 100 %", "Cite the log.", "You", "Time: Saturday 2026-11-21",
              "Night 34: 101 turns.", "How many nights?", "I count the rows.", "Twenty-six.", "31 tokens",
              "version 1 of 2", "Which was the longest?", "Night 47.",
-             "12 tokens · 60.0 tok/s · first token 0.14 s · 2,236 reused · 63 new"]
+             "12 tokens · 60.0 tok/s · TTFT 0.14 s · 2,236 cached · 63 new"]
     place = 0
     for part in order:
         place = words.index(part, place) + len(part)
@@ -177,7 +177,7 @@ def test_every_message_is_there_once_when_all_branches_are_asked_for(branched: S
     for made in branched.tree:
         if made.role is not Role.SYSTEM:
             assert words.count(made.text) == 1
-    assert "Branch 2: another message 2" in words and "Stopped." in words and "1,106 avoidable" in words
+    assert "Branch 2: another message 2" in words and "Stopped." in words and "1,106 wasted" in words
 
 
 def test_markdown_is_rendered() -> None:
@@ -209,13 +209,13 @@ def bar_of(figures: TurnFigures) -> dict[str, int]:
     nodes.append(node(nodes[0], Message(Role.USER, "q"), BEGIN))
     nodes.append(node(nodes[1], Message(Role.ASSISTANT, "a"), BEGIN, figures=figures))
     html = render("html", [conversation(nodes, nodes[2])])
-    return {name: int(cells) for name, cells in re.findall(r'class="(reused|new|wasted) w(\d+)"', html)}
+    return {name: int(cells) for name, cells in re.findall(r'class="(cached|new|wasted) w(\d+)"', html)}
 
 
 @pytest.mark.parametrize(("figures", "parts"), [
     (TurnFigures(1000, 0, 5, 1000), {"new": BAR_CELLS}),
-    (TurnFigures(1000, 999, 5, 1), {"reused": BAR_CELLS - 1, "new": 1}),
-    (TurnFigures(1000, 500, 5, 250), {"reused": 12, "new": 6, "wasted": 6}),
+    (TurnFigures(1000, 999, 5, 1), {"cached": BAR_CELLS - 1, "new": 1}),
+    (TurnFigures(1000, 500, 5, 250), {"cached": 12, "new": 6, "wasted": 6}),
     (TurnFigures(1000, None, 5, 250), {}),
     (TurnFigures(None, None, 5, None), {}),
 ])

@@ -15,8 +15,9 @@ from transfer_samples import CORPUS, chat
 
 from corpus import corpus
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import statement
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import SEARCHING, Conversation
+from kvchat.prompt.conversation import RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained, node
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
@@ -27,6 +28,7 @@ from kvchat.transfer.lossless import read_lossless
 
 TEXTS = st.text(max_size=40) | st.sampled_from([item["text"] for item in CORPUS])
 IDS = st.uuids().map(lambda value: value.hex)
+NOTES = st.builds(statement, TEXTS, st.dictionaries(TEXTS, st.none() | st.booleans() | st.integers() | TEXTS))
 COUNTS = st.none() | st.integers(0, 2**40)
 TIMES = st.floats(0, 4e9)
 MILLISECONDS = st.none() | st.floats(0, 1e9)
@@ -53,7 +55,7 @@ def nodes_below(draw: st.DrawFn, parent: Node | None, id: str) -> Node:
         field = draw(st.sampled_from(["reasoning", "thinking"]))
         message = replace(message, reasoning=draw(TEXTS), reasoning_field=field)
     made = node(parent, message, draw(TIMES), id=id, state=draw(st.sampled_from(State)), model=draw(TEXTS),
-                figures=draw(st.none() | FIGURES), note=draw(TEXTS))
+                figures=draw(st.none() | FIGURES), note=draw(TEXTS | NOTES))
     if message.blocks and draw(st.booleans()):  # the frame of an earlier version, frozen in the wire bytes
         wire = canonical({"role": "user", "content": "[[notes]]\n" + message.text})
         made = replace(made, wire=wire, digest=chained(parent.digest if parent else b"", wire))
@@ -70,7 +72,7 @@ def sources(draw: st.DrawFn) -> Source:
         Conversation, IDS, st.none() | st.sampled_from(ids), TIMES, TIMES, TEXTS, st.integers(0, 9), TEXTS, PARAMETERS,
         st.dictionaries(st.text(max_size=8), JSON, max_size=2), st.none() | IDS, st.booleans(), st.none() | TIMES,
         COUNTS, collections=st.lists(st.from_regex(r"[\w.-]{1,40}", fullmatch=True), max_size=3).map(tuple),
-        searching=st.sampled_from(SEARCHING),
+        retrieval=st.sampled_from(RETRIEVAL_MODES),
     ))
     return Source(record, Tree(draw(st.permutations(nodes))))
 
@@ -121,13 +123,23 @@ def set_conversation(**fields: object) -> Callable[[dict[str, Any]], None]:
 
 def test_an_export_of_an_older_kvchat_that_knew_no_documents_is_read(branched: Source) -> None:
     document = json.loads(render("json", [branched]))
-    for name in ("collections", "searching"):
+    for name in ("collections", "retrieval"):
         del document["conversations"][0]["conversation"][name]
     for made in document["conversations"][0]["nodes"]:
         for block in made["blocks"]:
             del block["ref"]
     [read] = read_lossless(json.dumps(document))
     assert read.conversation == branched.conversation and nodes_of(read) == nodes_of(branched)
+
+
+def test_an_export_that_names_the_mode_of_retrieval_as_it_was_called_before_is_read() -> None:
+    plain = chat("How are you?", "Well.")
+    source = replace(plain, conversation=replace(plain.conversation, collections=("handbook",), retrieval="always"))
+    old = render("json", [source]).replace('"retrieval": ', '"searching": ')
+    assert old != render("json", [source])
+    [read] = read_lossless(old)
+    assert read.conversation == source.conversation
+    assert render("json", [read]) == render("json", [source])
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
@@ -184,7 +196,7 @@ def test_words_hidden_in_the_wire_beside_the_text_are_reported() -> None:
     (set_conversation(collections="handbook"), "collections is not a list"),
     (set_conversation(collections=["hand/book"]), "collections is not a list of names"),
     (set_conversation(collections=[""]), "collections is not a list of names"),
-    (set_conversation(searching="sometimes"), "searching is not off, ask or always"),
+    (set_conversation(retrieval="sometimes"), "retrieval is not off, ask or always"),
     (set_conversation(head="0" * 32), "its branch ends at a message that is not in the file"),
     (set_conversation(unread=1), "unread is not true or false"),
     (set_conversation(template_options=[]), "template_options is not a JSON object"),

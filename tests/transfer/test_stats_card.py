@@ -27,7 +27,7 @@ def of(turns: list[tuple[int, int, int, int]], days: int = 7) -> Stats:
     """The sums of turns: the day, prompt, cached and new tokens of each."""
     dates = span(NOW, days, UTC)
     answers = [
-        Answered(begins(dates[day % days], UTC) + 60, TurnFigures(prompt, cached, 9, new, 310.0), "http://a", "m")
+        Answered(begins(dates[day % days], UTC) + 60, ("http://a", "m"), TurnFigures(prompt, cached, 9, new, 310.0))
         for day, prompt, cached, new in turns
     ]
     return stats(answers, {("http://a", "m"): SpeedFit(1 / 350, 0, 9)}, dates, UTC)
@@ -45,7 +45,7 @@ def test_it_holds_the_figures() -> None:
     words = " ".join(ET.fromstring(card(WEEK)).itertext())
     for expected in (
         f"{duration(WEEK.totals.seconds_saved)} of prefill saved", "last 7 days · 15–21 Jun 2026", "reuse 77 %",
-        "4 turns", "first token 0.31 s (median)", f"{count(WEEK.totals.cached_tokens)} tokens cached", "2,602 wasted",
+        "4 turns", "TTFT 0.31 s (median)", f"{count(WEEK.totals.cached_tokens)} tokens cached", "2,602 wasted",
         "2,539 new", "all new", "100 %", "Mon", "Sun",
     ):
         assert expected in words
@@ -81,6 +81,6 @@ def test_bars_stay_in_their_place_and_are_as_high_as_their_tokens(
 
 def test_a_time_that_was_not_measured_is_not_told() -> None:
     dates = span(NOW, 7, UTC)
-    silent = stats([Answered(NOW, TurnFigures(400, 300, 5, 100), "", "")], {}, dates, UTC)
+    silent = stats([Answered(NOW, ("", ""), TurnFigures(400, 300, 5, 100))], {}, dates, UTC)
     words = " ".join(ET.fromstring(card(silent)).itertext())
     assert "300 tokens from the cache" in words and "saved" not in words

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual.color import Color
 
+from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.ui.render.message import Folds, TranscriptItem, context_summary, foot_rows, head_rows
@@ -20,16 +23,34 @@ def _text(spans: list[Span]) -> str:
     return "".join(span.text for span in spans)
 
 
-def test_a_title_has_its_figures_at_the_right_and_its_place_among_versions() -> None:
-    item = TranscriptItem("n", Role.ASSISTANT, "Model", figures="31 tok · 58.2 tok/s", siblings=(2, 3))
-    (row,) = text_of(head_rows(item, 60, Folds()))
-    assert row.startswith("Model  2/3 ") and row.endswith("31 tok · 58.2 tok/s") and len(row) == 60
+COST = TurnFigures(prompt_tokens=200, cached_tokens=150, predicted_tokens=31, new_tokens=50, ttft_ms=140.0,
+                   prompt_ms=100.0, predicted_ms=500.0)
+WASTE = replace(COST, new_tokens=10, cause="restarted")
+
+
+def test_an_answers_title_has_its_figures_at_the_right_and_its_place_among_versions() -> None:
+    item = TranscriptItem("n", Role.ASSISTANT, "Model", figures=COST, siblings=(2, 3))
+    (row,) = text_of(head_rows(item, 70, Folds()))
+    assert row.startswith("Model  2/3 ") and len(row) == 70
+    assert row.endswith("██████▒▒ 75 % cached · 0.14 s · 62.0 tok/s · 31 tok")
     (row,) = text_of(head_rows(item, 60, Folds(), selected=True))
     assert row.startswith("Model  2/3  ← →") and len(row) == 60
 
 
+def test_the_cause_of_wasted_tokens_stands_before_the_other_figures() -> None:
+    item = TranscriptItem("n", Role.ASSISTANT, "Model", figures=WASTE)
+    (row,) = text_of(head_rows(item, 60, Folds()))
+    assert "██████░▒ 40 wasted: server restarted" in row
+
+
+def test_a_server_that_does_not_count_cached_tokens_has_no_bar() -> None:
+    item = TranscriptItem("n", Role.ASSISTANT, "Model", figures=replace(COST, cached_tokens=None))
+    (row,) = text_of(head_rows(item, 60, Folds()))
+    assert row.endswith("  0.14 s · 62.0 tok/s · 31 tok") and "cached" not in row
+
+
 def test_a_narrow_title_gives_up_the_figures_before_the_name() -> None:
-    item = TranscriptItem("n", Role.ASSISTANT, "A model \x1b[2J with a long name", figures="31 tok · 58.2 tok/s")
+    item = TranscriptItem("n", Role.ASSISTANT, "A model \x1b[2J with a long name", figures=COST)
     for width in (16, 24, 30, 80):
         (row,) = text_of(head_rows(item, width, Folds()))
         assert row.startswith("A model") and "\x1b" not in row and cell_len(row) == width
@@ -85,15 +106,15 @@ def test_a_finished_message_ends_with_one_empty_row() -> None:
 
 def test_the_reading_row_tells_reused_new_speed_and_time_left() -> None:
     row = _text(reading_row(110, total=3812, cached=3764, processed=3795, speed=312, seconds_left=0.1, new_tokens=48))
-    assert row.endswith("3,764 reused · 31/48 new · 312 tok/s · 0.10 s left")
+    assert row.endswith("3,764 cached · 31/48 new · 312 tok/s · 0.10 s left")
     assert row.count("█") > 30 and 3 <= row.count("▒") <= 8 and "░" not in row
 
 
-def test_avoidable_work_is_drawn_apart_and_named() -> None:
+def test_wasted_work_is_drawn_apart_and_named() -> None:
     spans = reading_row(130, total=3812, cached=2000, processed=3800, new_tokens=48)
     row = _text(spans)
-    assert "1,764 avoidable" in row and "36/48 new" in row and "speed unknown" in row
-    assert row.index("█") < row.index("░") and {s.style for s in spans if "░" in s.text} == {"avoidable"}
+    assert "1,764 wasted" in row and "36/48 new" in row and "speed unknown" in row
+    assert row.index("█") < row.index("░") and {s.style for s in spans if "░" in s.text} == {"wasted"}
 
 
 def test_the_reading_row_never_jumps_while_it_counts() -> None:

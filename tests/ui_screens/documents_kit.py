@@ -82,7 +82,7 @@ class Service:
     """The parts of the service that the documents source asks: what it reads is read by the real `DocumentService` of a
     sample library, what it does is noted."""
 
-    def __init__(self, library: Library | None = None, *, searching: str = OFF,
+    def __init__(self, library: Library | None = None, *, retrieval: str = OFF,
                  collections: Sequence[str] = ()) -> None:
         self.library = library or Library()
         self.indexing: dict[str, Progress] = {}
@@ -91,7 +91,7 @@ class Service:
         self.did: list[tuple[object, ...]] = []
         self.refuses = ""
         """The sentence with which everything is refused."""
-        record = conversation("lighthouse log", id=HERE, searching=searching, collections=tuple(collections))
+        record = conversation("lighthouse log", id=HERE, retrieval=retrieval, collections=tuple(collections))
         self.conversation = OpenConversation(record, Tree(()))
 
     def screen(self, **options: Any) -> ManagerScreen:
@@ -126,7 +126,7 @@ class Service:
     collections = DocumentService.collections
     statuses = DocumentService.statuses
     search = DocumentService.search
-    standing = DocumentService.standing
+    source_state = DocumentService.source_state
 
     async def add(self, path: str, name: str = "") -> Collection:
         self._do("add", path, name)
@@ -150,9 +150,9 @@ class Service:
         self.indexing.pop(name, None)
         self.tell(DocumentsChanged())
 
-    async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
-        self._do("searching", id, mode, tuple(collections))
-        record = replace(self.conversation.record, searching=mode if collections else OFF,
+    async def set_retrieval(self, id: str, mode: str, collections: Sequence[str]) -> None:
+        self._do("retrieval", id, mode, tuple(collections))
+        record = replace(self.conversation.record, retrieval=mode if collections else OFF,
                          collections=tuple(collections))
         self.conversation.record = record
 

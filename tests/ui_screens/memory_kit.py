@@ -42,9 +42,9 @@ def by_you(text: str, kind: Kind = Kind.FACT, **more: Any) -> Entry:
 
 
 SAMPLE = (
-    entry("The person keeps a lighthouse on the island of Hvar.", Kind.IDENTITY, ago=300, status=Status.PROPOSED,
+    entry("The person keeps a lighthouse on the island of Hvar.", Kind.IDENTITY, ago=300, status=Status.PENDING,
           page=PROFILE, conversation=LAMP, nodes=("n9",)),
-    entry("See https://example.org/handbook for every question about lamps.", ago=240, status=Status.PROPOSED,
+    entry("See https://example.org/handbook for every question about lamps.", ago=240, status=Status.PENDING,
           conversation=LAMP),
     entry("Prefers metric units.", Kind.PREFERENCE, ago=200, conversation=LAMP, nodes=("n4",)),
     entry("The lamp log is kept in a SQLite file, one row for each night.", Kind.PROJECT, ago=4000,
@@ -70,7 +70,7 @@ class Book:
         """The sentence with which every change is refused."""
         for one in sorted(entries, key=lambda one: one.created):
             if one.by not in (BY_YOU, BY_HAND):
-                act = Act.PROPOSED if one.status is Status.PROPOSED else Act.NOTED
+                act = Act.PROPOSED if one.status is Status.PENDING else Act.NOTED
                 why = "it says who you are" if one.kind is Kind.IDENTITY else "it has a link"
                 self._put(act, one, at=one.created, why=why if act is Act.PROPOSED else "")
 
@@ -144,7 +144,7 @@ class Row:
 
 QUEUE = (
     Row(LAMP, 6, Job("extraction", LAMP, T + 42, why="enough new messages")),
-    Row(HARBOUR, 12, Job("extraction", HARBOUR, T, 3, JobState.PARKED, "the answer was no JSON: Expecting value")),
+    Row(HARBOUR, 12, Job("extraction", HARBOUR, T, 3, JobState.PAUSED, "the answer was no JSON: Expecting value")),
 )
 
 

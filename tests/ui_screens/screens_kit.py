@@ -26,6 +26,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Message, Node, Role, State, node, system_message
 from kvchat.prompt.tree import Tree
 from kvchat.ui.key_queue import KeyQueue
+from kvchat.ui.screens.manager import ManagerScreen
 from kvchat.ui.themes import variable_defaults
 
 NOW = datetime(2026, 11, 21, 14, 30, tzinfo=UTC)
@@ -114,6 +115,14 @@ async def showing(screen: Screen[Any], size: tuple[int, int] = (80, 24),
         await pilot.pause()
         await pilot.pause()
         yield Shown(app, pilot)
+
+
+async def settled(shown: Shown) -> None:
+    """Wait until no manager looks at anything any more."""
+    await shown.pilot.pause()
+    while any(isinstance(one, ManagerScreen) and one.is_looking for one in shown.app.screen_stack):
+        await shown.pilot.pause()
+    await shown.pilot.pause()
 
 
 def conversation(title: str, *, id: str = "", ago: float = 0, turns: int = 1, **more: Any) -> Conversation:

@@ -49,18 +49,18 @@ async def test_a_click_chooses() -> None:
 
 async def test_the_price_is_on_the_screen() -> None:
     async with showing(question()) as shown:
-        assert "Everything after it is read again:  ░ 8,120 tokens, about 35 s" in shown.text
+        assert "Everything after it is prefilled again:  ░ 8,120 tokens, about 35 s" in shown.text
         assert "The branch you leave stays." in shown.text
         assert "esc cancel" in shown.lines[shown.lines.index(shown.line("╰"))]
 
 
 @pytest.mark.parametrize(("asked", "sentence"), [
-    (price(8120, 232.0, 3), "Read again:  ░ 8,120 tokens, about 35 s"),
-    (price(8120, 232.0, 2), "Read again:  ░ 8,120 tokens, 24–52 s"),
-    (price(None, 232.0, 3), "Read again: how many tokens is unknown, the server has not reported it."),
-    (price(8120, None, 0), "Read again:  ░ 8,120 tokens; how long that takes is not measured yet"),
-    (price(0, 232.0, 3), "Nothing is read again."),
-    (price(1, None, 0), "Nothing is read again."),
+    (price(8120, 232.0, 3), "Prefilled again:  ░ 8,120 tokens, about 35 s"),
+    (price(8120, 232.0, 2), "Prefilled again:  ░ 8,120 tokens, 24–52 s"),
+    (price(None, 232.0, 3), "Prefilled again: how many tokens is unknown, the server has not reported it."),
+    (price(8120, None, 0), "Prefilled again:  ░ 8,120 tokens; how long that takes is not measured yet"),
+    (price(0, 232.0, 3), "Nothing is prefilled again."),
+    (price(1, None, 0), "Nothing is prefilled again."),
 ])
 def test_a_price_is_one_honest_sentence(asked: Price, sentence: str) -> None:
     assert price_lines(asked) == [sentence]

@@ -12,8 +12,9 @@ from screens_kit import HOSTILE, MARKUP, Shown, showing
 from kvchat.backends.dialect import HostClass, ServerInfo
 from kvchat.backends.payload import Model
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import said
 from kvchat.chat.errors import ChatError
-from kvchat.doctor.report import Examination, ProbeTurn, Report, Severity, Step, Topic, Verdict
+from kvchat.doctor.report import Advice, Asks, Examination, ProbeTurn, Report, Seen, Severity, Step, Topic, Verdict
 from kvchat.sanitize import clean
 from kvchat.ui.screens.doctor import DoctorScreen
 
@@ -21,9 +22,9 @@ SERVER = ServerInfo("llama.cpp", "http://127.0.0.1:8080", HostClass.LOOPBACK, mo
 TURNS = (ProbeTurn(Step.ONE, TurnFigures(340, 0, 16, 340, 900.0, 900.0, 300.0)),
          ProbeTurn(Step.TWO, TurnFigures(390, 355, 16, 34, 90.0, 90.0, 300.0)))
 EXAMINED = Examination(SERVER.base_url, SERVER, turns=TURNS, spent_tokens=356, seconds=1.2)
-LOSS = Verdict(Topic.SIDE_REQUEST, Severity.PROBLEM, "A side request pushes a conversation out.",
-               "Start it with --cache-ram 8192.", 455, 4.55, "switch")
-KEPT = Verdict(Topic.REUSE, Severity.FINE, "A conversation is read once.")
+LOSS = Verdict(Topic.SIDE_REQUEST, Severity.PROBLEM, said(Seen.PUSHED_OUT),
+               (said(Advice.START, where="it", flag="--cache-ram 8192"),), 455, 4.55, "switch")
+KEPT = Verdict(Topic.REUSE, Severity.FINE, said(Seen.KEPT, cached=355, old=356))
 
 
 class Doctor:
@@ -64,7 +65,7 @@ async def test_progress_is_shown_until_the_report_takes_its_place() -> None:
         doctor.go.set()
         await examined(shown)
         assert "Turn 1 of a conversation" not in shown.text
-        assert shown.line("✗").strip("│ ").startswith("✗  A side request pushes")
+        assert shown.line("✗").strip("│ ").startswith("✗  A side request, or another conversation, pushes")
         assert "--cache-ram 8192. (saves 455 tokens (4.5 s) per switch)" in shown.prose
         assert shown.line("1 problem.") and shown.line("356 tokens of the server's time")
 
@@ -77,8 +78,9 @@ async def test_all_well_is_said_first() -> None:
 
 @pytest.mark.parametrize("key", ["y", "enter"])
 async def test_the_question_is_answered_by_a_key_and_the_probe_goes_on(key: str) -> None:
-    asked = Verdict(Topic.NOT_PROBED, Severity.NOTE, "The one slot holds 4,321 tokens.", "Agree to it.")
-    doctor = Doctor(Report(replace(EXAMINED, turns=(), question="The one slot holds 4,321 tokens."), (asked,)),
+    asked = Verdict(Topic.NOT_PROBED, Severity.NOTE, said(Seen.NEEDS_WORD, question="The one slot holds 4,321 tokens."),
+                    (said(Advice.AGREE),))
+    doctor = Doctor(Report(replace(EXAMINED, turns=(), asks=(said(Asks.ONE_SLOT, tokens=4321),)), (asked,)),
                     Report(EXAMINED, (KEPT,)))
     async with showing(DoctorScreen(doctor), (100, 30)) as shown:
         await examined(shown)
@@ -116,7 +118,7 @@ async def test_a_failure_is_a_sentence() -> None:
 
 
 async def test_a_long_report_is_read_with_the_keys() -> None:
-    many = tuple(replace(LOSS, sentence=f"Finding {number}.") for number in range(20))
+    many = tuple(replace(LOSS, seen=said(Seen.NEEDS_WORD, question=f"Finding {number}.")) for number in range(20))
     async with showing(DoctorScreen(Doctor(Report(EXAMINED, many))), (80, 24)) as shown:
         await examined(shown)
         assert "Finding 0." in shown.text and "What was found" not in shown.text
@@ -139,7 +141,8 @@ async def test_a_model_is_told_by_its_files_name_and_where_it_answers_from() -> 
 async def test_hostile_names_are_shown_as_text() -> None:
     texts = [*HOSTILE, MARKUP]
     hostile = replace(EXAMINED, server=replace(SERVER, model=MARKUP, build=texts[0]), skipped=tuple(texts))
-    verdicts = tuple(replace(LOSS, sentence=text, advice=text) for text in texts)
+    verdicts = tuple(replace(LOSS, seen=said(Seen.NEEDS_WORD, question=text),
+                             remedies=(said(Advice.WORDS, words=text),)) for text in texts)
     async with showing(DoctorScreen(Doctor(Report(hostile, verdicts))), (100, 30)) as shown:
         await examined(shown)
         seen = ""

@@ -10,7 +10,7 @@ from typing import Any
 import memory_kit
 import pytest
 from documents_kit import HERE, SETUP, SKIPPED, Library, Service, passage, sample, service, status
-from screens_kit import HOSTILE, MARKUP, Shown, showing
+from screens_kit import HOSTILE, MARKUP, Shown, settled, showing
 from textual import events
 from textual.widgets import Input
 
@@ -18,10 +18,10 @@ from kvchat.documents.collection import Progress, Report, Skipped
 from kvchat.sanitize import clean
 from kvchat.ui.actions import DIALOG_ACTIONS
 from kvchat.ui.screens.documents.add import AddDocumentsScreen, folders, unquoted
-from kvchat.ui.screens.documents.rows import Searching
+from kvchat.ui.screens.documents.rows import RetrievalChoice
 from kvchat.ui.screens.documents.search import PAUSE_SECONDS, snippet
 from kvchat.ui.screens.documents.source import AT_ONCE
-from kvchat.ui.screens.manager import PATIENCE, ManagerScreen
+from kvchat.ui.screens.manager import PATIENCE
 from kvchat.ui.screens.rows import FocusRows
 
 SIZES = [(80, 24), (120, 40)]
@@ -35,13 +35,6 @@ async def documents(source: Service, size: tuple[int, int] = (80, 24), *, queues
         shown.app.queues = queues
         await settled(shown)
         yield shown
-
-
-async def settled(shown: Shown) -> None:
-    await shown.pilot.pause()
-    while any(isinstance(one, ManagerScreen) and one.is_looking for one in shown.app.screen_stack):
-        await shown.pilot.pause()
-    await shown.pilot.pause()
 
 
 def front(shown: Shown) -> str:
@@ -162,28 +155,28 @@ async def test_space_goes_through_off_ask_and_always() -> None:
         assert shown.cursor_line.split()[-2] == "always" and "are sent with it" in shown.prose
         await shown.press("space")
         assert shown.cursor_line.split()[-2] == "·"
-    assert source.did == [("searching", HERE, "ask", ("handbook",)), ("searching", HERE, "always", ("handbook",)),
-                          ("searching", HERE, "off", ())]
+    assert source.did == [("retrieval", HERE, "ask", ("handbook",)), ("retrieval", HERE, "always", ("handbook",)),
+                          ("retrieval", HERE, "off", ())]
 
 
 async def test_several_collections_have_one_mode() -> None:
-    source = service(searching="ask", collections=["handbook"])
+    source = service(retrieval="ask", collections=["handbook"])
     async with documents(source) as shown:
         await shown.press("down", "space")
-        assert source.did[-1] == ("searching", HERE, "ask", ("handbook", "logbooks"))
+        assert source.did[-1] == ("retrieval", HERE, "ask", ("handbook", "logbooks"))
         await shown.press("space")
-        assert source.did[-1] == ("searching", HERE, "always", ("handbook", "logbooks"))
+        assert source.did[-1] == ("retrieval", HERE, "always", ("handbook", "logbooks"))
         assert "So it is for the 1 other searched here too." in shown.prose
         assert shown.text.count(" always ") == 2
         await shown.press("space")
-        assert source.did[-1] == ("searching", HERE, "always", ("handbook",))
+        assert source.did[-1] == ("retrieval", HERE, "always", ("handbook",))
 
 
 def test_the_cycle_of_one_collection_never_switches_another_off() -> None:
-    both = Searching("always", ("a", "b"))
-    assert both.cycled("a") == Searching("always", ("b",))
-    assert both.cycled("c") == Searching("always", ("a", "b", "c"))
-    assert Searching().cycled("a").cycled("a").cycled("a") == Searching()
+    both = RetrievalChoice("always", ("a", "b"))
+    assert both.cycled("a") == RetrievalChoice("always", ("b",))
+    assert both.cycled("c") == RetrievalChoice("always", ("a", "b", "c"))
+    assert RetrievalChoice().cycled("a").cycled("a").cycled("a") == RetrievalChoice()
 
 
 # -- keys that come faster than the screens

@@ -14,7 +14,7 @@ async def test_every_action_can_be_reached_by_scrolling_and_by_its_name() -> Non
     rows = [row for group in help_rows().values() for row in group]
     async with showing(HelpScreen(help_rows()), size=(140, 50)) as shown:
         seen = ""
-        for _ in range(9):
+        for _ in range(10):
             seen += shown.text
             await shown.press("pagedown")
         assert [row.help for row in rows if row.help[:60] not in seen] == []
@@ -22,7 +22,8 @@ async def test_every_action_can_be_reached_by_scrolling_and_by_its_name() -> Non
 
 @pytest.mark.parametrize(("typed", "found"), [
     ("f4", "Export"), ("export", "F4"), ("/rename", "Give this conversation another title."),
-    ("regen", "/regenerate"), ("avoidable", "░░░"), ("physical limit", "reuse"),
+    ("regen", "/regenerate"), ("wasted", "░░░"), ("physical limit", "reuse"),
+    ("beside messages", "cached in a slot"),
 ])
 async def test_the_filter_finds_keys_commands_and_words(typed: str, found: str) -> None:
     async with showing(HelpScreen(help_rows()), size=(120, 40)) as shown:

@@ -16,6 +16,7 @@ from kvchat.cache.stats import Answered, begins, span, stats
 from kvchat.cache.warmth import Heat, Warmth
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed, WarmthChanged
+from kvchat.prompt.lint import lint
 from kvchat.ui.screens.inspector import PATIENCE, InspectorScreen, cells_of
 
 SERVER = SimpleNamespace(kind="llama.cpp", base_url="http://127.0.0.1:8080", host_class="loopback",
@@ -61,10 +62,10 @@ async def test_each_turn_has_a_bar_and_its_numbers(size: tuple[int, int]) -> Non
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tuple[int, int]) -> None:
     async with showing(inspector(a_report()), size=size) as shown:
-        assert "Turn 4: nothing was read again but 1 token at the edge of the reply." in shown.prose
+        assert "Turn 4: nothing was prefilled again but 1 token at the edge of the reply." in shown.prose
         await shown.press("up")
         assert shown.cursor_line.strip(" │▌").startswith("3 ")
-        assert ("Turn 3: ░ 1,323 tokens read again (4.0 s): a title request of another client took the slot."
+        assert ("Turn 3: ░ 1,323 tokens prefilled again (4.0 s): a title request of another client took the slot."
                 in shown.prose)
         assert "→ Give the server one more slot, or turn that client's titles off." in shown.prose
         assert "Predicted 1,936, server says 613." in shown.prose
@@ -77,11 +78,11 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
      "(4.0 s): the server was restarted at 09:15. → Keep it running."),
     (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
     (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
-     "1,323 tokens read again (4.0 s): the server restarted."),
-    (figures(2000, 613, 64), "1,323 tokens read again (4.0 s): the cause is not known."),
-    (figures(2000, 1936, 64), "Turn 2: nothing was read again."),
-    (TurnFigures(2000, 1936, 20, None), "Turn 2: how much was read again is unknown, for the turn before has no"),
-    (TurnFigures(ttft_ms=310), "Turn 2: how much was read again is not reported by this server."),
+     "1,323 tokens prefilled again (4.0 s): the server restarted."),
+    (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): the cause is not known."),
+    (figures(2000, 1936, 64), "Turn 2: nothing was prefilled again."),
+    (TurnFigures(2000, 1936, 20, None), "Turn 2: how much was prefilled again is unknown, for the turn before has no"),
+    (TurnFigures(ttft_ms=310), "Turn 2: how much was prefilled again is not reported by this server."),
     (None, "Turn 2: no figures on this branch yet."),
 ])
 async def test_a_turn_without_a_finding_says_what_its_figures_say(cost: TurnFigures | None, words: str) -> None:
@@ -118,14 +119,14 @@ async def test_the_newest_request_stands_above_everything(size: tuple[int, int])
     async with showing(inspector(a_report()), size=size) as shown:
         top = shown.line("reuse by turn")
         assert "● warm · 2,119 tokens · 4 min ago" in top and "▁█▃█  100 %" in top
-        bar = shown.line("2,019 reused · 81 new · 0 avoidable")
+        bar = shown.line("2,019 cached · 81 new · 0 wasted")
         assert bar.count("█") > 20 and "▒▏" in bar and "░" not in bar
         assert "predicted 2,019, server says 2,019 · exact 41 of 43" in shown.text
 
 
 @pytest.mark.parametrize(("warmth", "words"), [
-    (Warmth(Heat.PARKED, 1930, 412, T - 7500), "◐ parked · 1,930 tokens · 2 h ago · 412 to read"),
-    (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to read"),
+    (Warmth(Heat.PARKED, 1930, 412, T - 7500), "◐ parked · 1,930 tokens · 2 h ago · 412 to prefill"),
+    (Warmth(Heat.COLD, 0, 8120), "○ cold · 8,120 tokens to prefill"),
     (Warmth(), "· unknown"),
 ])
 async def test_how_warm_the_conversation_is(warmth: Warmth, words: str) -> None:
@@ -186,6 +187,12 @@ async def test_a_tall_screen_shows_the_sums_below_the_turns(size: tuple[int, int
         assert shown.line("send as is") and shown.line("slot 1")
 
 
+async def test_what_changes_by_itself_in_the_system_prompt_is_told_first() -> None:
+    async with showing(inspector(a_report(warnings=lint("Today is 2026-11-21.")))) as shown:
+        await shown.press("shift+tab")
+        assert "! prompt “Today is 2026-11-21” in line 1 of the system prompt: A date or a time is soon" in shown.prose
+
+
 async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None:
     async with showing(inspector(a_report())) as shown:
         assert "misses" not in shown.text
@@ -194,7 +201,7 @@ async def test_sums_states_and_server_are_one_key_away_on_a_low_screen() -> None
         await shown.press("end")
         seen += shown.prose
     for words in (
-        "The system prompt has a clock in it", "77 % 57 % 4,500 1,324 13.5 s", "100 % 96 % 48,201",
+        "77 % 57 % 4,500 1,324 13.5 s", "100 % 96 % 48,201",
         "misses another client: 1 turn, 1,323 tokens",
         "7 days server restarted: 2 turns, 3,100 tokens; another",
         "2 requests, 1,204 tokens, 3.1 s · 7 days: 9 requests, 8,120 tokens, 21 s",
@@ -212,7 +219,7 @@ async def test_the_days_of_the_week_stand_below_their_sums(size: tuple[int, int]
     week = span(T, 7, UTC)
     turns = [(0, figures(1000, 0, 1000)), (1, figures(1000, 899, 100)), (1, figures(1100, 999, 100)),
              (4, figures(2000, 400, 100)), (5, TurnFigures(ttft_ms=9.0)), (6, figures(1000, 940, 10))]
-    found = stats([Answered(begins(week[day], UTC), turn, "http://a", "m") for day, turn in turns], {}, week, UTC)
+    found = stats([Answered(begins(week[day], UTC), ("http://a", "m"), turn) for day, turn in turns], {}, week, UTC)
     async with showing(inspector(a_report(days=found.days, warnings=())), size=size) as shown:
         if size[1] < 36:
             await shown.press("shift+tab")
@@ -250,7 +257,7 @@ async def test_it_looks_again_when_the_cache_changes_and_keeps_the_cursor() -> N
         await shown.pilot.pause(PATIENCE * 1.5)
         assert len(source.asked) == 2
         assert turn_line(shown, 5) and shown.cursor_line.strip(" │▌").startswith("2 ")
-        assert "2,120 reused · 180 new" in shown.text
+        assert "2,120 cached · 180 new" in shown.text
         await shown.press("escape")
         source.tell(WarmthChanged())
         await shown.pilot.pause(PATIENCE * 1.5)
@@ -283,7 +290,7 @@ async def test_a_conversation_that_cannot_be_read_is_a_sentence() -> None:
 def test_a_bar_shows_all_that_is_more_than_noise(cost: TurnFigures, cells: tuple[int, int, int]) -> None:
     found = cells_of(cost, 1000, 10)
     assert sum(found) <= 10
-    if cost.avoidable_tokens == 1:
+    if cost.wasted_tokens == 1:
         assert found[2] == 0
     else:
         assert found == cells

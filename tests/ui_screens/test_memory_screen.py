@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from memory_kit import HARBOUR, LAMP, QUEUE, SAMPLE, Book, Row, Service, by_you, entry, service
-from screens_kit import HOSTILE, MARKUP, Shown, T, showing
+from screens_kit import HOSTILE, MARKUP, Shown, T, settled, showing
 from textual.widgets import TextArea
 
 from kvchat.chat.background.extraction import QUEUE_PAGE
@@ -261,11 +261,11 @@ async def test_y_takes_a_proposal_and_d_discards_it() -> None:
     source = service()
     async with memory(source) as shown:
         await shown.press("d")
-        assert "https" not in "".join(texts(source, Status.PROPOSED)) + "".join(texts(source))
+        assert "https" not in "".join(texts(source, Status.PENDING)) + "".join(texts(source))
         assert "Discarded, and not noted again (u brings it back)" in shown.prose
         await shown.press("y")
         assert "Taken, into profile.md" in shown.text
-        assert texts(source, Status.PROPOSED) == set()
+        assert texts(source, Status.PENDING) == set()
         assert "Waits for your yes" not in shown.text
         await shown.press("home", "y")
         assert "It is remembered already" in shown.text
@@ -337,7 +337,7 @@ async def test_taking_back_asks_how_many_and_leaves_what_the_person_chose() -> N
         await shown.press("c")
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
-        assert METRIC not in texts(source) and texts(source, Status.PROPOSED) == set()
+        assert METRIC not in texts(source) and texts(source, Status.PENDING) == set()
         assert "Took back" in shown.text and "Knows Python" in "".join(texts(source))
 
 
@@ -549,7 +549,7 @@ async def test_r_tries_again_what_was_given_up_and_asks_for_what_waits() -> None
 
 
 async def test_the_queue_also_has_the_work_on_the_memory_itself_and_what_runs() -> None:
-    tidying = Row("", 0, Job("consolidation", "memory", T, 2, JobState.PARKED, "the server said no"))
+    tidying = Row("", 0, Job("consolidation", "memory", T, 2, JobState.PAUSED, "the server said no"))
     source = Service(Book(*SAMPLE), queue=[tidying, replace(QUEUE[0], at_work=True), Row(HARBOUR, 1, on=False)])
     async with memory(source) as shown:
         await shown.press("tab")
@@ -606,6 +606,7 @@ async def test_the_history_is_newest_first_and_tells_each_change() -> None:
     source = service()
     async with memory(source) as shown:
         await shown.press("down", "down", "e", "left", *" now", "enter", "d", "tab", "tab")
+        await settled(shown)
         rows = [line.strip(" │▌").split()[2] for line in shown.lines if line.strip(" │▌").startswith("today")]
         assert rows[:3] == ["deleted", "edited", "noted"]
         await shown.press("down")
@@ -685,10 +686,10 @@ def check(text: str) -> None:
 async def test_no_control_character_of_a_memory_reaches_the_screen(start: int) -> None:
     batch = [text for text in HOSTILE[start : start + 33] if text]
     book = Book(*(entry(text, ago=n, id=f"m{n:08d}", page=f"topics/{text}.md", by=text,
-                        status=Status.PROPOSED if n % 2 else Status.LIVE) for n, text in enumerate(batch)))
+                        status=Status.PENDING if n % 2 else Status.LIVE) for n, text in enumerate(batch)))
     book.problems = tuple(batch)
     book.history = [replace(change, why=change.after.text) for change in book.history]
-    source = Service(book, queue=[Row(LAMP, 1, Job("extraction", LAMP, T, 1, JobState.PARKED, batch[0]))])
+    source = Service(book, queue=[Row(LAMP, 1, Job("extraction", LAMP, T, 1, JobState.PAUSED, batch[0]))])
     source.known = [replace(source.known[0], title=batch[0])]
     async with memory(source, (100, 60)) as shown:
         for keys in (("down", "pagedown"), ("e",), ("escape", "d"), ("tab", "down"), ("tab", "down"), ("u",)):

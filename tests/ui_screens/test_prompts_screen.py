@@ -58,11 +58,11 @@ async def test_escape_leaves_everything_as_it_was() -> None:
 
 async def test_the_price_appears_with_the_first_change_and_goes_with_the_last() -> None:
     async with showing(screen()) as shown:
-        assert "Unchanged: nothing is read again." in shown.text
+        assert "Unchanged: nothing is prefilled again." in shown.text
         await shown.press("x")
         assert "░ re-reads 3,812 tokens, about 11 s; the old branch stays" in shown.text
         await shown.press("backspace")
-        assert "Unchanged: nothing is read again." in shown.text
+        assert "Unchanged: nothing is prefilled again." in shown.text
 
 
 @pytest.mark.parametrize(("cost", "words"), [

@@ -17,6 +17,7 @@ from kvchat.cache.price import Price
 from kvchat.cache.report import HeldState, Ledger, MessageCells, TurnReport
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.prompt.conversation import SavedPrompt, SearchHit
+from kvchat.prompt.lint import Kind, PrefixWarning
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean
@@ -72,7 +73,8 @@ def inspector(texts: Sequence[str]) -> InspectorScreen:
     report = a_report(
         turns=tuple(TurnReport(text, replace(cost, evidence=text, remedy=text)) for text in texts),
         messages=tuple(MessageCells("s", text, text, 12, 12, 0, 0) for text in texts),
-        states=tuple(HeldState(text, text, 10) for text in texts), rules=texts[0], warnings=texts,
+        states=tuple(HeldState(text, text, 10) for text in texts), rules=texts[0],
+        warnings=tuple(PrefixWarning(Kind.CLOCK, text, 0, 1) for text in texts),
         here=Ledger(misses=dict.fromkeys(texts, (1, 10))))
     return InspectorScreen(opened(conversation(texts[0]), g.tree, head), *Source(report, server).parts)
 

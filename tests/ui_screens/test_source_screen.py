@@ -13,10 +13,10 @@ import pytest
 from documents_kit import SETUP, Library, Service, block, in_folder, service, status
 from screens_kit import HOSTILE, MARKUP, Shown, showing
 
-from kvchat.documents.attaching import attached
+from kvchat.documents.attachments import attached
 from kvchat.documents.collection import ref_of
 from kvchat.documents.file_versions import Stamp
-from kvchat.documents.standing import file_lines, place_in, standing
+from kvchat.documents.source_state import file_lines, place_in, source_state
 from kvchat.index.index import Chunk
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.sanitize import clean
@@ -70,8 +70,8 @@ async def test_a_text_that_moved_is_told_with_its_line(book: Library) -> None:
 
 async def test_a_text_that_is_there_twice_is_found_in_its_own_place(book: Library) -> None:
     file_in(book).write_text(f"{SETUP}\n\n{SETUP}\n")
-    assert standing(book, block(3, where="5-7")).line == 5
-    assert standing(book, block(3, where="1-3")).line == 1
+    assert source_state(book, block(3, where="5-7")).line == 5
+    assert source_state(book, block(3, where="1-3")).line == 1
 
 
 @pytest.mark.parametrize(("now", "words"), [
@@ -93,13 +93,13 @@ async def test_a_file_that_says_something_else_is_told_and_the_text_stays(
 
 def test_line_ends_and_blanks_at_their_ends_are_no_change(book: Library) -> None:
     file_in(book).write_bytes(b"\xef\xbb\xbf" + FILE_TEXT.replace("\n", "  \r\n").encode())
-    assert standing(book, block(3)).words == ""
+    assert source_state(book, block(3)).words == ""
 
 
 def test_a_collection_that_is_gone_is_named(book: Library) -> None:
-    assert standing(Library(), block(3)).words == f"There is no collection handbook any more; {AS_READ}"
+    assert source_state(Library(), block(3)).words == f"There is no collection handbook any more; {AS_READ}"
     book.statuses = {"handbook": status("handbook", "/nowhere/handbook")}
-    assert standing(book, block(3)).words == f"The folder of handbook is missing, /nowhere/handbook; {AS_READ}"
+    assert source_state(book, block(3)).words == f"The folder of handbook is missing, /nowhere/handbook; {AS_READ}"
 
 
 @pytest.mark.parametrize("path", ["link.md", "../secret.md", "folder/secret.md"])
@@ -107,7 +107,7 @@ async def test_a_file_outside_of_its_collection_is_not_opened(book: Library, pat
     (tmp_path / "secret.md").write_text(SETUP)
     file_in(book, "link.md").symlink_to(tmp_path / "secret.md")
     file_in(book, "folder").symlink_to(tmp_path)
-    found = standing(book, block(3, path))
+    found = source_state(book, block(3, path))
     assert found.path is None
     assert found.words == f"The file leads out of the folder of handbook, so it is not opened; {AS_READ}"
     async with source(book, block(3, path)) as shown:
@@ -123,25 +123,25 @@ def test_a_pdf_is_as_it_was_while_index_and_file_are(book: Library) -> None:
     book.index.chunks[doc] = [Chunk("p3", "", SETUP)]
     book.index.stamps[doc] = str(Stamp(found.st_size, found.st_mtime_ns, 1, "ab"))
     shown_block = block(3, PDF, "p3")
-    assert standing(book, shown_block).words == ""
-    assert standing(book, block(3, PDF, "p3", text="other")).words == f"The file has changed since; {AS_READ}"
+    assert source_state(book, shown_block).words == ""
+    assert source_state(book, block(3, PDF, "p3", text="other")).words == f"The file has changed since; {AS_READ}"
     os.utime(pdf, ns=(1, 1))
-    assert standing(book, shown_block).words == f"The file has changed since; {AS_READ}"
+    assert source_state(book, shown_block).words == f"The file has changed since; {AS_READ}"
 
 
 def test_an_attached_file_is_compared_as_a_whole(tmp_path: Path) -> None:
     path = tmp_path / "note.md"
     path.write_text(FILE_TEXT)
     file = attached(path, "note.md", 1 << 20)
-    assert file.kind == FILE and (standing(Library(), file).words, standing(Library(), file).path) == ("", path)
+    assert file.kind == FILE and (source_state(Library(), file).words, source_state(Library(), file).path) == ("", path)
     path.write_text(FILE_TEXT + "more\n")
-    assert standing(Library(), file).words == f"The file has changed since; {AS_READ}"
+    assert source_state(Library(), file).words == f"The file has changed since; {AS_READ}"
     path.unlink()
-    assert standing(Library(), file).words == f"The file is gone; {AS_READ}"
+    assert source_state(Library(), file).words == f"The file is gone; {AS_READ}"
 
 
 def test_a_source_without_a_place_says_so() -> None:
-    assert "is not known" in standing(Library(), ContextBlock(PASSAGE, "[1] notes", "x")).words
+    assert "is not known" in source_state(Library(), ContextBlock(PASSAGE, "[1] notes", "x")).words
 
 
 # -- showing
@@ -196,7 +196,7 @@ def test_a_place_is_copied_as_its_kind_of_file_has_it(book: Library) -> None:
     for path, where, expected in ((PDF, "p3-4", " p. 3-4"), ("a.docx", "¶4-9", ""), ("guide/setup.md", "4~2", ":4")):
         file_in(book, path).write_text("x\n")
         one = block(1, path, where)
-        assert file_lines(standing(book, one), place_in(one)) == f"{file_in(book, path)}{expected}"
+        assert file_lines(source_state(book, one), place_in(one)) == f"{file_in(book, path)}{expected}"
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -20,6 +21,7 @@ from kvchat.ui.actions import (
     ACTIONS,
     BY_ID,
     DIALOG_ACTIONS,
+    Action,
     bindings,
     by_slash,
     help_rows,
@@ -36,7 +38,7 @@ def test_every_action_can_be_found_in_palette_help_and_slash_commands_or_says_wh
     for action in BY_ID.values():
         assert action.palette or action.reason, action.id
         assert action.slash or action.reason, action.id
-        assert action.keys or (action.slash and action.palette), action.id
+        assert action.keys or action.vi_keys or (action.slash and action.palette), action.id
         assert action.help.endswith("."), action.id
         assert len(action.label) <= 22
     assert {action.id for action in palette()} == {action.id for action in BY_ID.values() if action.palette}
@@ -68,11 +70,33 @@ def test_every_default_key_is_written_as_textual_names_it_and_can_be_sent() -> N
             assert not all(key.startswith("alt+") for key in action.key_list), "a Mac sends no alt by default"
 
 
+UNSURE = re.compile(r"f1|f10|f11|alt\+.*|super\+.*|(?:ctrl\+)?(?:shift\+)?insert|shift\+(?!tab).*|"
+                    r"ctrl\+(?:shift\+.*|enter|tab|space|comma|plus|minus|0|pageup|pagedown|home|end|up|down|left|right|"
+                    r"delete|backspace)")
+"""Keys that some common terminal takes for itself or cannot send: GNOME Terminal F1, F10, Ctrl+PgUp, Shift+Insert,
+Alt+digits; Terminal on a Mac F11 and Ctrl+arrows; what only an extended keyboard protocol can tell apart."""
+MAIN = {"new", "next", "previous", "list", "search", "rename", "delete", "export", "stop", "undo", "find", "parameters",
+        "model", "thinking", "inspector", "memory", "documents", "editor", "sidebar", "palette", "help", "quit"}
+ALSO = {"composer.send": "composer.enter", "delete": "sidebar.delete", "memories": "palette"}
+"""Actions whose keys are unsure, and what does the same by a sure one."""
+
+
+def is_sure(action: Action) -> bool:
+    return any(not UNSURE.fullmatch(key) for key in action.key_list)
+
+
+def test_no_action_has_only_keys_that_a_terminal_may_not_send() -> None:
+    for action in BY_ID.values():
+        sure = is_sure(action) or bool(action.vi_keys) or (action.id in ALSO and is_sure(BY_ID[ALSO[action.id]]))
+        assert sure or (action.palette and action.id not in MAIN), action.id
+    assert {action.id for action in ACTIONS if action.footer} <= MAIN
+
+
 @corpus(("id", "expected"), [
     ("new", "ctrl+n"), ("next", "ctrl+pagedown,alt+down,f9"), ("previous", "ctrl+pageup,alt+up,f8"), ("list", "ctrl+s"),
     ("sidebar", "f3"), ("search", "ctrl+r"), ("find", "ctrl+f"), ("export", "f4"), ("inspector", "f2"),
     ("memory", "f5"),
-    ("stop", "escape"), ("palette", "ctrl+p"), ("help", "f1"), ("quit", "ctrl+q"), ("model", "ctrl+l"),
+    ("stop", "escape"), ("palette", "ctrl+p"), ("help", "f1,ctrl+b"), ("quit", "ctrl+q"), ("model", "ctrl+l"),
     ("thinking", "ctrl+t"), ("editor", "ctrl+g"), ("transcript.edit", "e"), ("transcript.regenerate", "r"),
     ("transcript.copy", "y"), ("transcript.branches", "b"), ("composer.newline", "shift+enter,ctrl+j,alt+enter"),
 ])
@@ -169,6 +193,40 @@ def test_a_key_that_cannot_be_is_refused_in_a_sentence(id: str, written: str, se
     else:
         assert found == {}
         assert [problem.text for problem in problems] == [f"keys.{id}: {sentence}"]
+
+
+VI = {"transcript.first": "home,g", "transcript.last": "end,G", "transcript.find": "slash",
+      "transcript.next_match": "n", "transcript.previous_match": "N"}
+
+
+def test_the_keys_of_vi_are_there_where_they_are_wanted_and_mean_nothing_else() -> None:
+    assert keymap({}) == ({}, [])
+    assert keymap({}, vi_keys=True) == (VI, [])
+    assert set(VI) == {action.id for action in BY_ID.values() if action.vi_keys}
+    for action in BY_ID.values():
+        for key in action.vi_keys.split(",") if action.vi_keys else ():
+            assert keys.normal(key) == key
+    mine = {"transcript.fork": "n", "transcript.first": "x"}
+    assert keymap(mine, vi_keys=True) == (
+        {**mine, **{id: key for id, key in VI.items() if id not in ("transcript.first", "transcript.next_match")}}, [])
+
+
+def test_the_help_tells_the_keys_of_vi() -> None:
+    def found(overrides: dict[str, str]) -> dict[str, str]:
+        return {row.label: row.keys for row in help_rows(overrides)["Messages"]}
+
+    assert [found({})[label] for label in ("First message", "Next match")] == ["Home", "n (vi_keys)"]
+    with_them = found(keymap({}, vi_keys=True)[0])
+    assert [with_them[label] for label in ("First message", "Last message", "Find from here", "Previous match")] == [
+        "Home, g", "End, G", "/", "N"]
+
+
+async def test_an_action_without_a_key_can_be_given_one() -> None:
+    app = Talk()
+    async with app.run_test() as pilot:
+        app.set_keymap(keymap({"theme": "f11", "tree": "alt+t"})[0])
+        await pilot.press("f11", "alt+t")
+    assert app.done == ["theme", "tree"]
 
 
 def test_two_actions_may_swap_their_keys() -> None:

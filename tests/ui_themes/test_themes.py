@@ -13,15 +13,17 @@ from textual.widgets import Static
 
 from corpus import corpus
 from kvchat.config import Settings
+from kvchat.config.settings import BY_PATH
 from kvchat.paths import own_themes
-from kvchat.ui.themes import OWN_VARIABLES, load_theme, load_themes, variable_defaults
+from kvchat.ui.app import DARK_THEME, LIGHT_THEME
+from kvchat.ui.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, variable_defaults
 
 THEMES, PROBLEMS = load_themes([own_themes()])
 GROUNDS = ("background", "surface", "panel", "code-background")
 TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error", "text-muted", "link-color",
          "role-user", "role-assistant", "text-primary", "text-accent", "text-success", "text-warning", "text-error",
          "footer-key-foreground", "footer-description-foreground")
-TONES = ("cache-reused", "cache-evaluated", "cache-avoidable")
+TONES = ("cache-cached", "cache-evaluated", "cache-wasted")
 
 
 def colours(theme: Theme) -> dict[str, str]:
@@ -51,7 +53,10 @@ def test_all_our_themes_load_without_a_problem() -> None:
     assert {"kvchat-night", "kvchat-ember", "kvchat-day", "kvchat-paper", "kvchat-contrast", "kvchat-phosphor"} == set(
         THEMES)
     assert sum(theme.dark for theme in THEMES.values()) == 4
-    assert Settings().theme in THEMES
+    assert Settings().theme == AUTOMATIC
+    assert not THEMES[LIGHT_THEME].dark and THEMES[DARK_THEME].dark
+    help = BY_PATH["theme"].spec.doc
+    assert LIGHT_THEME in help and DARK_THEME in help
     assert all((own_themes() / f"{name}.toml").is_file() for name in THEMES)
 
 
@@ -179,9 +184,9 @@ def test_a_theme_that_cannot_be_used_is_left_out_with_its_line(folder: Path, tex
 
 @pytest.mark.parametrize(("addition", "sentence"), [
     ('accent = "#12"', '7:1: accent must be a colour such as "#7c9cf5"; it is left out'),
-    ('[variables]\n"cache-reusd" = "#fff"', "8:1: unknown variable cache-reusd; did you mean cache-reused?"),
-    ('[variables]\ncache-reused = "#fff; } * { display: none"',
-     '8:1: cache-reused must be a colour such as "#7c9cf5"; it is left out'),
+    ('[variables]\n"cache-cachd" = "#fff"', "8:1: unknown variable cache-cachd; did you mean cache-cached?"),
+    ('[variables]\ncache-cached = "#fff; } * { display: none"',
+     '8:1: cache-cached must be a colour such as "#7c9cf5"; it is left out'),
     ('[variables]\nlink-style = "bold; color: red"', '8:1: link-style must be a style such as "bold"; it is left out'),
     ("[style]\nx = 1", "7:1: unknown setting style; a theme has name, dark, [colours], [variables]"),
 ])
@@ -192,11 +197,22 @@ def test_a_wrong_line_of_a_theme_is_left_out_and_the_theme_loads(folder: Path, a
 
 def test_variables_and_styles_reach_the_theme(folder: Path) -> None:
     (folder / "mine.toml").write_text(
-        GOOD + '[variables]\ncache-reused = "#00ff00"\nlink-style = "bold not underline"\n')
+        GOOD + '[variables]\ncache-cached = "#00ff00"\nlink-style = "bold not underline"\n')
     theme, problems = load_theme(folder / "mine.toml")
     assert problems == []
     assert theme is not None
-    assert theme.variables == {"cache-reused": "#00ff00", "link-style": "bold not underline"}
+    assert theme.variables == {"cache-cached": "#00ff00", "link-style": "bold not underline"}
+
+
+def test_old_names_of_variables_work_with_one_notice_and_give_way_to_the_new_ones(folder: Path) -> None:
+    old = GOOD + '[variables]\ncache-reused = "#00ff00"\nrule = "#333333"\ncache-avoidable = "#ff0000"\n'
+    notice = "mine.toml:8:1: cache-reused is called cache-cached now, cache-avoidable is called cache-wasted now; "
+    assert said(folder, old) == [notice + "old names still work"]
+    wanted = {"cache-cached": "#00ff00", "rule": "#333333", "cache-wasted": "#ff0000"}
+    assert load_themes([folder])[0]["mine"].variables == wanted
+    assert len(said(folder, old + 'cache-cached = "#0000ff"\n')) == 1
+    assert load_themes([folder])[0]["mine"].variables == {**wanted, "cache-cached": "#0000ff"}
+    assert load_themes([folder])[0]["mine"].variables.keys() <= OWN_VARIABLES
 
 
 def test_two_themes_of_one_name_are_told(folder: Path) -> None:

@@ -183,8 +183,8 @@ async def test_a_warning_stays_until_it_was_seen_and_does_not_come_back(hosting:
         assert "took the slot.  F2 why" in await shows(WASTED)
         assert "took the slot" in await shows(WASTED)
         status.acknowledge()
-        assert "took the slot" not in await shows(WASTED) and "1,387 avoidable" in line(status)
-        assert "avoidable" not in await shows(WASTED, FINE)
+        assert "took the slot" not in await shows(WASTED) and "1,387 wasted" in line(status)
+        assert "wasted" not in await shows(WASTED, FINE)
         assert "took the slot" not in await shows(WASTED)
         assert "took the slot" in await shows(replace(WASTED, cached_tokens=2466))
 
@@ -194,14 +194,14 @@ async def test_reading_ahead_stands_quietly_at_the_right_and_gives_way_to_an_ans
     async with hosting(status).run_test(size=(120, 24)) as pilot:
         status.set_turns([FINE])
         status.set_aside("5 turns: 3 s saved in all")
-        status.set_reading_ahead(True, PromptProgress(4000, 600, 1804))
+        status.set_warm_up(True, PromptProgress(4000, 600, 1804))
         await pilot.pause()
-        assert line(status).endswith("reading ahead ▕██▒▒▒       ▏ 1,204/3,400 ") and "100 %" in line(status)
+        assert line(status).endswith("warm-up ▕██▒▒▒       ▏ 1,204/3,400 ") and "100 %" in line(status)
         status.set_live(Live(1, first_token=0.1, tokens=10))
         await pilot.pause()
-        assert "reading ahead" not in line(status)
+        assert "warm-up" not in line(status)
         status.set_live(None)
-        status.set_reading_ahead(False)
+        status.set_warm_up(False)
         await pilot.pause()
         assert line(status).endswith("saved in all ")
 
@@ -214,7 +214,7 @@ async def test_the_figures_come_back_after_the_answer(hosting: Hosting) -> None:
         assert "answering" in line(status)
         status.set_live(None)
         await pilot.pause()
-        assert "nothing read yet" in line(status)
+        assert "ready" in line(status)
 
 
 def test_a_running_answer_is_estimated_only_when_the_server_does_not_count() -> None:

@@ -142,6 +142,8 @@ async def test_the_swap_can_be_changed_while_writing(writing: Writing) -> None:
         composer.enter_sends = False
         await pilot.press("a", "enter", "b")
         assert composer.text == "a\nb"
+        composer.replace_text("")
+        await pilot.pause()
         assert "^J send" in "".join(strip.text for strip in host.screen._compositor.render_strips())
 
 

@@ -80,8 +80,8 @@ def test_every_mark_has_a_glyph_of_one_cell_and_words() -> None:
 
 @pytest.mark.parametrize(("warmth", "row", "words"), [
     (Warmth(Heat.WARM, 3843, 1, NOW - 250), {}, "warm · 3,843 tokens · 4 min ago"),
-    (Warmth(Heat.PARKED, 1930, 412, NOW - 7500), {}, "parked · 1,930 tokens · 2 h ago · 412 to read"),
-    (Warmth(Heat.COLD, 0, 8120), {"unread": True}, "cold · 8,120 tokens to read; there is an unread answer"),
+    (Warmth(Heat.PARKED, 1930, 412, NOW - 7500), {}, "parked · 1,930 tokens · 2 h ago · 412 to prefill"),
+    (Warmth(Heat.COLD, 0, 8120), {"unread": True}, "cold · 8,120 tokens to prefill; there is an unread answer"),
     (Warmth(Heat.COLD), {}, "cold"),
     (UNKNOWN, {}, WORDS["unknown"]),
     (Warmth(Heat.WARM, 3843), {"streaming": True}, WORDS["streaming"]),
@@ -127,9 +127,10 @@ async def test_keys_move_the_cursor_over_the_groups_and_enter_opens(listing: Lis
             await pilot.press(key)
             ids.append(sidebar.cursor_id)
         assert ids == ["c1", "c2", "c1", "c24", "c99", "c99", "c76", "c0", "c0"]
-        await pilot.press("down", "enter", "m", "r")
+        await pilot.press("down", "enter", "m", "r", "d")
         assert [(type(m), m.id) for m in host.said] == [
-            (Sidebar.Opened, "c1"), (Sidebar.MenuRequested, "c1"), (Sidebar.RenameRequested, "c1")]
+            (Sidebar.Opened, "c1"), (Sidebar.MenuRequested, "c1"), (Sidebar.RenameRequested, "c1"),
+            (Sidebar.DeleteRequested, "c1")]
 
 
 async def test_the_cursor_stays_in_view_and_home_shows_the_first_group(listing: Listing) -> None:
@@ -241,7 +242,7 @@ async def test_a_mark_is_explained_where_the_mouse_rests(listing: Listing) -> No
     async with host.run_test(size=(80, 24)) as pilot:
         sidebar.set_rows([SidebarRow("a", "[/x] title", NOW)])
         await pilot.hover(Sidebar, offset=Offset(3, 1))
-        assert str(sidebar.tooltip) == "[/x] title\ncold · 412 tokens to read"
+        assert str(sidebar.tooltip) == "[/x] title\ncold · 412 tokens to prefill"
         known["a"] = Warmth(Heat.WARM, 412, 1, NOW)
         sidebar.refresh_marks()
         assert str(sidebar.tooltip) == "[/x] title\nwarm · 412 tokens · 0 s ago"

@@ -9,7 +9,7 @@ import pytest
 from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures
 from kvchat.prompt.message import State
 from kvchat.ui.widgets.pieces import bar, fit, plain, sparkline, width_of
-from kvchat.ui.widgets.status_text import Live, reading_ahead, running, settled
+from kvchat.ui.widgets.status_text import Live, running, settled, warm_up_pieces
 
 WIDTHS = (80, 100, 120, 200)
 
@@ -37,38 +37,38 @@ def said(*turns: TurnFigures, width: int = 120, **options: object) -> str:
 
 
 def test_before_the_first_turn_nothing_was_read() -> None:
-    assert said() == "nothing read yet"
+    assert said() == "ready"
 
 
 def test_a_first_read_says_how_long_it_took() -> None:
-    assert said(FIRST).startswith("first read: 2,206 tokens in 6.2 s")
-    assert said(FIRST, width=80) == "first read: 2,206 tokens in 6.2 s · ctx 27 %"
+    assert said(FIRST).startswith("2,206 new tokens in 6.2 s")
+    assert said(FIRST, width=80) == "2,206 new tokens in 6.2 s · ctx 27 %"
 
 
 def test_a_first_read_on_a_shared_system_prompt_counts_only_what_was_read() -> None:
     assert said(turn(2206, 1848, 2206)).startswith(
-        "first read: 358 of 2,206 tokens in 1.0 s · 1,848 were warm already")
+        "358 new tokens in 1.0 s · 1,848 cached")
 
 
-def test_a_perfect_turn_mentions_no_avoidable_tokens() -> None:
+def test_a_perfect_turn_mentions_no_wasted_tokens() -> None:
     line = said(FIRST, PERFECT, PERFECT)
-    assert line == ("reuse 100 %         ▁██   3,763 reused ·    48 new · first token 0.14 s · saved 10.6 s")
-    assert "avoidable" not in line
+    assert line == ("reuse 100 %         ▁██   3,763 cached ·    48 new · TTFT 0.14 s · saved 10.6 s")
+    assert "wasted" not in line
 
 
 def test_the_short_form() -> None:
-    assert said(FIRST, PERFECT, width=80) == "reuse 100 % · 3,763+48 · 0.14 s · ctx 47 %"
+    assert said(FIRST, PERFECT, width=80) == "reuse 100 % · 3,763 cached · 48 new · 0.14 s · ctx 47 %"
 
 
-def test_avoidable_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
+def test_wasted_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
     line = said(FIRST, PERFECT, because("another client took the slot."))
-    assert line == "reuse  64 %         ▁█▆  1,387 avoidable (4.0 s): another client took the slot.  F2 why"
+    assert line == "reuse  64 %         ▁█▆  1,387 wasted (4.0 s): another client took the slot.  F2 why"
     assert [p.tone for p in settled([FIRST, WASTED], 120) if "again" in p.text] == ["warning"]
 
 
 def test_the_tokens_stand_once_in_the_sentence() -> None:
     line = said(FIRST, because("Another program used the model: 1,387 tokens were read again."))
-    assert "1,387 avoidable (4.0 s): another program used the model.  F2 why" in line and line.count("1,387") == 1
+    assert "1,387 wasted (4.0 s): another program used the model.  F2 why" in line and line.count("1,387") == 1
 
 
 def test_a_cause_without_evidence_is_still_named_and_the_key_is_the_persons_own() -> None:
@@ -76,25 +76,25 @@ def test_a_cause_without_evidence_is_still_named_and_the_key_is_the_persons_own(
     assert "(4.0 s): server restarted." in line and line.endswith("F6 why")
 
 
-def test_avoidable_tokens_without_a_cause_are_still_told() -> None:
-    assert "1,387 tokens were read again (4.0 s)." in said(FIRST, WASTED)
+def test_wasted_tokens_without_a_cause_are_still_told() -> None:
+    assert "1,387 tokens were prefilled again (4.0 s)." in said(FIRST, WASTED)
 
 
 def test_once_seen_the_figures_come_back_and_still_own_up() -> None:
     line = said(FIRST, WASTED, seen=True)
-    assert "2,465 reused" in line and "1,387 avoidable" in line and "again" not in line
+    assert "2,465 cached" in line and "1,387 wasted" in line and "again" not in line
 
 
 @pytest.mark.parametrize(("extra", "mentioned"), [(0, False), (NOISE, False), (NOISE + 1, True)])
 def test_the_noise_is_not_worth_a_word(extra: int, mentioned: bool) -> None:
     line = said(FIRST, turn(3812, 3764 - extra, 48))
-    assert ("read again" in line) is mentioned
+    assert ("prefilled again" in line) is mentioned
     assert ("100 %" in line) is not mentioned
 
 
 def test_what_the_server_does_not_report_is_said_and_never_zero() -> None:
     line = said(FIRST, NO_CACHE)
-    assert line == "reuse not reported by this server · 2,206 prompt tokens · first token 0.14 s"
+    assert line == "reuse not reported by this server · 2,206 prompt tokens · TTFT 0.14 s"
     assert said(NO_CACHE, width=80) == "reuse not reported by this server · 0.14 s · ctx 27 %"
 
 
@@ -105,7 +105,7 @@ def test_a_turn_stopped_before_its_figures_says_so() -> None:
 
 def test_after_a_stopped_turn_reuse_is_unknown_but_the_cache_is_not() -> None:
     line = said(FIRST, CANCELLED, turn(3812, 3700, None))
-    assert line.startswith("reuse   – %         ▁··   3,700 reused ·   112 read")
+    assert line.startswith("reuse   – %         ▁··   3,700 cached ·   112 prefilled")
 
 
 def test_a_stopped_turn_with_figures_is_told_like_any_other() -> None:
@@ -118,13 +118,13 @@ def test_every_sentence_fits_its_screen(width: int) -> None:
     for turns in ([], [FIRST], [FIRST, PERFECT], [FIRST, because(cause)], [NO_CACHE], [FIRST, CANCELLED]):
         assert width_of(settled(turns, width)) <= width - 2
     warning = plain(settled([FIRST, because(cause)], width))
-    assert "1,387 avoidable (4.0 s)" in warning and warning.endswith("F2 why")
+    assert "1,387 wasted (4.0 s)" in warning and warning.endswith("F2 why")
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_of_another_size_stand_in_the_same_place(width: int) -> None:
     small, large = turn(100, 52, 47), turn(99_812, 98_764, 1_047)
-    places = [said(FIRST, t, width=width).find("first token") for t in (small, large)]
+    places = [said(FIRST, t, width=width).find("TTFT") for t in (small, large)]
     assert places[0] == places[1]
 
 
@@ -134,9 +134,9 @@ def test_a_cause_from_outside_cannot_carry_escapes() -> None:
 
 def test_while_it_answers_the_numbers_keep_their_places() -> None:
     lines = [plain(running(Live(0.14 + n / 58.2, first_token=0.14, tokens=n), 120)) for n in (20, 178, 1780)]
-    assert lines[1] == "answering ·   58.2 tok/s ·    178 tokens ·   3.2 s · first token 0.14 s"
+    assert lines[1] == "answering ·   58.2 tok/s ·    178 tokens ·   3.2 s · TTFT 0.14 s"
     assert len({line.find("tok/s") for line in lines}) == 1
-    assert len({line.find("first token") for line in lines}) == 1
+    assert len({line.find("TTFT") for line in lines}) == 1
 
 
 def test_an_estimate_is_marked() -> None:
@@ -149,8 +149,8 @@ def test_no_speed_is_claimed_from_the_first_instant() -> None:
 
 def test_while_the_prompt_is_read_it_says_how_far() -> None:
     live = Live(0.1, PromptProgress(3812, 3764, 3795, 60))
-    assert plain(running(live, 120)) == "reading ·  3,764 reused · 31/48 new ·  0.10 s"
-    assert plain(running(live, 80)) == "reading · 3.8k+31/48 ·  0.10 s"
+    assert plain(running(live, 120)) == "prefill ·  3,764 cached · 31/48 new ·  0.10 s"
+    assert plain(running(live, 80)) == "prefill 31/48 (+3.8k cached) ·  0.10 s"
 
 
 def test_a_long_read_says_what_is_left() -> None:
@@ -165,17 +165,17 @@ def test_waiting_and_stopping_are_said() -> None:
 
 def test_reading_ahead_says_how_far_it_is() -> None:
     progress = PromptProgress(total=4000, cached=600, processed=1804)
-    pieces = reading_ahead(progress, 80)
-    assert plain(pieces) == "reading ahead ▕██▒▒▒       ▏ 1,204/3,400"
-    assert {piece.tone for piece in pieces} == {"quiet", "reused"}
-    assert plain(reading_ahead(progress, 32)) == "reading ahead ▕█▒  ▏ 1,204/3,400"
-    assert plain(reading_ahead(progress, 30)) == "reading ahead 1,204/3,400"
-    assert plain(reading_ahead(None, 80)) == "reading ahead …"
+    pieces = warm_up_pieces(progress, 80)
+    assert plain(pieces) == "warm-up ▕██▒▒▒       ▏ 1,204/3,400"
+    assert {piece.tone for piece in pieces} == {"quiet", "cached"}
+    assert plain(warm_up_pieces(progress, 26)) == "warm-up ▕█▒  ▏ 1,204/3,400"
+    assert plain(warm_up_pieces(progress, 24)) == "warm-up 1,204/3,400"
+    assert plain(warm_up_pieces(None, 80)) == "warm-up …"
 
 
 @pytest.mark.parametrize("room", [20, 32, 40, 80])
 def test_reading_ahead_never_jumps(room: int) -> None:
-    widths = {width_of(reading_ahead(PromptProgress(4000, 600, done), room)) for done in range(600, 4001, 50)}
+    widths = {width_of(warm_up_pieces(PromptProgress(4000, 600, done), room)) for done in range(600, 4001, 50)}
     assert len(widths) == 1
 
 
@@ -199,9 +199,9 @@ def test_text_is_cut_by_cells() -> None:
 def test_an_estimate_is_marked_and_its_noise_is_no_waste(width: int) -> None:
     guessed = replace(turn(3812, 3500, 48), estimated=True)
     line = said(FIRST, guessed, width=width)
-    assert "~" in line and "avoidable" not in line
+    assert "~" in line and "wasted" not in line
     assert "~" not in said(FIRST, replace(guessed, estimated=None), width=width)
 
 
 def test_an_estimate_of_much_that_was_read_again_is_told() -> None:
-    assert "~1,387 tokens were read again" in said(FIRST, replace(WASTED, estimated=True))
+    assert "~1,387 tokens were prefilled again" in said(FIRST, replace(WASTED, estimated=True))

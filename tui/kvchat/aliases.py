@@ -5,6 +5,8 @@ The rule: old data, scripts and exports are read by these names for ever; what i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 CAUSES: dict[str, str] = {
     "server restarted": "restarted",
     "model unloaded": "unloaded",
@@ -27,3 +29,29 @@ CAUSES: dict[str, str] = {
     "block size": "blocks",
 }
 """Causes of wasted tokens, until version 5 of the database: their names on the screen were stored."""
+
+EXPORT_FIELDS: dict[str, str] = {"searching": "retrieval"}
+"""Fields of the lossless export, until version 6 of the database."""
+
+JOB_STATES: dict[str, str] = {"parked": "paused"}
+"""States of jobs in the database, until version 6 of it."""
+
+STATUSES: dict[str, str] = {"proposed": "pending"}
+"""Statuses of memories in the database and on the command line, until version 6 of the database."""
+
+THEME_KEYS: dict[str, str] = {"cache-reused": "cache-cached", "cache-avoidable": "cache-wasted"}
+"""Variables of themes, until version 6 of the database."""
+
+JSON_FIELDS: dict[str, str] = {"avoidable_tokens": "wasted_tokens", "avoidable": "wasted", "reused": "cached",
+                               "reread": "to_prefill"}
+"""Fields of what `--json` prints, until version 6 of the database; printed beside the new ones."""
+
+
+def with_old_names(found: Mapping[str, object]) -> dict[str, object]:
+    """An object of `--json` for scripts that know its fields by their old names too."""
+    return {**found, **{old: found[new] for old, new in JSON_FIELDS.items() if new in found}}
+
+
+def renamed(names: Mapping[str, str]) -> str:
+    """What a person is told who uses these old names; of each what it is called now."""
+    return f"{', '.join(f'{old} is called {new} now' for old, new in names.items())}; old names still work"

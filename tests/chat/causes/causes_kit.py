@@ -1,4 +1,4 @@
-"""A person with the service on servers with tiny models, for the causes of avoidable tokens."""
+"""A person with the service on servers with tiny models, for the causes of wasted tokens."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ class Chat:
 
     async def answered(self, id: str) -> TurnFigures:
         await self.service.conversations.wait(id)
-        if (following := self.service.servers.link().following) is not None:
-            await following.settled()
+        if (cache := self.service.servers.link().cache) is not None:
+            await cache.settled()
         figures = self.branch(id)[-1].figures
         assert figures is not None, self.branch(id)[-1]
         return figures
@@ -135,12 +135,12 @@ def told(figures: TurnFigures, cause: Cause, *words: str) -> None:
     """The turn was explained by `cause`, in a sentence with these words and the tokens it cost."""
     assert figures.cause == cause, (figures.evidence, figures)
     assert isinstance(figures.evidence, Statement), "it is stored as a kind and its arguments"
-    sentence = evidence_sentence(figures.evidence, figures.avoidable_tokens or 0)
+    sentence = evidence_sentence(figures.evidence, figures.wasted_tokens or 0)
     said = f"{sentence} {remedy_sentence(figures.remedy)}"
     for word in words:
         assert word in said, said
-    read = re.search(r"([\d,]*\d) tokens were read again", sentence)
-    assert read is None or int(read[1].replace(",", "")) == figures.avoidable_tokens, figures
+    read = re.search(r"([\d,]*\d) tokens were prefilled again", sentence)
+    assert read is None or int(read[1].replace(",", "")) == figures.wasted_tokens, figures
 
 
 def thinking(thoughts: str, tokens: int = 120, answer: str = "Yes, it turns.") -> Parameters:

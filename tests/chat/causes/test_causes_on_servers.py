@@ -144,7 +144,7 @@ async def test_our_own_reading_ahead_that_took_the_slot(
         chat.service.warm_up.enabled = True
         await chat.service.conversations.open(other)
         await chat.service.warm_up.ended()
-        told(await chat.say(id), Cause.OWN_REQUEST, "reading ahead")
+        told(await chat.say(id), Cause.OWN_REQUEST, "warm-up")
 
 
 async def test_a_state_that_is_parked_and_not_looked_up(models: dict[str, Path], start: Start) -> None:

@@ -49,7 +49,7 @@ async def test_where_reasoning_is_dropped_a_turn_adds_its_question_and_wastes_no
         assert first.first_read and [figures.cause for figures in seen] == [None] * 4
         assert len({figures.new_tokens for figures in others}) == 1, "the same question each time"
         assert all(60 < (figures.new_tokens or 0) < 100 for figures in others), others
-        assert all(figures.avoidable_tokens == 0 for figures in others), others
+        assert all(figures.wasted_tokens == 0 for figures in others), others
 
 
 async def test_where_reasoning_is_dropped_only_the_rest_of_the_answer_is_wasted(
@@ -62,7 +62,7 @@ async def test_where_reasoning_is_dropped_only_the_rest_of_the_answer_is_wasted(
         figures = await chat.say(id, WORDS * 4)
         told(figures, Cause.REASONING, "forgets thoughts")
         thoughts = (before.predicted_tokens or 0) // 2
-        assert NOISE < (figures.avoidable_tokens or 0) < (before.predicted_tokens or 0) - thoughts // 2
+        assert NOISE < (figures.wasted_tokens or 0) < (before.predicted_tokens or 0) - thoughts // 2
 
 
 async def test_an_edit_where_reasoning_is_dropped_adds_the_question_and_wastes_nothing(
@@ -78,10 +78,10 @@ async def test_an_edit_where_reasoning_is_dropped_adds_the_question_and_wastes_n
             await chat.rested()
         await chat.service.turns.edit(id, chat.questions(id)[2].id, f"Another question, then? {WORDS * 4}")
         figures = await chat.answered(id)
-        assert figures.cause is None and (figures.avoidable_tokens or 0) <= NOISE, figures
+        assert figures.cause is None and (figures.wasted_tokens or 0) <= NOISE, figures
         await chat.rested()
         after = await chat.say(id, "And then?")
-        assert after.cause is None and after.avoidable_tokens == 0, after
+        assert after.cause is None and after.wasted_tokens == 0, after
 
 
 async def test_an_answer_that_reads_back_as_other_tokens_is_settled_while_idle(
@@ -97,7 +97,7 @@ async def test_an_answer_that_reads_back_as_other_tokens_is_settled_while_idle(
             assert chat.branch(id)[-1].state is State.DONE
             await chat.rested()
             await until(lambda least=ahead + turn + 1: chat.service.store.warmups(0.0, id).requests >= least)
-            assert figures.first_read or (figures.cause is None and figures.avoidable_tokens == 0), figures
+            assert figures.first_read or (figures.cause is None and figures.wasted_tokens == 0), figures
 
 
 async def test_an_answer_that_reads_back_as_other_tokens_says_so_where_it_was_not_settled(
@@ -121,5 +121,5 @@ async def test_turns_that_stand_on_a_new_branch_are_new_there(models: dict[str, 
         figures = await chat.say(id)
         assert before is not None and before.new_tokens is not None and figures.new_tokens is not None
         assert figures.new_tokens > 2 * before.new_tokens, "the two later turns, and the question"
-        assert figures.cause is None and (figures.avoidable_tokens or 0) <= NOISE, figures
+        assert figures.cause is None and (figures.wasted_tokens or 0) <= NOISE, figures
         assert (await chat.say(id)).cause is None

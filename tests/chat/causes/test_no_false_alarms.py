@@ -55,7 +55,7 @@ async def test_fifty_ordinary_turns_have_nothing_to_explain(
         seen += [await chat.say(fork, f"Question {turn}: {WORDS}") for turn in range(7)]
         assert len(seen) >= 50
         assert [figures for figures in seen if figures.cause is not None] == []
-        assert all((figures.avoidable_tokens or 0) <= NOISE for figures in seen if not figures.first_read)
+        assert all((figures.wasted_tokens or 0) <= NOISE for figures in seen if not figures.first_read)
 
 
 async def stopped(chat: Chat, id: str) -> TurnFigures:

@@ -47,7 +47,7 @@ async def test_a_switch_on_a_dense_model_costs_nothing_and_says_nothing(models: 
         ids = await two(chat)
         for id in (*ids, *ids):
             figures = await chat.say(id)
-            assert figures.cause is None and (figures.avoidable_tokens or 0) <= NOISE
+            assert figures.cause is None and (figures.wasted_tokens or 0) <= NOISE
 
 
 async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start: Start) -> None:
@@ -58,8 +58,8 @@ async def test_a_dense_model_has_no_rewind_limit(models: dict[str, Path], start:
             chat = start(url)
             id = await chat.begin()
             await chat.turns(id, 3)
-            following = chat.service.servers.link(id).following
-            taken = next(slot for slot, held in enumerate(following.simulator.best.slots) if held)  # type: ignore[union-attr]
+            cache = chat.service.servers.link(id).cache
+            taken = next(slot for slot, held in enumerate(cache.simulator.best.slots) if held)  # type: ignore[union-attr]
             empty["id_slot"] = 1 - taken
             await chat.service.turns.regenerate(id, chat.branch(id)[-1].id)
             told(await chat.answered(id), Cause.SLOT_TAKEN, f"Slot {taken} held", f"but slot {1 - taken} answered")
@@ -152,7 +152,7 @@ async def test_runs_one_after_the_other_know_who_used_which_slot_last(
                 if wasted:
                     told(figures, Cause.SLOT_TAKEN, f"“{taker}” took this conversation's slot")
                 else:
-                    assert figures.cause is None and (figures.avoidable_tokens or 0) <= NOISE, figures
+                    assert figures.cause is None and (figures.wasted_tokens or 0) <= NOISE, figures
                 assert figures.predicted_cached == figures.cached_tokens or not turn, figures
 
 

@@ -38,9 +38,9 @@ from kvchat.backends.payload import (
 )
 from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import PromptProgress
-from kvchat.prompt.message import State
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.wire import whole_characters
-from kvchat.text.faults import window_note
 
 # -- the tools it calls: kvchat offers none, so a call is a decoration of the answer and never carried out ------------
 
@@ -51,7 +51,6 @@ KEPT = 256
 """Characters that are kept of a name, and of the arguments."""
 NAME_LIMIT, ARGUMENTS_LIMIT = 60, 80
 """Characters that are told of them."""
-REMEDY = "kvchat has no tools; ask for an answer in words."
 
 
 @dataclass(slots=True)
@@ -99,17 +98,14 @@ class ToolCalls:
             return _Call()
         return self._calls.setdefault(index, _Call())
 
-    def told(self) -> str:
-        """That these tools were called, in one sentence, and what to do; empty where none was."""
+    @property
+    def note(self) -> Statement | None:
+        """That these tools were called; None where none was."""
         calls = [call for _, call in sorted(self._calls.items())]
         if not calls:
-            return ""
-        if len(calls) == 1:
-            what = f"the tool {calls[0]}" if calls[0].name else f"a tool without a name{calls[0]}"
-        else:
-            *first, last = [*map(str, calls[:TOLD]), *([f"{len(calls) - TOLD} more"] if len(calls) > TOLD else [])]
-            what = f"the tools {', '.join(first)} and {last}"
-        return f"The model called {what}. {REMEDY}"
+            return None
+        return said(NoteKind.TOOL_CALLS, calls="\n".join(map(str, calls[:TOLD])), more=max(0, len(calls) - TOLD),
+                    nameless=len(calls) == 1 and not calls[0].name)
 
 
 def _calls_in(message: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -162,8 +158,8 @@ class ChatAnswer:
         """One value of the stream. Raises BackendError for a reported error, PayloadError for what is not allowed."""
         found = errors.error_in(payload.value)
         if found is None and payload.is_error:
-            said = payload.value if isinstance(payload.value, str) else ""
-            found = (said or _message_of(payload.value), {})
+            words = payload.value if isinstance(payload.value, str) else ""
+            found = (words or _message_of(payload.value), {})
         if found is not None:
             raise errors.of_stream(self._url, *found)
         chunk = as_object(payload.value, "a part of an answer")
@@ -220,19 +216,14 @@ class ChatAnswer:
             if error is None:
                 error = errors.not_json(self._url) if self._is_foreign else errors.cut(self._url, before_answer=False)
             state = State.INTERRUPTED if error.trouble in (Trouble.CUT, Trouble.DEAD) else State.ERROR
-            return Ended(state, error.sentence, error, model)
+            return Ended(state, error=error, model=model)
         if self._finish == "length" and self._window_is_full():
-            return Ended(State.CONTEXT_FULL, window_note(self._context_size),
-                         model=model)
-        called = self._calls.told()
-        if called and not self._has_words:
-            return Ended(State.EMPTY, called, model=model, called_tool=True)
+            return Ended(State.CONTEXT_FULL, said(NoteKind.FILLS_WINDOW, size=self._context_size), model=model)
+        called = self._calls.note
         if not self._has_words:
-            return Ended(State.EMPTY, "The model ended its answer without a word. Try again; if it stays so, the "
-                         "conversation may be too long for the server's window.", model=model)
+            return Ended(State.EMPTY, called or said(NoteKind.NO_WORDS), model=model)
         if self._finish == "length":
-            return Ended(State.LENGTH, "The answer reached its largest length (max_tokens). Raise that to get more.",
-                         model=model)
+            return Ended(State.LENGTH, said(NoteKind.LONGEST), model=model)
         return Ended(State.DONE, called, model=model)
 
     def _window_is_full(self) -> bool:

@@ -261,11 +261,10 @@ class HttpBackend:
             return await self._chat(turn, emit)
         except BackendError as error:
             state = State.INTERRUPTED if error.trouble in (Trouble.CUT, Trouble.DEAD) else State.ERROR
-            return Ended(state, error.sentence, error)
+            return Ended(state, error=error)
         except Exception as error:
             log.exception("a chat request failed")
-            trouble = errors.unexpected(self.url, error)
-            return Ended(State.ERROR, trouble.sentence, trouble)
+            return Ended(State.ERROR, error=errors.unexpected(self.url, error))
 
     async def _chat(self, turn: ChatTurn, emit: Emit) -> Ended:
         body = self._sendable(turn)
@@ -469,7 +468,7 @@ class OneTokenWarmUp(HttpBackend):
     """A backend that reads messages ahead by asking for one token: vLLM and mlx-lm refuse to be asked for none, and
     llama-cpp-python then answers at full length."""
 
-    async def read_messages(self, turn: ChatTurn) -> Reported:
+    async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """Read `turn`'s messages into the server's cache; the figures are the server's. Raises BackendError.
 
         It streams as a chat does, because a server notices that a stream has lost its reader. Cancelled: the

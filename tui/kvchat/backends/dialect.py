@@ -14,6 +14,7 @@ from typing import Literal, Protocol, runtime_checkable
 from kvchat.backends.kinds import Figures, kind_of
 from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
 from kvchat.prompt.message import State
 from kvchat.prompt.request import Parameters
@@ -114,6 +115,11 @@ class BackendError(Exception):
     def sentence(self) -> str:
         """What happened, where, and what to do."""
         return fault_sentence(self.fault, {"status": self.status, **self.arguments})
+
+    @property
+    def note(self) -> Statement:
+        """The same, as the note of an answer."""
+        return Statement(self.fault.value, tuple({"status": self.status, **self.arguments}.items()))
 
     def __str__(self) -> str:
         return self.sentence
@@ -308,16 +314,20 @@ class Ended:
 
     state: State
     """DONE, LENGTH, CONTEXT_FULL, INTERRUPTED, ERROR or EMPTY."""
-    note: str = ""
-    """One sentence when the state is not DONE, or the model called a tool beside its words."""
+    remark: Statement | None = None
+    """A `NoteKind`, or a fault that is no error of the request, where the state is not DONE or the model called a tool
+    beside its words."""
     error: BackendError | None = None
     model: str = ""
     """The model that answered, as the server named it in the answer."""
-    called_tool: bool = False
-    """Whether the answer is empty because the model called a tool instead."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[Statement, ...] = ()
     """What the person should know of this answer though it is one: that the server dropped messages, loaded the
-    model anew, let another model answer. Sentences."""
+    model anew, let another model answer. Each a `NoteKind`."""
+
+    @property
+    def note(self) -> Statement | str:
+        """What is to be said of how it ended; empty for nothing."""
+        return self.error.note if self.error is not None else self.remark or ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +385,7 @@ class ServerState:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAhead:
+class PrefillResult:
     """How a prompt was read without asking for an answer."""
 
     prompt_tokens: int
@@ -406,10 +416,10 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class WarmUp(Protocol):
+class PrefillAccess(Protocol):
     """A backend whose server reads a prompt ahead when it is asked for one token, and keeps what it read."""
 
-    async def read_messages(self, turn: ChatTurn) -> Reported:
+    async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """Read `turn`'s messages into the cache. Raises BackendError. Cancelled: the connection is closed first."""
 
 
@@ -417,7 +427,7 @@ class WarmUp(Protocol):
 class CacheAccess(Protocol):
     """A backend that lets its cache be followed: it gives token ids and tells of its slots. Each call raises
     BackendError when the server does not do it after all; each is quick, and none changes what is cached but
-    `read_ahead`."""
+    `prefill`."""
 
     async def prompt_text(self, turn: ChatTurn) -> str:
         """The prompt that the chat template makes of `turn`, as text."""
@@ -431,7 +441,7 @@ class CacheAccess(Protocol):
     async def slot_counts(self) -> list[SlotCount]:
         """What each slot holds. It wakes a sleeping server."""
 
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None) -> ReadAhead:
+    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                      slot: int | None = None) -> PrefillResult:
         """Read `prompt` into the cache, and nothing more. Cancelled: the connection is closed first; what was
         read stays in the cache."""

@@ -97,7 +97,7 @@ class ServerKind:
     """Whether `/props` has the text of the chat template."""
     takes_any_model: bool = False
     """Whether another model answers, without a word, where the one that is asked for is not there."""
-    is_followed: bool = False
+    is_tracked: bool = False
     """Whether its cache can be followed: of the servers that are found, such a one is taken first."""
     tag: str = ""
     """What may be left out at the end of a model's name."""

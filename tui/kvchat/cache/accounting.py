@@ -1,11 +1,11 @@
-"""What a turn cost: prompt tokens, how many came from the cache, how many were new, how many were avoidable.
+"""What a turn cost: prompt tokens, how many came from the cache, how many were new, how many were wasted.
 
 Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new tokens):
 
 * N is what this turn added: P minus the history as it stands in the prompt, where that was counted in token ids; else
   P minus the previous turn's prompt and reply on this branch; all of P on a first turn.
 * hit ratio = C / P. reuse = C / (P - N): 1.0 is the physical limit, whatever the message's length.
-* avoidable = max(0, E - N): work a perfect client and server would not have done. llama.cpp never decodes the
+* wasted = max(0, E - N): work a perfect client and server would not have done. llama.cpp never decodes the
   last token it sampled, so a perfect turn shows 1; up to `NOISE` tokens are not worth a word on the screen.
 * Figures come from the server. What it does not report is None, never 0.
 """
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kvchat.cache.speed import SpeedFit
 
 NOISE = 8
-"""Avoidable tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
+"""Wasted tokens up to here come from the held-back token and a re-tokenised reply's edge: no cause to look for."""
 
 
 SMALL_BLOCK = 64
@@ -63,7 +63,7 @@ class TurnFigures:
 
     @property
     def noise(self) -> int:
-        """Up to so many avoidable tokens are not worth a word: with an estimate, a fifth of the prompt; with a cache of
+        """Up to so many wasted tokens are not worth a word: with an estimate, a fifth of the prompt; with a cache of
         whole blocks, the last of them, if they are not large."""
         block = self.block if self.block is not None and self.block <= SMALL_BLOCK else 0
         return max(NOISE, block, (self.prompt_tokens or 0) // 5 if self.estimated else 0)
@@ -94,7 +94,7 @@ class TurnFigures:
         return min(1.0, self.cached_tokens / old) if old > 0 else None
 
     @property
-    def avoidable_tokens(self) -> int | None:
+    def wasted_tokens(self) -> int | None:
         evaluated = self.evaluated_tokens
         if evaluated is None or self.new_tokens is None:
             return None
@@ -103,8 +103,8 @@ class TurnFigures:
     @property
     def needed_tokens(self) -> int | None:
         """Evaluated tokens that had to be: new ones, less what was read ahead of them."""
-        evaluated, avoidable = self.evaluated_tokens, self.avoidable_tokens
-        return None if evaluated is None or avoidable is None else evaluated - avoidable
+        evaluated, wasted = self.evaluated_tokens, self.wasted_tokens
+        return None if evaluated is None or wasted is None else evaluated - wasted
 
     @property
     def prefill_speed(self) -> float | None:
@@ -172,7 +172,7 @@ class Totals:
     cached_tokens: int = 0
     evaluated_tokens: int = 0
     new_tokens: int = 0
-    avoidable_tokens: int = 0
+    wasted_tokens: int = 0
     predicted_tokens: int = 0
     kept_tokens: int = 0
     """Of what was not new, the tokens that were cached."""
@@ -214,11 +214,33 @@ def totals(turns: Iterable[TurnFigures], speed: SpeedFit | float | None = None) 
         cached_tokens=cached,
         evaluated_tokens=sum(t.evaluated_tokens or 0 for t in known),
         new_tokens=sum(t.new_tokens or 0 for t in known),
-        avoidable_tokens=sum(t.avoidable_tokens or 0 for t in known),
+        wasted_tokens=sum(t.wasted_tokens or 0 for t in known),
         predicted_tokens=sum(t.predicted_tokens or 0 for t in turns),
         kept_tokens=sum(min(t.cached_tokens or 0, (t.prompt_tokens or 0) - (t.new_tokens or 0)) for t in known),
         seconds_saved=sum(saved) if told_by else None,
     )
+
+
+def sum_of(parts: Iterable[Totals]) -> Totals:
+    """Totals of different servers together; the time saved is of those whose speed is known."""
+    parts = list(parts)
+    counts = {name: sum(getattr(part, name) for part in parts) for name in (
+        "turns", "unknown", "prompt_tokens", "cached_tokens", "evaluated_tokens", "new_tokens", "wasted_tokens",
+        "predicted_tokens", "kept_tokens")}
+    saved = [part.seconds_saved for part in parts if part.seconds_saved is not None]
+    return Totals(**counts, seconds_saved=sum(saved) if saved else None)
+
+
+def misses(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
+    """By cause: turns and wasted tokens. A miss that was never explained counts as unknown."""
+    found: dict[str, tuple[int, int]] = {}
+    for figures in turns:
+        wasted = figures.wasted_tokens or 0
+        if wasted > NOISE and not figures.first_read:
+            cause = figures.cause or Cause.UNKNOWN.value
+            count, tokens = found.get(cause, (0, 0))
+            found[cause] = count + 1, tokens + wasted
+    return found
 
 
 @dataclass(frozen=True, slots=True)

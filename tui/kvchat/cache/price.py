@@ -86,18 +86,18 @@ def price(tokens: int | None, speed: SpeedFit | float | None, samples: int = 0, 
 def price_of(
     act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
 ) -> Price:
-    """The price of `act` on the `turn`-th turn of a branch, with the cheapest alternative. See `reread`.
+    """The price of `act` on the `turn`-th turn of a branch, with the cheapest alternative. See `prefill_span`.
 
     `spare`: the server can hold the branch that is left beside the new one (another slot, parked states, a shared
     prefix cache)."""
-    span = reread(act, turns, turn)
+    span = prefill_span(act, turns, turn)
     if span is None:
         return Price(None)
     cheaper = alternatives(act, turns, turn, speed, spare=spare)
     return Price(span.tokens, _seconds(span, speed), cheaper[0] if cheaper else None)
 
 
-def reread(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
+def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
     """What `act` on the `turn`-th turn (0 is the first) makes the server read, as positions. None: not known.
 
     `turns` are the figures of the branch's answers in order. What is read again is what stands behind the first
@@ -129,9 +129,9 @@ def reread(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Span | N
             return None if last is None else Span(0, last)
 
 
-def reread_tokens(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> int | None:
-    """Tokens of the branch that `act` on its `turn`-th turn makes the server read again. See `reread`."""
-    span = reread(act, turns, turn)
+def prefill_tokens(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> int | None:
+    """Tokens of the branch that `act` on its `turn`-th turn makes the server read again. See `prefill_span`."""
+    span = prefill_span(act, turns, turn)
     return span.tokens if span else None
 
 
@@ -139,7 +139,7 @@ def alternatives(
     act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
 ) -> tuple[Alternative, ...]:
     """Ways that read fewer tokens than `act`, or lose less, the cheapest first. See `price_of`."""
-    span, last = reread(act, turns, turn), _end(turns, len(turns) - 1)
+    span, last = prefill_span(act, turns, turn), _end(turns, len(turns) - 1)
     if span is None or last is None:
         return ()
     ways = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import SideTotals, Totals, TurnFigures, WarmupTotals
 from kvchat.cache.causes.cause import Finding
@@ -11,6 +12,9 @@ from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.stats import Day
 from kvchat.cache.warmth import Warmth
+
+if TYPE_CHECKING:
+    from kvchat.prompt.lint import PrefixWarning  # its patterns take a while to compile
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +26,9 @@ class MessageCells:
     text: str
     """Its first words, raw."""
     tokens: int | None = None
-    reused: int | None = None
+    cached: int | None = None
     new: int | None = None
-    avoidable: int | None = None
+    wasted: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,5 +89,5 @@ class CacheReport:
     week: Ledger = field(default_factory=Ledger)
     days: tuple[Day, ...] = ()
     """The days of that week, oldest first; none without an answer in it."""
-    warnings: tuple[str, ...] = ()
+    warnings: tuple[PrefixWarning, ...] = ()
     """What the prefix linter says about the system prompt."""

@@ -6,27 +6,37 @@ The rule: a day is a calendar day of a time zone. Each figure of the whole span 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import date, datetime, time, timedelta, tzinfo
 
-from kvchat.cache.accounting import NOISE, Totals, TurnFigures, WarmupTotals, measured_speed, totals
-from kvchat.cache.causes.cause import Cause
+from kvchat.cache.accounting import (
+    SideTotals,
+    Totals,
+    TurnFigures,
+    WarmupTotals,
+    measured_speed,
+    misses,
+    sum_of,
+    totals,
+)
 from kvchat.cache.speed import SpeedFit
 
 WEEK = 7
 """Days, today included."""
 
 
+Served = tuple[str, str]
+"""A server's place and a model; empty: not known."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """One answer's figures, when it began, and where it was asked for."""
 
-    created: float
+    at: float
     """Seconds since the epoch."""
+    by: Served
     figures: TurnFigures
-    server: str = ""
-    """The server's base URL; empty: not known."""
-    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +54,12 @@ class Stats:
     days: tuple[Day, ...]
     """Every day of the span, oldest first, whether or not there was an answer."""
     totals: Totals
-    waste: Mapping[str, tuple[int, int]]
-    """By cause: how many turns, how many tokens."""
+    misses: Mapping[str, tuple[int, int]]
+    """By cause of waste: how many turns, how many tokens."""
     ttft_ms: float | None
     """The median time to the first token; None where none was measured."""
     warmup: WarmupTotals = field(default_factory=WarmupTotals)
+    memory: SideTotals = field(default_factory=SideTotals)
 
 
 def span(now: float, days: int, zone: tzinfo | None = None) -> list[date]:
@@ -63,38 +74,26 @@ def begins(day: date, zone: tzinfo | None = None) -> float:
     return datetime.combine(day, time.min, zone).timestamp()
 
 
-_ByServer = dict[tuple[str, str], list[TurnFigures]]
+_ByServer = dict[Served, list[TurnFigures]]
 
 
-def stats(answers: Sequence[Answered], speeds: Mapping[tuple[str, str], SpeedFit | None], days: Sequence[date],
-          zone: tzinfo | None = None, warmup: WarmupTotals | None = None) -> Stats:
+def stats(answers: Sequence[Answered], speeds: Mapping[Served, SpeedFit | None], days: Sequence[date],
+          zone: tzinfo | None = None, warmup: WarmupTotals | None = None, memory: SideTotals | None = None) -> Stats:
     """The sums over the answers of these days. `speeds`: of each server and model; where there is none, the speed is
     that of its answers here. An answer from after the last day (the clock was set back) counts as of that."""
     today, cells = begins(days[-1], zone), {day: _ByServer() for day in days}
     of_server, counted = _ByServer(), []
     for answer in answers:
-        day = days[-1] if answer.created >= today else datetime.fromtimestamp(answer.created, zone).date()
+        day = days[-1] if answer.at >= today else datetime.fromtimestamp(answer.at, zone).date()
         if day in cells:
-            key, figures = (answer.server, answer.model), answer.figures
             for group in (cells[day], of_server):
-                group.setdefault(key, []).append(figures)
-            counted.append(figures)
-    told_by = {key: speeds.get(key) or measured_speed(turns) for key, turns in of_server.items()}
-    found = tuple(Day(day, added(totals(turns, told_by[key]) for key, turns in cells[day].items())) for day in days)
+                group.setdefault(answer.by, []).append(answer.figures)
+            counted.append(answer.figures)
+    told_by = {by: speeds.get(by) or measured_speed(turns) for by, turns in of_server.items()}
+    found = tuple(Day(day, sum_of(totals(turns, told_by[by]) for by, turns in cells[day].items())) for day in days)
     first = [figures.ttft_ms for figures in counted if figures.ttft_ms is not None]
-    return Stats(found, added(day.totals for day in found), waste_by_cause(counted),
-                 _median(first), warmup or WarmupTotals())
-
-
-def added(parts: Iterable[Totals]) -> Totals:
-    """The sum; the seconds saved are those of the parts that know them."""
-    parts = list(parts)
-    numbers = {name: sum(getattr(part, name) for part in parts) for name in _COUNTS}
-    saved = [part.seconds_saved for part in parts if part.seconds_saved is not None]
-    return Totals(**numbers, seconds_saved=sum(saved) if saved else None)
-
-
-_COUNTS = tuple(found.name for found in fields(Totals) if found.name != "seconds_saved")
+    return Stats(found, sum_of(day.totals for day in found), misses(counted), _median(first),
+                 warmup or WarmupTotals(), memory or SideTotals())
 
 
 def _median(values: Iterable[float]) -> float | None:
@@ -102,15 +101,3 @@ def _median(values: Iterable[float]) -> float | None:
     ordered = sorted(values)
     middle = len(ordered) // 2
     return (ordered[middle] + ordered[~middle]) / 2 if ordered else None
-
-
-def waste_by_cause(turns: Iterable[TurnFigures]) -> dict[str, tuple[int, int]]:
-    """By cause: turns and wasted tokens. Waste that was never explained counts as unknown."""
-    found: dict[str, tuple[int, int]] = {}
-    for figures in turns:
-        wasted = figures.avoidable_tokens or 0
-        if wasted > NOISE and not figures.first_read:
-            cause = figures.cause or Cause.UNKNOWN.value
-            count, tokens = found.get(cause, (0, 0))
-            found[cause] = count + 1, tokens + wasted
-    return found

@@ -22,7 +22,7 @@ class Warmth:
     heat: Heat = Heat.UNKNOWN
     held: int | None = None
     """Tokens of it that the server holds."""
-    reread: int | None = None
+    to_prefill: int | None = None
     """Tokens that the next turn would prefill a second time."""
     since: float | None = None
     """When the server last used it, seconds since the epoch."""

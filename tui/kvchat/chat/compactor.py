@@ -16,9 +16,9 @@ from kvchat.backends.dialect import Emit, Ended, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.causes.cut import dropped_text
-from kvchat.chat.answering import Answering, carried_out, previous_figures
+from kvchat.chat.answer_run import AnswerRun, carried_out, previous_figures
 from kvchat.chat.branches import Branches
-from kvchat.chat.cache.following import FollowedTurn
+from kvchat.chat.cache.server_cache import TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
@@ -30,7 +30,7 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head
 from kvchat.chat.turns import Turns
 from kvchat.prompt.branching import awaited
-from kvchat.prompt.compacting import (
+from kvchat.prompt.compaction import (
     BYTES_PER_TOKEN,
     INSTRUCTION_TOKENS,
     CompactionPlan,
@@ -44,6 +44,7 @@ from kvchat.prompt.message import Node, Role, State
 from kvchat.store import HeadMoved
 from kvchat.text.findings import dropped_text_notice
 from kvchat.text.format import count, counted, duration
+from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
@@ -90,7 +91,7 @@ class RunningCompaction:
     """What is sent: the branch, and the instruction."""
     live: LiveAnswer
     """Its text so far, and the server's figures."""
-    answering: Answering
+    answer_run: AnswerRun
     ended: asyncio.Event = field(default_factory=asyncio.Event)
 
 
@@ -108,7 +109,7 @@ class Compactor:
         self._side_requests = side_requests
         self.running: RunningCompaction | None = None
         """The compaction that runs: one at a time."""
-        self._followed: FollowedTurn | None = None
+        self._tracked: TrackedTurn | None = None
         """The request for the summary."""
         self._conversations.occupations.append(self)
         turns.observers.append(self)
@@ -156,7 +157,7 @@ class Compactor:
         running = self.running = self._begun(conversation, plan)
         self._ground.events.tell(CompactionChanged(id))
         try:
-            summary = await carried_out(running.answering, lambda: self._servers.window(id))
+            summary = await carried_out(running.answer_run, lambda: self._servers.window(id))
             await self._note(conversation, running.path, summary)
             done = None
             if summary.state is not State.CANCELLED:
@@ -165,7 +166,7 @@ class Compactor:
             done = None
         finally:
             self.running = None
-            self._followed = None
+            self._tracked = None
             running.ended.set()
             self._ground.events.tell(CompactionChanged(id))
         self._ground.events.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
@@ -184,10 +185,10 @@ class Compactor:
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
 
-        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint,
-                              changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)))
+        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint,
+                               changed=lambda: self._ground.events.tell(CompactionChanged(conversation.id)))
         return RunningCompaction(conversation.id, conversation.record.head, plan.turns - plan.keep, path, live,
-                                 answering)
+                                 answer_run)
 
     async def _ask_for_summary(self, conversation: OpenConversation, plan: CompactionPlan, path: Sequence[Node],
                                live: LiveAnswer, emit: Emit) -> Ended:
@@ -195,8 +196,8 @@ class Compactor:
         record = conversation.record
         link = self._servers.link(record.id)
 
-        def began(followed: FollowedTurn) -> None:
-            self._followed = followed
+        def began(tracked: TrackedTurn) -> None:
+            self._tracked = tracked
 
         if link.lane.holder:
             emit(Waiting("lane", 0.0))
@@ -213,16 +214,16 @@ class Compactor:
 
     async def _note(self, conversation: OpenConversation, path: Sequence[Node], answer: Node) -> None:
         """What the request for the summary left in the server's cache."""
-        following, followed = self._servers.link(conversation.id).following, self._followed
-        self._followed = None
-        if following is not None and followed is not None:
-            await following.ended(followed, answer.figures)
-            following.left(followed, answer, self._tracker.turn_after(conversation, [*path, answer]))
+        cache, tracked = self._servers.link(conversation.id).cache, self._tracked
+        self._tracked = None
+        if cache is not None and tracked is not None:
+            await cache.ended(tracked, answer.figures)
+            cache.left(tracked, answer, self._tracker.turn_after(conversation, [*path, answer]))
 
     async def _put_in_place(self, conversation: OpenConversation, plan: CompactionPlan, answer: Node) -> Compacted:
         """Go on with the summary. Raises ChatError when it cannot be used."""
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            raise ChatError(f"No summary came, so nothing was changed. {answer.note}")
+            raise ChatError(f"No summary came, so nothing was changed. {note_sentence(answer.note)}")
         summary = usable(answer.text, answer.state)
         if not summary:
             why = "the model was still thinking when it had to end" if answer.message.reasoning or answer.text else (
@@ -270,7 +271,7 @@ class Compactor:
 
     async def stop(self, id: str) -> None:
         if running := self._running_in(id):
-            running.answering.stop()
+            running.answer_run.stop()
             self._conversations.give_up(id)
             await running.ended.wait()
 

@@ -122,7 +122,7 @@ class MemoriesNoted:
     conversation: str
     noted: tuple[str, ...]
     """The ids of the new entries that are in force."""
-    proposed: tuple[str, ...]
+    pending: tuple[str, ...]
     """The ids of those that wait for the person's yes."""
 
 

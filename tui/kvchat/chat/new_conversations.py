@@ -74,17 +74,17 @@ class NewConversations:
 
     async def _wants_tag(self, link: Link, system: Message) -> bool:
         """Whether a new conversation with this system message should begin with a tag of its own."""
-        following = link.following
-        if following is None or not self._ground.settings.cache.salt or following.server is not link.info:
+        cache = link.cache
+        if cache is None or not self._ground.settings.cache.salt or cache.server is not link.info:
             return False
-        if not self._servers.consent.agreed_to(following.server):
+        if not self._servers.consent.agreed_to(cache.server):
             return False
         try:
             async with asyncio.timeout(TAG_S):
-                prefix = await following.prompts.prefix(ChatTurn((system.wire(),), "", following.server.model))
+                prefix = await cache.prompts.prefix(ChatTurn((system.wire(),), "", cache.server.model))
         except TimeoutError:
             return False
         if not prefix:
             return False
         tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
-        return worth_a_salt(following.simulator.best, prefix, tagged, detour=self._ground.settings.cache.detour)
+        return worth_a_salt(cache.simulator.best, prefix, tagged, detour=self._ground.settings.cache.detour)

@@ -42,6 +42,7 @@ from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
     from kvchat.chat.cache.prices import Prices
+    from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
     from kvchat.chat.exports import Exports
     from kvchat.chat.server.choice import ServerChooser
@@ -72,7 +73,7 @@ class ChatService:
         self.tracker = tracker = CacheTracker(ground, shared, servers)
         self.routes = Routes(ground, shared, servers, tracker)
         self.options = Options(ground, shared, tracker)
-        self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.follow, servers.consent.agreed_to)
+        self.sizes = PromptSizes(servers.link, tracker.turn_after, tracker.cache_of, servers.consent.agreed_to)
 
         self.jobs = Jobs(ground)
         self.memory = MemoryService(ground, shared, servers, None if incognito else memories, self._vector_of)
@@ -118,6 +119,12 @@ class ChatService:
         from kvchat.chat.cache.reports import CacheReports
 
         return CacheReports(self.ground, self.conversations, self.servers, self.tracker)
+
+    @cached_property
+    def rail(self) -> Rail:
+        from kvchat.chat.cache.rail import Rail
+
+        return Rail(self.ground, self.conversations, self.servers, self.tracker, self.routes)
 
     @cached_property
     def exports(self) -> Exports:

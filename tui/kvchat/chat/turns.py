@@ -24,9 +24,10 @@ from kvchat.backends.dialect import (
     Waiting,
 )
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.answering import Answering
-from kvchat.chat.cache.following import FollowedTurn, Following
+from kvchat.cache.causes.cause import said
+from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.cache.warm_up import WarmUp
 from kvchat.chat.conversations import Conversations
@@ -51,10 +52,11 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, awaited, before_refused
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store import StoreError
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
+from kvchat.text.notes import note_sentence
 
 log = logging.getLogger(__name__)
 
@@ -79,9 +81,9 @@ class Turns:
         self._questions = questions
         self._sizes = sizes
         self.observers: list[TurnObserver] = []
-        self._running: dict[str, tuple[Answering, asyncio.Task[None]]] = {}
+        self._running: dict[str, tuple[AnswerRun, asyncio.Task[None]]] = {}
         """By conversation."""
-        self._followed: dict[str, FollowedTurn] = {}
+        self._tracked: dict[str, TrackedTurn] = {}
         self._explanations: set[asyncio.Task[TurnFigures]] = set()
         conversations.occupations.append(self)
 
@@ -145,7 +147,9 @@ class Turns:
 
         def grown(row: Conversation) -> Conversation:
             if question is not None:
-                title = title_of(question.text) if row.turns == 0 and row.title == NEW_TITLE else row.title
+                title = row.title
+                if row.turns == 0 and title == NEW_TITLE:
+                    title = title_of(question.text, question.message.blocks)
                 row = replace(row, title=title, turns=row.turns + 1)
             return replace(row, head=branch.head, updated=branch.nodes[-1].created)
 
@@ -170,9 +174,9 @@ class Turns:
         def changed() -> None:
             self._ground.events.tell(AnswerProgressed(conversation.id, answer.id))
 
-        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
+        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=changed)
         conversation.live = live
-        self._running[conversation.id] = (answering, asyncio.create_task(self._answer(conversation, answering)))
+        self._running[conversation.id] = (answer_run, asyncio.create_task(self._answer(conversation, answer_run)))
         self._ground.events.tell(ConversationChanged(conversation.id))
         self._ground.events.tell(AnswerStarted(conversation.id, answer.id))
 
@@ -197,7 +201,7 @@ class Turns:
                         live.sent_at = time.monotonic()
                     ended = await self._sent(link, backend, conversation, path, parameters, emit)
                 except BackendError as error:
-                    ended = Ended(State.ERROR, error.sentence, error)
+                    ended = Ended(State.ERROR, error=error)
             if ended.error is None or not await self._servers.is_gone(link, ended.error):
                 return ended
             emit(Waiting("gone", time.monotonic() - waiting, False))
@@ -208,24 +212,23 @@ class Turns:
         """Send the one request, and tell what is to be told of its answer."""
         if not self._servers.consent.agreed_to(backend.info, conversation.id):
             return Ended(State.ERROR, not_agreed(backend.info))
-        following = await self._tracker.follow(backend)
+        cache = await self._tracker.cache_of(backend)
         if not self._servers.consent.agreed_to(backend.info, conversation.id):  # found at another address just now
-            return Ended(State.ERROR, f"{backend.info.base_url} has moved to another machine, and you have not "
-                                      "agreed to send to it. Nothing was sent; try again to be asked.")
+            return Ended(State.ERROR, said(NoteKind.MOVED, url=backend.info.base_url))
         await self._freeze_template(link, conversation, backend)
-        ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
+        ended = await self._asked_once(link, backend, cache, conversation, path, parameters, emit)
         refused = ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE
         if refused and not conversation.record.system_in_user:
             await self.conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_MOVED))
-            if following is not None:
-                following.refused()
-            ended = await self._asked_once(link, backend, following, conversation, path, parameters, emit)
+            if cache is not None:
+                cache.refused()
+            ended = await self._asked_once(link, backend, cache, conversation, path, parameters, emit)
         for warning in ended.warnings:
-            self._ground.events.tell(Noticed(warning, "warning"))
+            self._ground.events.tell(Noticed(note_sentence(warning), "warning"))
         return ended
 
-    async def _asked_once(self, link: Link, backend: Backend, following: Following | None,
+    async def _asked_once(self, link: Link, backend: Backend, cache: ServerCache | None,
                           conversation: OpenConversation, path: Sequence[Node], parameters: Parameters | None,
                           emit: Emit) -> Ended:
         """One request, played on the model of the server's cache where there is one."""
@@ -233,18 +236,18 @@ class Turns:
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info),
                         parameters or record.parameters, record.template_options,
                         system_in_user=record.system_in_user)
-        followed = self._followed[record.id] = await following.before(turn, path, emit=emit) if following else (
+        tracked = self._tracked[record.id] = await cache.before(turn, path, emit=emit) if cache else (
             self._tracker.asked_of(backend, turn, path))
-        if following:
-            turn = replace(turn, slot=await self._routes.planned(backend, following, followed))
+        if cache:
+            turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
         answer = conversation.live.node if conversation.live else ""
         if conversation.live:
             conversation.live.context_size = info.window(turn.model)
-        if following:
-            following.sent(followed, turn.slot)
+        if cache:
+            cache.sent(tracked, turn.slot)
         elif link.shared:
             link.shared.sent(path, record.id, self._ground.timestamp())
-        watched = self._tracker.watched(followed, emit)
+        watched = self._tracker.watched(tracked, emit)
 
         def noting(event: StreamEvent) -> None:
             if isinstance(event, Posted):
@@ -272,18 +275,18 @@ class Turns:
             await self.conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_STAYS))
 
-    async def _answer(self, conversation: OpenConversation, answering: Answering) -> None:
-        answer = await answering.run(lambda: answering.live.context_size)
-        followed = self._followed.pop(conversation.id, None)
-        if followed is not None and answering.live.progress is not None:
-            followed.processed = answering.live.progress.processed
-        answer = replace(answer, figures=await self._explained_if_possible(followed, answer.figures))
+    async def _answer(self, conversation: OpenConversation, answer_run: AnswerRun) -> None:
+        answer = await answer_run.run(lambda: answer_run.live.context_size)
+        tracked = self._tracked.pop(conversation.id, None)
+        if tracked is not None and answer_run.live.progress is not None:
+            tracked.processed = answer_run.live.progress.processed
+        answer = replace(answer, figures=await self._explained_if_possible(tracked, answer.figures))
         used, now = answer.figures.context_used if answer.figures else None, self._ground.timestamp()
         unread = self.conversations.looked_at != conversation.id
-        refusal = answering.error if answering.error is not None and answering.error.is_too_long else None
+        refusal = answer_run.error if answer_run.error is not None and answer_run.error.is_too_long else None
         if answer.text or answer.message.reasoning:
             refusal = None
-        kept = before_refused(conversation.tree, answer, answering.live.before) if refusal is not None else answer.id
+        kept = before_refused(conversation.tree, answer, answer_run.live.before) if refusal is not None else answer.id
 
         def ended(row: Conversation) -> Conversation:
             row = replace(row, updated=max(row.updated, now), unread=unread)
@@ -299,7 +302,7 @@ class Turns:
             self._ground.events.tell(Noticed(str(error), "error"))
         conversation.live = None
         del self._running[conversation.id]
-        self._ended(conversation, followed, answer)
+        self._ended(conversation, tracked, answer)
         self.conversations.list_changed()
         self._ground.events.tell(AnswerEnded(conversation.id, answer.id))
         if refusal is not None:
@@ -307,12 +310,12 @@ class Turns:
                                        refusal.context_size))
         self._ground.events.tell(ConversationChanged(conversation.id))
 
-    async def _explained_if_possible(self, followed: FollowedTurn | None, figures: TurnFigures | None,
+    async def _explained_if_possible(self, tracked: TrackedTurn | None, figures: TurnFigures | None,
                                      ) -> TurnFigures | None:
         """The answer is worth more than what can be told about it."""
-        if followed is None or figures is None:
+        if tracked is None or figures is None:
             return figures
-        explanation = asyncio.create_task(self._explained(followed, figures))
+        explanation = asyncio.create_task(self._explained(tracked, figures))
         self._explanations.add(explanation)
         await asyncio.wait({explanation})
         self._explanations.discard(explanation)
@@ -323,17 +326,17 @@ class Turns:
             return figures
         return explanation.result()
 
-    async def _explained(self, followed: FollowedTurn, figures: TurnFigures) -> TurnFigures:
+    async def _explained(self, tracked: TrackedTurn, figures: TurnFigures) -> TurnFigures:
         """The figures with the prediction and, where tokens were wasted, the cause."""
-        following = self._tracker.playing(followed)
-        if following is not None:
-            figures = await following.ended(followed, figures) or figures
-            await self._routes.checked(followed, figures)
-        return self._tracker.explained(followed, following, figures)
+        cache = self._tracker.playing(tracked)
+        if cache is not None:
+            figures = await cache.ended(tracked, figures) or figures
+            await self._routes.checked(tracked, figures)
+        return self._tracker.explained(tracked, cache, figures)
 
-    def _ended(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> None:
+    def _ended(self, conversation: OpenConversation, tracked: TrackedTurn | None, answer: Node) -> None:
         """An answer is stored: note what it left in the cache, and warm up what its settled form lacks there."""
-        if self._tracker.left(conversation, followed, answer):
+        if self._tracker.left(conversation, tracked, answer):
             self._routes.save_soon()
         self._questions.forget(conversation.id)
         for observer in self.observers:
@@ -367,8 +370,8 @@ class Turns:
 
     async def stop_all(self) -> None:
         """End all running answers and keep what came, without an explanation where that takes too long."""
-        for answering, _ in self._running.values():
-            answering.stop()
+        for answer_run, _ in self._running.values():
+            answer_run.stop()
         if tasks := {task for _, task in self._running.values()}:
             _, late = await asyncio.wait(tasks, timeout=QUIT_S)
             if late:

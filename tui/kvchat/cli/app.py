@@ -7,6 +7,7 @@ the first frame needs none of them.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,8 @@ def run(session: Session) -> int:
     args, settings = session.args, session.settings
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):  # it is drawn on the last one
         raise UsageError("The app needs a terminal. To use kvchat in a script: kvchat ask TEXT")
+    if os.environ.get("TERM") == "dumb":
+        raise UsageError("The app needs a terminal that can place text, and TERM is dumb. Here: kvchat ask TEXT")
     gc.disable()  # until the first paint, when the app turns it on: imports make much that stays and little garbage
     from kvchat.ui.app import KvchatApp
 

@@ -24,6 +24,8 @@ from functools import partial
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Literal
 
+from kvchat.aliases import with_old_names
+from kvchat.cache.causes.cause import Statement
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
@@ -34,11 +36,12 @@ from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.decoding import decoded
-from kvchat.prompt.citing import name_of, sources
+from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.sanitize import one_line
+from kvchat.text.notes import note_sentence
 from kvchat.text.servers import fallback_words
 
 if TYPE_CHECKING:
@@ -175,7 +178,7 @@ async def prepared(service: ChatService, conversation: OpenConversation, questio
     mentions = question.meant is not NOTHING and "@" in question.text
     if not mentions:
         return question
-    found = await service.retrieval.consult(conversation.id, question.text, search=False)
+    found = await service.retrieval.retrieve(conversation.id, question.text, search=False)
     if not found.outside:
         return question
     error = OutsideError(found.outside)
@@ -242,16 +245,16 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -
         return INTERRUPTED
     answer = conversation.tree[node]
     if args.json:
-        print(json.dumps(report(conversation, answer), ensure_ascii=True))
+        print(json.dumps(with_old_names(report(conversation, answer)), ensure_ascii=True))
     else:
         printer.write(answer.text[shown:])
         printer.end()
     if interrupted:
         return INTERRUPTED
     if answer.state not in GOOD:
-        raise ChatError(answer.note or "The answer did not complete.")
+        raise ChatError(note_sentence(answer.note) or "The answer did not complete.")
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
-        print(f"kvchat: {answer.note}", file=sys.stderr)
+        print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)
     if not args.json and (sources := given(conversation, answer)):
         print(*(f"[{number}] {one_line(title)}" for number, title in sources.items()), sep="\n", file=sys.stderr)
     return 0
@@ -358,13 +361,14 @@ def report(conversation: OpenConversation, answer: Node) -> Mapping[str, object]
         "reasoning": answer.message.reasoning or None,
         "sources": [{"number": number, "title": title} for number, title in given(conversation, answer).items()],
         "finish_reason": FINISH.get(answer.state, str(answer.state)),
-        "note": answer.note or None,
+        "note": note_sentence(answer.note) or None,
+        "note_kind": answer.note.kind if isinstance(answer.note, Statement) else None,
         "prompt_tokens": figures and figures.prompt_tokens,
         "cached_tokens": figures and figures.cached_tokens,
         "estimated": bool(figures and figures.estimated),
         "evaluated_tokens": figures and figures.evaluated_tokens,
         "new_tokens": figures and figures.new_tokens,
-        "avoidable_tokens": figures and figures.avoidable_tokens,
+        "wasted_tokens": figures and figures.wasted_tokens,
         "reuse": figures and figures.reuse,
         "hit_ratio": figures and figures.hit_ratio,
         "ttft_ms": figures and figures.ttft_ms,

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 
+from kvchat.aliases import with_old_names
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import plain
 from kvchat.cache.report import CacheReport, TurnReport
@@ -24,23 +25,25 @@ from kvchat.sanitize import one_line
 from kvchat.text.cache import (
     accuracy,
     again,
-    ahead,
-    beside,
     count_of,
     held_words,
     misses,
+    notable_waste,
+    plan_words,
     prediction,
+    side_request_words,
     speed_words,
     totals_words,
+    warm_up_words,
     warmth_words,
-    wasted,
     why,
 )
 from kvchat.text.format import duration, speed
+from kvchat.text.prompt_warnings import warning_sentence
 
 LABEL = 14
 COLUMNS = (Column("turn", right=True), *(Column(name, right=True) for name in (
-    "reused", "new", "avoidable", "first token", "prefill", "decode")), Column("question", shrinks=True))
+    "cached", "new", "wasted", "TTFT", "prefill", "decode")), Column("question", shrinks=True))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +68,8 @@ async def cache(service: ChatService, args: argparse.Namespace) -> int:
         await service.servers.connect(found.id)
     report = await service.cache_reports.report(found.id)
     if args.json:
-        print(json.dumps(asdict(report, dict_factory=plain), indent=1, default=str))
+        words = asdict(report, dict_factory=lambda pairs: with_old_names(plain(pairs)))
+        print(json.dumps(words, indent=1, default=str))
     else:
         _print(report, service.clock().timestamp())
     return 0
@@ -98,14 +102,14 @@ def _print(report: CacheReport, now: float) -> None:
 def _row(number: int, turn: TurnReport) -> tuple[str, ...]:
     figures = turn.figures or TurnFigures()
     first = duration(None if figures.ttft_ms is None else figures.ttft_ms / 1000)
-    tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
+    tokens = (figures.cached_tokens, figures.needed_tokens, figures.wasted_tokens)
     return (str(number), *(count_of(figures, value) for value in tokens), first,
             speed(figures.prefill_speed), speed(figures.decode_speed), one_line(turn.question))
 
 
 def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
-    """The cause of a turn's avoidable tokens, and what helps."""
-    if turn.figures is None or not wasted(turn.figures):
+    """The cause of a turn's wasted tokens, and what helps."""
+    if turn.figures is None or not notable_waste(turn.figures):
         return
     yield f"turn {number}: {again(turn)}"
     if remedy := why(turn)[1]:
@@ -114,14 +118,14 @@ def _reasons(number: int, turn: TurnReport) -> Iterable[str]:
 
 def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for warning in report.warnings:
-        yield "! prompt", warning
+        yield "! prompt", warning_sentence(warning)
     for name, ledger in (("conversation", report.here), ("last 7 days", report.week)):
         yield name, totals_words(ledger.totals)
         yield "  misses", "; ".join(misses(ledger)) or "none"
-        yield "  read ahead", ahead(ledger.warmup)
+        yield "  warm-up", warm_up_words(ledger.warmup)
         if ledger.memory.count:
-            yield "  memory", beside(ledger.memory)
-    yield "planner", report.plan.sentence if report.plan else "no request yet"
+            yield "  memory", side_request_words(ledger.memory)
+    yield "planner", plan_words(report.plan)
     yield "speed", speed_words(report.speed)
     for state in report.states:
         yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ from kvchat.config import ConfigError, ServerSettings, Settings, api_key
 from kvchat.doctor.examine import examine
 from kvchat.doctor.report import Examination, Report, unexamined
 from kvchat.doctor.verdicts import report
-from kvchat.doctor.words import GLYPHS, as_json, facts, gain, headline
+from kvchat.doctor.words import GLYPHS, as_json, facts, headline
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
 
@@ -119,7 +120,7 @@ async def _examined(service: ChatService, backend: Backend, model: str, yes: boo
 
 def _told(words: str) -> None:
     """Progress, for somebody who watches."""
-    if sys.stderr.isatty():
+    if _can_overwrite():
         print(f"\r\x1b[K{one_line(words, 76)}", end="", file=sys.stderr, flush=True)
 
 
@@ -132,8 +133,12 @@ async def _agreed(question: str) -> bool:
     return (await asyncio.to_thread(sys.stdin.readline)).strip().lower() in ("y", "yes")
 
 
+def _can_overwrite() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+
 def _clear() -> None:
-    if sys.stderr.isatty():
+    if _can_overwrite():
         print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
@@ -146,7 +151,7 @@ def _print(made: Report) -> None:
     for verdict in made.verdicts:
         printer.line(f"{GLYPHS[verdict.severity]} {one_line(verdict.sentence)}")
         if verdict.advice:
-            saved = gain(verdict)
+            saved = verdict.gain
             printer.line(f"  → {one_line(verdict.advice)}{f' ({saved})' if saved else ''}")
     printer.line()
     printer.line(headline(made))

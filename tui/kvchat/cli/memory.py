@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from kvchat.aliases import STATUSES, renamed
 from kvchat.cli import common_options
 from kvchat.cli.plain_output import Column, Printer, print_table
 from kvchat.cli.session import CommandError, Session, UsageError, instant, number, print_notices
@@ -36,7 +37,7 @@ CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id
 PENDING = (Column("pending"), Column("messages", right=True), Column("title", shrinks=True))
 JOBS = (Column("work"), Column("about", shrinks=True), Column("state"), Column("tries", right=True), Column("due"),
         Column("why", shrinks=True))
-_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PROPOSED: "Nothing waits for your yes."}
+_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing waits for your yes."}
 
 
 def none_of(status: str, *narrowed: str | None) -> str:
@@ -120,7 +121,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     listing = command("list", "list the memories, newest first")
     listing.add_argument("--kind", choices=tuple(Kind))
-    listing.add_argument("--status", choices=(*Status, "all"), default="live",
+    listing.add_argument("--status", type=_status, choices=(*Status, "all"), default="live",
                          help="live (default): what is in the files")
     listing.add_argument("--page", metavar="P", help="profile, or the name of a topic")
     command("search", "find memories by their words").add_argument("words", metavar="WORDS", nargs="+")
@@ -150,6 +151,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     command("path", "print the folder of the files")
     queue = command("queue", "show what waits to be noted")
     queue.add_argument("-n", dest="number", type=number, metavar="N", default=50, help="so many conversations (50)")
+
+
+def _status(name: str) -> str:
+    """An argument that is a status."""
+    new = STATUSES.get(name, name)
+    print_notices([renamed({name: new})] if new != name else ())
+    return new
 
 
 def run(session: Session) -> int:
@@ -256,8 +264,8 @@ def _queue(desk: Desk) -> int:
             desk.printer.line("Nothing waits.")
         if more:
             desk.printer.line(f"More waits: kvchat memory queue -n {10 * most} shows it.")
-        if any(job.state is JobState.PARKED for job in jobs):
-            desk.printer.line("What is parked waits for you: the memory screen of the app tries it again.")
+        if any(job.state is JobState.PAUSED for job in jobs):
+            desk.printer.line("What is paused waits for you: the memory screen of the app tries it again.")
 
     desk.tell(found, words)
     return 0
@@ -296,9 +304,9 @@ def _delete(desk: Desk) -> int:
 def _accept(desk: Desk) -> int:
     if bool(desk.args.ids) == desk.args.all:
         raise UsageError("Give the ids of proposals, or --all.")
-    entries = desk.memories.entries(Status.PROPOSED) if desk.args.all else _named(desk)
+    entries = desk.memories.entries(Status.PENDING) if desk.args.all else _named(desk)
     for entry in entries:
-        if entry.status is not Status.PROPOSED:
+        if entry.status is not Status.PENDING:
             raise MemoryTrouble(f"{entry.id} is no proposal: it is {entry.status}.")
     accepted = [desk.memories.accept(entry.id) for entry in entries]
     desk.tell(accepted, lambda: print_table([entry_cells(entry) for entry in accepted]))

@@ -44,6 +44,7 @@ COLUMNS = (Column("day"), Column("reuse"), Column("", right=True),
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "Example: kvchat stats --days 30 --svg cache.svg"
     parser.add_argument("--days", metavar="N", type=_days, default=WEEK,
                         help=f"how many days, today included (default: {WEEK}; at most {MOST})")
     form = parser.add_mutually_exclusive_group()
@@ -73,7 +74,7 @@ def _days(text: str) -> int:
 def as_json(stats: Stats) -> dict[str, object]:
     """The sums as numbers; what is not known is None."""
     days = [{"day": day.date.isoformat(), **_numbers(day.totals)} for day in stats.days]
-    waste = [{"cause": cause, "turns": turns, "tokens": tokens} for cause, (turns, tokens) in stats.waste.items()]
+    waste = [{"cause": cause, "turns": turns, "tokens": tokens} for cause, (turns, tokens) in stats.misses.items()]
     return {
         "first_day": days[0]["day"], "last_day": days[-1]["day"], **_numbers(stats.totals),
         "ttft_ms": stats.ttft_ms, "warm_up": _spent(stats.warmup), "waste": waste, "days": days,
@@ -83,8 +84,8 @@ def as_json(stats: Stats) -> dict[str, object]:
 def _numbers(totals: Totals) -> dict[str, object]:
     return {
         "turns": totals.turns, "unknown_turns": totals.unknown, "seconds_saved": totals.seconds_saved,
-        "cached_tokens": totals.cached_tokens, "new_tokens": totals.evaluated_tokens - totals.avoidable_tokens,
-        "wasted_tokens": totals.avoidable_tokens, "reuse": totals.reuse,
+        "cached_tokens": totals.cached_tokens, "new_tokens": totals.evaluated_tokens - totals.wasted_tokens,
+        "wasted_tokens": totals.wasted_tokens, "reuse": totals.reuse,
     }
 
 
@@ -135,8 +136,8 @@ def _row(name: str, totals: Totals) -> tuple[str, ...]:
         bar, share = "█" * filled + "░" * (BAR - filled), reuse_words(totals)
     if totals.turns == totals.unknown:
         return name, bar, share, *[UNKNOWN] * 4
-    return (name, bar, share, count(totals.cached_tokens), count(totals.evaluated_tokens - totals.avoidable_tokens),
-            count(totals.avoidable_tokens), duration(totals.seconds_saved))
+    return (name, bar, share, count(totals.cached_tokens), count(totals.evaluated_tokens - totals.wasted_tokens),
+            count(totals.wasted_tokens), duration(totals.seconds_saved))
 
 
 def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
@@ -145,7 +146,7 @@ def _facts(stats: Stats) -> Iterable[tuple[str, str]]:
     for index, (cause, turns, tokens) in enumerate(causes):
         words = f"{cause:<{widths[0]}}  {turns:>{widths[1]}}  {tokens:>{widths[2]}}"
         yield "" if index else "waste", words.rstrip()
-    yield "first token", "not measured" if stats.ttft_ms is None else f"{duration(stats.ttft_ms / 1000)} (median TTFT)"
+    yield "TTFT", "not measured" if stats.ttft_ms is None else f"{duration(stats.ttft_ms / 1000)} (median)"
     spent = stats.warmup
     yield "warm-up", (f"{counted(spent.tokens, 'token')} in {counted(spent.requests, 'request')}, "
                       f"{duration(spent.seconds)}" if spent.requests else "nothing spent")

@@ -13,7 +13,8 @@ from typing import Any
 from kvchat.config.option import Kind, Option, Spec, flag, text, whole
 from kvchat.config.server import PROFILE_NAME, ServerSettings, command
 from kvchat.config.source import Key
-from kvchat.prompt.request import Parameters, reserved
+from kvchat.prompt.request import Parameters
+from kvchat.text.reserved import reserved_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class EngineSettings:
     batch_size: int = whole(
         512, "Tokens read at one go. Smaller: Esc stops the reading sooner. Larger: long prompts are read faster.",
         16, 8192)
-    snapshots: bool = flag(True, "Keep what was read on disk, so that it need not be read again after a restart.")
+    snapshots: bool = flag(True, "Keep what was read on disk, so that it need not be prefilled again after a restart.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,9 @@ class EmbeddingSettings:
 class Settings:
     """The settings of a run."""
 
-    theme: str = text("kvchat-night", "The colours. The palette (Ctrl+P) lists the themes and shows each.")
+    theme: str = text(
+        "auto", "The colours. auto: kvchat-day where the terminal's background is light, else kvchat-night. The "
+                "palette (Ctrl+P) lists the themes and shows each.")
     enter_sends: bool = flag(
         True, "Enter sends and Ctrl+J makes a new line; false: Enter makes a new line and Ctrl+J sends.")
     sidebar: bool = flag(True, "Show the list of conversations beside the conversation, where the window has room.")
@@ -121,8 +124,15 @@ class Settings:
         example="Answer briefly.")
     editor: str = text("", "The editor for long messages (Ctrl+G). Empty: $VISUAL, else $EDITOR.", command,
                        example="nano")
+    vi_keys: bool = flag(
+        False, "Keys of vi in the conversation: g and G go to the first and the last message, / finds, n and N go to "
+               "the next and the previous match. false: these letters begin a message.")
     mouse: bool = flag(True, "Use the mouse. false: the terminal selects text as usual.")
-    notify: bool = flag(True, "Ring the terminal's bell when an answer ends while the window is not looked at.")
+    notify: bool = flag(
+        True, "Ring the bell when an answer ends while you look elsewhere, and show a desktop notification while the "
+              "terminal's window is not in front (not in tmux or screen).")
+    progress: bool = flag(
+        True, "Show in the terminal's tab or taskbar how much of a prompt is prefilled (not in tmux or screen).")
     default_profile: str = text(
         "", "The profile whose server new conversations begin with. Empty: the server of [server].", example="work")
     server: ServerSettings = field(default_factory=ServerSettings)
@@ -165,7 +175,7 @@ _PARAMETERS = {
     "stop": Spec(Kind.TEXTS, "An answer stops before any of these texts.", example=["###"]),
     "response_format": Spec(Kind.TABLE, "The shape of answers, sent as it is.", example={"type": "json_object"}),
     "extra": Spec(Kind.TABLE, SECTIONS["parameters.extra"] + " Not those of the prompt, the session or the stream.",
-                  entry=lambda name, value: f"cannot be set: {why}" if (why := reserved(name)) else None,
+                  entry=lambda name, value: reserved_words(name),
                   example={"mirostat": 2}),
 }
 

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from kvchat.backends.dialect import Backend, BackendError, CacheAccess, SlotCount, SlotFile
+from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
 from kvchat.doctor.probes import Meter, Talk, size_for
-from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step, failure_of
+from kvchat.doctor.report import Examination, PinProbe, ProbeTurn, SnapshotProbe, Step
 from kvchat.doctor.server_facts import empty_slots, looked_at, slots_of, to_agree
 from kvchat.prompt.message import new_id
+from kvchat.text.doctor import PROGRESS
 from kvchat.text.format import speed
 
 BUDGET = 2000
@@ -31,14 +33,6 @@ SLOT_FILE_S = 60.0
 ALPHABET = "a b c d e f g h"
 
 Progress = Callable[[str], None]
-SAID: dict[Step, str] = {
-    Step.FIRST: "Asking a small question …",
-    Step.ONE: "Turn 1 of a conversation …",
-    Step.TWO: "Turn 2: is turn 1 reused? …",
-    Step.THREE: "Turn 3: is turn 2 reused? …",
-    Step.SIDE: "A side request, as for a title …",
-    Step.AFTER_SIDE: "The next turn: is the conversation still there? …",
-}
 
 
 @runtime_checkable
@@ -52,7 +46,7 @@ async def examine(backend: Backend, *, budget_tokens: int = BUDGET, progress: Pr
                   agreed: bool = False, model: str = "", snapshot_folder: Path | None = None) -> Examination:
     """Examine the server of `backend`, which is identified.
 
-    Without `agreed`, what would need the person's word is not done: `question` then says what it is. A failure is
+    Without `agreed`, what would need the person's word is not done: `asks` then says what it is. A failure is
     told in `failure`; no BackendError is raised. `model`: the one to ask for, where not the one it has loaded.
     `snapshot_folder`: the folder that the server saves slots to, where
     it is at hand, so that the file written for the probe can be removed. Cancelled: the connection is closed first.
@@ -61,15 +55,14 @@ async def examine(backend: Backend, *, budget_tokens: int = BUDGET, progress: Pr
     found = await looked_at(backend, agreed, model)
     if found.busy:
         return found
-    question = to_agree(found, budget_tokens)
-    if question and not agreed:
-        return replace(found, question=question)
+    if not agreed and (asks := to_agree(found, budget_tokens)):
+        return replace(found, asks=asks)
     began = time.monotonic()
     probe = _Probe(backend, found, Meter(budget_tokens), progress, model, snapshot_folder, spares=not agreed)
     try:
         await probe.run()
     except BackendError as error:
-        probe.found = replace(probe.found, failure=failure_of(error))
+        probe.found = replace(probe.found, failure=error)
     return replace(probe.found, turns=tuple(probe.turns), skipped=tuple(probe.skipped),
                    warnings=tuple(dict.fromkeys(probe.warnings)), spent_tokens=probe.meter.spent,
                    seconds=time.monotonic() - began)
@@ -84,7 +77,7 @@ class _Probe:
         self.found = found
         self.meter = meter
         self.turns: list[ProbeTurn] = []
-        self.warnings: list[str] = []
+        self.warnings: list[Statement] = []
         self.skipped: list[str] = []
         self._backend = backend
         self._progress = progress
@@ -144,7 +137,7 @@ class _Probe:
 
     async def _step(self, step: Step, talk: Talk) -> bool:
         """One request; False where the budget does not reach for it. Raises BackendError."""
-        self._progress(SAID[step])
+        self._progress(PROGRESS[step])
         done = await (talk.aside(step) if step in (Step.FIRST, Step.SIDE) else talk.turn(step))
         if done is None:
             self.skipped.append(f"{step} and what follows it: it could take more than the agreed tokens")
@@ -225,7 +218,7 @@ class _Probe:
         first, second, more = ([id] * PIN_PART for id in ids)
         cached = None
         for prompt, slot in ((first, here), (second, there), (first + more[:4], here)):
-            done = await backend.read_ahead(Tokens(prompt), lambda progress: None, slot)
+            done = await backend.prefill(Tokens(prompt), lambda progress: None, slot)
             self.meter.add(done.prompt_tokens - (done.cached_tokens or 0) + 1)
             if done.slot not in (None, slot):
                 return  # it does not take the slot that is named

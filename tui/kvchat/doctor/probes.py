@@ -24,6 +24,7 @@ from kvchat.backends.dialect import (
     failure,
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.cache.causes.cause import Statement
 from kvchat.doctor.report import ProbeTurn, Step
 from kvchat.prompt.message import Message, Role, State, new_id
 from kvchat.prompt.request import Parameters
@@ -152,7 +153,7 @@ class Talk:
         self._template = TEMPLATE_TOKENS
         """What the template adds to a first prompt at most."""
         self._system_in_user = system_in_user
-        self.warnings: list[str] = []
+        self.warnings: list[Statement] = []
         self._wires: tuple[bytes, ...] = ()
         self._before: TurnFigures | None = None
         self._characters = 0
@@ -235,8 +236,7 @@ class Talk:
             this = asyncio.current_task()
             if heard.tokens <= self._longest or (this is not None and this.cancelling()):
                 raise
-        endless = failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url)
-        return heard, Ended(State.ERROR, endless.sentence, endless)
+        return heard, Ended(State.ERROR, error=failure(Trouble.PROTOCOL, Fault.ENDLESS, url=info.base_url))
 
     def _refused_system(self, ended: Ended) -> bool:
         return (ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not self._wires

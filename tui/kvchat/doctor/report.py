@@ -6,10 +6,12 @@ The rule: what was not found out is None, never 0 or False.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 
-from kvchat.backends.dialect import BackendError, ServerInfo, TemplateFacts, Trouble
+from kvchat.backends.dialect import BackendError, ServerInfo, TemplateFacts
 from kvchat.cache.accounting import TurnFigures, measured_speed
+from kvchat.cache.causes.cause import Statement
+from kvchat.text.doctor import advice_words, gain, question_words, verdict_sentence
 
 
 class Severity(StrEnum):
@@ -42,21 +44,114 @@ class Topic(StrEnum):
     SLEEP = "sleep"
 
 
+class Seen(StrEnum):
+    """What a verdict says. The comment names the arguments."""
+
+    BUSY = auto()
+    NEEDS_WORD = auto()  # question: in words
+    KEPT = auto()  # cached, old: tokens, about: whether that is an estimate
+    STAYED = auto()  # servers: how many
+    ANSWER_AGAIN = auto()
+    PROBE_TOO_SMALL = auto()  # tokens: from which such services cache
+    NEVER_REUSED = auto()
+    NOT_HELD = auto()  # two, three: whether that turn was lost; servers: how many, if more than one
+    PART_HELD = auto()  # two, three
+    NOT_REPORTED = auto()  # title: of the program, works: what the times tell
+    SIDE_FREE = auto()
+    PUSHED_OUT = auto()  # one_slot; half, half_seconds: what half a window costs, where that is felt
+    TEMPLATE_MOVES = auto()  # system: the system message
+    NO_SYSTEM_PLACE = auto()
+    DATE = auto()  # tokens: of a long conversation
+    REASONING_UNASKED = auto()
+    REASONING_LEFT_OUT = auto()
+    WINDOW_TRAINED = auto()  # size: tokens
+    WINDOW_SMALL = auto()  # size, trained: tokens
+    PINNED = auto()  # tokens
+    NOT_RESTORED = auto()
+    SLOW_RESTORE = auto()  # tokens; restore, read: seconds
+    SLOW_SAVE = auto()  # megabytes: per second
+    SNAPSHOTS_PAY = auto()  # tokens, restore: seconds
+    SLEEPS = auto()
+    UNLOADS = auto()  # title, when: in words
+
+
+class Asks(StrEnum):
+    """What the person has to know before the probe. The comment names the arguments."""
+
+    ELSEWHERE = auto()  # url, tokens: at most
+    ASLEEP = auto()
+    PASSED_ON = auto()  # title: of the program; model, remote, tokens: at most
+    NOT_LOADED = auto()  # model
+    SEVERAL_SERVERS = auto()
+    ONE_SLOT = auto()  # tokens: in it
+    FULL_SLOTS = auto()  # slots: how many
+    FEW_SLOTS = auto()  # free, slots, used: how many
+    ONE_CONVERSATION = auto()  # title
+
+
+class Advice(StrEnum):
+    """What to change. The comment names the arguments; `flag` is ready to be typed."""
+
+    KEY = auto()
+    WAIT = auto()
+    LIST_SERVERS = auto()
+    WHEN_IDLE = auto()
+    AGREE = auto()
+    WARM_UP = auto()
+    FASTER_DISK = auto()
+    SET = auto()  # flag, where
+    RAISE = auto()  # flag, where
+    NEWER = auto()  # flag, where
+    START = auto()  # flag, where, slots: for how many the flag counts
+    OR = auto()
+    SLOT_MORE = auto()  # flag
+    CACHE_ROOM = auto()  # title, flag
+    BEHIND = auto()  # title: of the proxy
+    MORE_ROOM = auto()
+    WINDOW = auto()  # size: tokens
+    ASKED_WINDOW = auto()  # size, title, flag: the field of a request
+    AFFINITY = auto()  # title, flag, header
+    DATE_OPTION = auto()  # program, flag
+    WORDS = auto()  # words: of the kind of server
+    OTHER_TEMPLATE = auto()  # program, flag, which: what it is for, more: of the kind of server, in words
+    PRESERVED = auto()  # program, flag
+    FIRST_QUESTION = auto()
+    UNPINNED = auto()  # program, flag
+    KEEP_ALIVE = auto()  # value
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """One finding: what is so, what to do about it, and what was measured."""
 
     topic: Topic
     severity: Severity
-    sentence: str
-    advice: str = ""
-    """The flag or setting of that server that changes it; empty where nothing is to be done."""
+    seen: Statement
+    """A `Seen`, a fault of the server, or a `NoteKind` that its dialect warned of."""
+    remedies: tuple[Statement, ...] = ()
+    """Each an `Advice` or a `Remedy`: the flag or setting of that server that changes it; empty where nothing is to be
+    done."""
     tokens: int | None = None
     """Tokens that the probe had evaluated once more for this reason."""
     seconds: float | None = None
     """What reading them took."""
     per: str = ""
     """How often that happens: `turn`, `switch`, `day`."""
+
+    @property
+    def sentence(self) -> str:
+        """What is so."""
+        return verdict_sentence(self.seen, self.tokens, self.seconds)
+
+    @property
+    def advice(self) -> str:
+        """What to do about it."""
+        return advice_words(self.remedies)
+
+    @property
+    def gain(self) -> str:
+        """What following the advice saves; empty where there is none, or nothing was measured."""
+        return gain(self.tokens, self.seconds, self.per) if self.remedies and self.per else ""
 
 
 class Step(StrEnum):
@@ -103,15 +198,6 @@ class SnapshotProbe:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
-    """Why an examination ended early."""
-
-    trouble: Trouble
-    sentence: str
-    context_size: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Examination:
     """Everything that was found out about one server."""
 
@@ -138,16 +224,22 @@ class Examination:
     spent_tokens: int = 0
     """Evaluated and predicted in the probe; where the server does not say what it reused, all of each prompt."""
     seconds: float = 0.0
-    warnings: tuple[str, ...] = ()
-    """What its dialect warned of in the answers: messages that were dropped, a model loaded anew. Sentences."""
+    warnings: tuple[Statement, ...] = ()
+    """What its dialect warned of in the answers: messages that were dropped, a model loaded anew."""
     skipped: tuple[str, ...] = ()
     """What was left out and why, in words."""
-    question: str = ""
-    """What the person has to agree to before the probe; empty when it was made, or needs no word."""
-    failure: Failure | None = None
+    asks: tuple[Statement, ...] = ()
+    """What the person has to agree to before the probe, each an `Asks`; empty when it was made, or needs no word."""
+    failure: BackendError | None = None
+    """Why it ended early."""
 
     def turn(self, step: Step) -> TurnFigures | None:
         return next((turn.figures for turn in self.turns if turn.step is step), None)
+
+    @property
+    def question(self) -> str:
+        """What the person has to agree to, in sentences; empty for nothing."""
+        return question_words(self.asks)
 
     @property
     def estimated(self) -> bool:
@@ -202,14 +294,10 @@ class Report:
 
 def unexamined(url: str, error: BackendError) -> Examination:
     """What is found of a server that could not even be identified."""
-    return Examination(without_user(url), failure=failure_of(error))
+    return Examination(without_user(url), failure=error)
 
 
 def without_user(address: str) -> str:
     """An address to show: without the user and the password that may stand in it."""
     scheme, mark, rest = address.partition("://") if "://" in address else ("", "", address)
     return scheme + mark + rest.rpartition("@")[2]
-
-
-def failure_of(error: BackendError) -> Failure:
-    return Failure(error.trouble, error.sentence, error.context_size)

@@ -52,10 +52,10 @@ def fate(found: Examination, step: Step) -> Kept | None:
 def lost_tokens(found: Examination, step: Step) -> int | None:
     """Tokens that the turn `step` read again."""
     now = found.turn(step)
-    return None if now is None else now.avoidable_tokens
+    return None if now is None else now.wasted_tokens
 
 
-def seems_reused(found: Examination) -> bool | None:
+def seems_cached(found: Examination) -> bool | None:
     """Whether the times to the first token say that the cache works; None where they are too short to tell."""
     first = found.turn(Step.ONE)
     later = [turn for turn in (found.turn(Step.TWO), found.turn(Step.THREE)) if turn is not None and turn.ttft_ms]
@@ -70,4 +70,4 @@ def seems_reused(found: Examination) -> bool | None:
 def reuse_seen(found: Examination) -> bool:
     """Whether it is known that a conversation is reused: by the server's figures, or by the times."""
     fates = [fate(found, step) for step in BEFORE]
-    return any(kept in (Kept.ALL, Kept.BUT_ANSWER) for kept in fates) or seems_reused(found) is True
+    return any(kept in (Kept.ALL, Kept.BUT_ANSWER) for kept in fates) or seems_cached(found) is True

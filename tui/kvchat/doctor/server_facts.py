@@ -14,8 +14,8 @@ from kvchat.backends.dialect import Backend, BackendError, CacheAccess, HostClas
 from kvchat.backends.kinds import LLAMACPP, kind_of, title_of
 from kvchat.backends.payload import PayloadError, as_object, count_at, figures_at, is_object, list_at
 from kvchat.backends.template import rendering
-from kvchat.doctor.report import Examination
-from kvchat.text.format import count, counted
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.doctor.report import Asks, Examination
 
 SLOTS_USED = 3
 """Slots that the probe may come to use: for its first question, its conversation and its side request."""
@@ -81,26 +81,24 @@ async def _trained(backend: Backend) -> int | None:
         return None
 
 
-def to_agree(found: Examination, budget: int) -> str:
-    """What the person has to know before the probe, in sentences; empty when it needs no word."""
+def to_agree(found: Examination, budget: int) -> tuple[Statement, ...]:
+    """What the person has to know before the probe; empty when it needs no word."""
     info = found.server
     if info is None:
-        return ""
-    said = []
+        return ()
+    asks = []
     if info.host_class is not HostClass.LOOPBACK:
-        said.append(f"The server at {info.base_url} is not on this machine: the probe sends it invented text and takes "
-                    f"up to {count(budget)} tokens of its time.")
+        asks.append(said(Asks.ELSEWHERE, url=info.base_url, tokens=budget))
     if found.asleep:
-        said.append("The model sleeps: the probe wakes it.")
+        asks.append(said(Asks.ASLEEP))
     chosen = info.known(info.model)
     if remote := info.remote_of(info.model):
-        said.append(f"{title_of(info.kind)} does not run the model {info.model} itself: it passes the invented text of "
-                    f"the probe on to {remote}, up to {count(budget)} tokens.")
+        asks.append(said(Asks.PASSED_ON, title=title_of(info.kind), model=info.model, remote=remote, tokens=budget))
     elif chosen is not None and chosen.loaded is False:
-        said.append(f"The model {info.model} is not loaded: the probe loads it.")
+        asks.append(said(Asks.NOT_LOADED, model=info.model))
     elif occupied := _occupied(info, found.held, info.replicas or (found.replicas or 1) > 1):
-        said.append(occupied)
-    return " ".join(said)
+        asks.append(occupied)
+    return tuple(asks)
 
 
 def empty_slots(held: Sequence[int]) -> list[int]:
@@ -108,23 +106,20 @@ def empty_slots(held: Sequence[int]) -> list[int]:
     return [slot for slot, tokens in enumerate(held) if not tokens]
 
 
-def _occupied(info: ServerInfo, held: tuple[int, ...] | None, replicas: bool) -> str:
-    """What the probe pushes out of its place; empty when there is room. The embedded engine parks it in memory."""
+def _occupied(info: ServerInfo, held: tuple[int, ...] | None, replicas: bool) -> Statement | None:
+    """What the probe pushes out of its place; None when there is room. The embedded engine parks it in memory."""
     if info.embedded:
-        return ""
-    after = "the probe takes its place, and it is read again afterwards unless the server parks it in memory."
+        return None
     if held is not None and replicas:
-        return f"Several servers answer at this address, and only one told what it holds. For what others hold: {after}"
+        return said(Asks.SEVERAL_SERVERS)
     if held is not None:
         free = len(empty_slots(held))
         if free == len(held) or free >= SLOTS_USED:
-            return ""
+            return None
         if len(held) == 1:
-            return f"The server has one slot, which holds {counted(held[0], 'token')}: {after}"
-        if not free:
-            return f"All {len(held)} slots hold something. For what lies longest in one of them: {after}"
-        return (f"Only {free} of {len(held)} slots {'is' if free == 1 else 'are'} empty, and the probe may use "
-                f"{SLOTS_USED}. For what lies in another one: {after}")
+            return said(Asks.ONE_SLOT, tokens=held[0])
+        return said(Asks.FEW_SLOTS, free=free, slots=len(held), used=SLOTS_USED) if free else \
+            said(Asks.FULL_SLOTS, slots=len(held))
     if info.slots is None and not kind_of(info.kind).keeps_many:
-        return f"{title_of(info.kind)} may keep only one conversation. For the one it holds: {after}"
-    return ""
+        return said(Asks.ONE_CONVERSATION, title=title_of(info.kind))
+    return None

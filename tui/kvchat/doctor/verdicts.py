@@ -8,14 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from kvchat.backends.dialect import HostClass, Trouble
+from kvchat.backends.dialect import BackendError, HostClass, Trouble
 from kvchat.backends.kinds import kind_of, title_of
-from kvchat.cache.causes import remedies
+from kvchat.cache.causes.cause import said
 from kvchat.doctor import advice
-from kvchat.doctor.report import Examination, Failure, Report, Severity, Step, Topic, Verdict
-from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_reused
-from kvchat.text.findings import remedy_sentence
-from kvchat.text.format import count, counted, duration
+from kvchat.doctor.report import Advice, Examination, Report, Seen, Severity, Step, Topic, Verdict
+from kvchat.doctor.reuse import Kept, fate, lost_tokens, seems_cached
 
 SMALL_WINDOW = 4096
 CLOUD_CACHES_FROM = 1024
@@ -46,29 +44,25 @@ def verdicts(found: Examination) -> list[Verdict]:
 # -- no answer ------------------------------------------------------------------------------------------------------
 
 
-def _failed(failure: Failure) -> Verdict:
+def _failed(failure: BackendError) -> Verdict:
+    note = failure.note
     match failure.trouble:
         case Trouble.UNAUTHORIZED:
-            return Verdict(Topic.KEY, _BAD, failure.sentence,
-                           "Put the key that the server was started with (llama-server and vLLM: --api-key) into a "
-                           "variable, and name that with --api-key-env or the setting server.api_key_env.")
+            return Verdict(Topic.KEY, _BAD, note, (said(Advice.KEY),))
         case Trouble.LOADING:
-            return Verdict(Topic.LOADING, _NOTE, failure.sentence, "Wait until it has, then run the doctor again.")
+            return Verdict(Topic.LOADING, _NOTE, note, (said(Advice.WAIT),))
         case Trouble.UNREACHABLE | Trouble.DEAD:
-            return Verdict(Topic.CONNECTION, _BAD, failure.sentence,
-                           "The command kvchat backends lists the servers that run on this machine.")
+            return Verdict(Topic.CONNECTION, _BAD, note, (said(Advice.LIST_SERVERS),))
         case Trouble.CONTEXT_OVERFLOW:
-            return Verdict(Topic.WINDOW, _BAD, failure.sentence)
-    return Verdict(Topic.CONNECTION, _BAD, failure.sentence)
+            return Verdict(Topic.WINDOW, _BAD, note)
+    return Verdict(Topic.CONNECTION, _BAD, note)
 
 
 def _not_probed(found: Examination) -> Iterable[Verdict]:
     if found.busy:
-        yield Verdict(Topic.BUSY, _NOTE, "The server is answering somebody just now, so nothing was tried out.",
-                      "Run the doctor again when it is idle.")
+        yield Verdict(Topic.BUSY, _NOTE, said(Seen.BUSY), (said(Advice.WHEN_IDLE),))
     elif found.question:
-        yield Verdict(Topic.NOT_PROBED, _NOTE, f"Nothing was tried out, because it needs your word. {found.question}",
-                      "Agree to it, or run: kvchat doctor --yes")
+        yield Verdict(Topic.NOT_PROBED, _NOTE, said(Seen.NEEDS_WORD, question=found.question), (said(Advice.AGREE),))
 
 
 # -- what the cache did with a conversation -------------------------------------------------------------------------
@@ -84,7 +78,7 @@ def _reuse(found: Examination) -> Iterable[Verdict]:
     elif Kept.LOST not in known and Kept.PARTLY not in known:
         yield from _kept(found, known)
     elif set(known) == {Kept.LOST} and not (found.replicas or 1) > 1:
-        yield from _never_reused(found)
+        yield from _never_cached(found)
     else:
         yield from _sometimes_lost(found)
 
@@ -94,30 +88,25 @@ def _kept(found: Examination, known: list[Kept]) -> Iterable[Verdict]:
     if last is None:
         return
     old = (last.prompt_tokens or 0) - (last.new_tokens or 0)
-    about = "about " if found.estimated else ""
-    yield Verdict(Topic.REUSE, _GOOD, "A conversation is read once: its last turn reused "
-                  f"{about}{count(last.cached_tokens)} of {counted(old, 'token')} that were there before.")
+    yield Verdict(Topic.REUSE, _GOOD, said(Seen.KEPT, cached=last.cached_tokens, old=old, about=found.estimated))
     if (found.replicas or 1) > 1:
-        yield Verdict(Topic.AFFINITY, _GOOD, f"{found.replicas} servers answer at this address, and the conversation "
-                      "stayed on its own.")
+        yield Verdict(Topic.AFFINITY, _GOOD, said(Seen.STAYED, servers=found.replicas))
     if known and all(kept is Kept.BUT_ANSWER for kept in known) and not drops(found):
         tokens = lost_tokens(found, Step.THREE)
-        yield Verdict(Topic.REUSE, _NOTE, "Each turn reads the answer before it again: it comes back to the server in "
-                      "other tokens than it was written in.", "The setting cache.warm_up reads it again ahead of time.",
-                      tokens, _seconds(found, tokens), "turn")
+        yield Verdict(Topic.REUSE, _NOTE, said(Seen.ANSWER_AGAIN), (said(Advice.WARM_UP),), tokens,
+                      _seconds(found, tokens), "turn")
 
 
-def _never_reused(found: Examination) -> Iterable[Verdict]:
+def _never_cached(found: Examination) -> Iterable[Verdict]:
     info, tokens = found.server, lost_tokens(found, Step.THREE) or lost_tokens(found, Step.TWO)
     if info is None:
         return
     if info.host_class is HostClass.CLOUD and all((turn.figures.prompt_tokens or 0) < CLOUD_CACHES_FROM
                                                   for turn in found.turns):
-        yield Verdict(Topic.REUSE, _NOTE, "Nothing was reused, but services like this one cache only prompts of "
-                      f"{count(CLOUD_CACHES_FROM)} tokens and more, and the probe is smaller.")
+        yield Verdict(Topic.REUSE, _NOTE, said(Seen.PROBE_TOO_SMALL, tokens=CLOUD_CACHES_FROM))
         return
-    yield Verdict(Topic.CACHING_OFF, _BAD, "Nothing of a conversation is reused: every turn reads all of it again"
-                  f"{_cost(found, tokens)}.", advice.caching_on(info), tokens, _seconds(found, tokens), "turn")
+    yield Verdict(Topic.CACHING_OFF, _BAD, said(Seen.NEVER_REUSED), advice.caching_on(info), tokens,
+                  _seconds(found, tokens), "turn")
 
 
 def _sometimes_lost(found: Examination) -> Iterable[Verdict]:
@@ -126,17 +115,14 @@ def _sometimes_lost(found: Examination) -> Iterable[Verdict]:
     tokens = max((lost_tokens(found, step) or 0 for step in bad), default=0)
     if info is None or not bad:
         return
-    where = " and ".join(bad)
+    two, three, seconds = Step.TWO in bad, Step.THREE in bad, _seconds(found, tokens)
     if (found.replicas or 1) > 1 or not found.held:
-        several = f"{found.replicas} servers answer at this address, and " if (found.replicas or 1) > 1 else ""
-        sentence = (f"{several}a conversation does not stay where its cache is: {where} found little of the turn "
-                    f"before{_cost(found, tokens)}.")
-        yield Verdict(Topic.AFFINITY, _BAD, sentence[:1].upper() + sentence[1:], advice.affinity(info), tokens,
-                      _seconds(found, tokens), "turn")
+        several = found.replicas if (found.replicas or 1) > 1 else None
+        yield Verdict(Topic.AFFINITY, _BAD, said(Seen.NOT_HELD, two=two, three=three, servers=several),
+                      advice.affinity(info), tokens, seconds, "turn")
     else:
-        yield Verdict(Topic.REUSE, _BAD, f"{where.capitalize()} found only a part of the turn before"
-                      f"{_cost(found, tokens)}: another program may have used the server meanwhile.",
-                      advice.keep_beside(info), tokens, _seconds(found, tokens), "turn")
+        yield Verdict(Topic.REUSE, _BAD, said(Seen.PART_HELD, two=two, three=three), advice.keep_beside(info), tokens,
+                      seconds, "turn")
 
 
 def _unreported(found: Examination) -> Iterable[Verdict]:
@@ -144,13 +130,10 @@ def _unreported(found: Examination) -> Iterable[Verdict]:
     info, turns = found.server, found.turns
     if info is None or not turns:
         return
-    remedy = remedy_sentence(remedies.not_reported(info.kind, advice.flags_of(info)))
-    guess = seems_reused(found)
-    seen = {True: " By the time to the first token the cache works.",
-            False: " By the time to the first token nothing is reused."}.get(guess, "") if guess is not None else ""
-    severity = _BAD if guess is False else _NOTE
-    yield Verdict(Topic.FIGURES, severity, f"{title_of(info.kind)} does not report what came from its cache here, so "
-                  f"its reuse is unknown.{seen}", remedy or (advice.caching_on(info) if guess is False else ""))
+    guess = seems_cached(found)
+    yield Verdict(Topic.FIGURES, _BAD if guess is False else _NOTE,
+                  said(Seen.NOT_REPORTED, title=title_of(info.kind), works=guess),
+                  advice.not_reported(info) or (advice.caching_on(info) if guess is False else ()))
 
 
 def _side_request(found: Examination) -> Iterable[Verdict]:
@@ -159,35 +142,20 @@ def _side_request(found: Examination) -> Iterable[Verdict]:
     if info is None or kept is None or moves(found):
         return
     if kept in (Kept.ALL, Kept.BUT_ANSWER):
-        yield Verdict(Topic.SIDE_REQUEST, _GOOD, "A side request, such as one for a title, costs the conversation "
-                      "nothing.")
+        yield Verdict(Topic.SIDE_REQUEST, _GOOD, said(Seen.SIDE_FREE))
     elif fate(found, Step.THREE) in (Kept.ALL, Kept.BUT_ANSWER) and not (found.replicas or 1) > 1:
-        one = "The server has one slot and parks nothing: a" if info.slots == 1 else "A"
-        yield Verdict(Topic.SIDE_REQUEST, _BAD, f"{one} side request, or another conversation, pushes a conversation "
-                      f"out of the cache{_cost(found, tokens)}.{_at_full(found)}", advice.keep_beside(info), tokens,
-                      _seconds(found, tokens), "switch")
+        half = info.context_size // 2 if info.context_size is not None else None
+        at_half = found.seconds_for(half) if half else None
+        if at_half is None or at_half < 1:
+            half = at_half = None
+        yield Verdict(Topic.SIDE_REQUEST, _BAD, said(Seen.PUSHED_OUT, one_slot=info.slots == 1, half=half,
+                                                     half_seconds=at_half),
+                      advice.keep_beside(info), tokens, _seconds(found, tokens), "switch")
 
 
 def _warnings(found: Examination) -> Iterable[Verdict]:
     for warning in found.warnings:
         yield Verdict(Topic.ANSWERS, _NOTE, warning)
-
-
-def _cost(found: Examination, tokens: int | None) -> str:
-    """`: 412 tokens were read again (1.2 s)`."""
-    if not tokens:
-        return ""
-    many = f"{counted(tokens, 'token')} {'were' if tokens != 1 else 'was'}"
-    return f": {many} read again{_took(found.seconds_for(tokens))}"
-
-
-def _at_full(found: Examination) -> str:
-    """What the same costs a conversation that fills half the window."""
-    window = found.server.context_size if found.server else None
-    seconds = found.seconds_for(window // 2) if window else None
-    if window is None or seconds is None or seconds < 1:
-        return ""
-    return f" With {count(window // 2)} tokens that is about {duration(seconds)}, each time."
 
 
 def _seconds(found: Examination, tokens: int | None) -> float | None:
@@ -214,15 +182,10 @@ def _system(found: Examination) -> Iterable[Verdict]:
     if moves(found):
         worst = max((lost_tokens(found, step) or 0 for step in (Step.TWO, Step.THREE, Step.AFTER_SIDE)), default=0)
         seconds = found.seconds_for(worst) if worst else None
-        what = "the system message in front of the newest question" if template.moves_system \
-            else "earlier messages differently in each turn"
-        read = f": {counted(worst, 'token')} were read again{_took(seconds)}" if worst else ""
-        yield Verdict(Topic.SYSTEM, _BAD, f"The chat template writes {what}, so that the prompt changes from there on"
-                      f"{read}.", advice.system_in_place(info) if template.moves_system else "", worst or None, seconds,
-                      "turn")
+        yield Verdict(Topic.SYSTEM, _BAD, said(Seen.TEMPLATE_MOVES, system=template.moves_system),
+                      advice.system_in_place(info) if template.moves_system else (), worst or None, seconds, "turn")
     elif template.system_role is False:
-        yield Verdict(Topic.SYSTEM, _GOOD, "The chat template has no place for a system message: it goes in "
-                      "the first question, and costs nothing there.")
+        yield Verdict(Topic.SYSTEM, _GOOD, said(Seen.NO_SYSTEM_PLACE))
 
 
 def _date(found: Examination) -> Iterable[Verdict]:
@@ -231,10 +194,8 @@ def _date(found: Examination) -> Iterable[Verdict]:
         return
     size = (info.context_size or 0) // 2
     seconds = found.seconds_for(size) if size else None
-    cost = f" ({duration(seconds)} for {count(size)} tokens)" if seconds and seconds >= 1 else ""
-    yield Verdict(Topic.DATE, _NOTE, "The chat template puts today's date into the prompt: after midnight each "
-                  f"conversation is read again as a whole, once{cost}.",
-                  advice.without_date(info, found.date_option), seconds=seconds, per="day")
+    yield Verdict(Topic.DATE, _NOTE, said(Seen.DATE, tokens=size), advice.without_date(info, found.date_option),
+                  seconds=seconds, per="day")
 
 
 def _reasoning(found: Examination) -> Iterable[Verdict]:
@@ -244,20 +205,11 @@ def _reasoning(found: Examination) -> Iterable[Verdict]:
     asked = found.keeps_reasoning_when_asked
     can = info.preserves_reasoning if asked is None else asked
     if can:
-        yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out unless it is asked to "
-                      "keep it; left out, each turn reads the answer before it again.",
-                      advice.keep_reasoning(info, True))
+        yield Verdict(Topic.REASONING, _NOTE, said(Seen.REASONING_UNASKED), advice.keep_reasoning(info, True))
         return
     tokens = lost_tokens(found, Step.THREE)
-    seconds = found.seconds_for(tokens) if tokens else None
-    read = f" Here that was {counted(tokens, 'token')}{_took(seconds)} of a short one." if tokens else ""
-    yield Verdict(Topic.REASONING, _NOTE, "The chat template leaves earlier reasoning out of the prompt: each turn "
-                  f"reads the answer before it again.{read}", advice.keep_reasoning(info, False), tokens, seconds,
-                  "turn")
-
-
-def _took(seconds: float | None) -> str:
-    return f" ({duration(seconds)})" if seconds is not None else ""
+    yield Verdict(Topic.REASONING, _NOTE, said(Seen.REASONING_LEFT_OUT), advice.keep_reasoning(info, False), tokens,
+                  _seconds(found, tokens), "turn")
 
 
 # -- the server -----------------------------------------------------------------------------------------------------
@@ -270,15 +222,11 @@ def _window(found: Examination) -> Iterable[Verdict]:
     size, trained = info.context_size, found.trained_context
     if size > SMALL_WINDOW or (size == SMALL_WINDOW and trained is not None and trained <= size):
         return
-    said = f"The window holds {counted(size, 'token')}"
     if trained is not None and trained <= size:
-        yield Verdict(Topic.WINDOW, _NOTE, f"{said}, all that the model was trained for: longer conversations need "
-                      "another model.")
+        yield Verdict(Topic.WINDOW, _NOTE, said(Seen.WINDOW_TRAINED, size=size))
         return
-    more = f" of the {count(trained)} that the model was trained for" if trained else ""
     may_be_all = size == SMALL_WINDOW and trained is None and not kind_of(info.kind).small_window
-    yield Verdict(Topic.WINDOW, _NOTE if may_be_all else _BAD, f"{said}{more}: a conversation is full after a few "
-                  "long answers, and what is compacted or dropped then has to be read again.",
+    yield Verdict(Topic.WINDOW, _NOTE if may_be_all else _BAD, said(Seen.WINDOW_SMALL, size=size, trained=trained),
                   advice.larger_window(info, trained))
 
 
@@ -288,32 +236,30 @@ def _pinning(found: Examination) -> Iterable[Verdict]:
         return
     if pinned is not None and pinned.cached * 2 < pinned.tokens:
         tokens = pinned.tokens - pinned.cached
-        yield Verdict(Topic.PINNING, _NOTE, "Requests that name their slot lose the cache: all slots share one KV "
-                      f"cache, and {tokens} of {counted(pinned.tokens, 'token')} were read again. kvchat does not pin; "
-                      "other programs may.", advice.pinning(info), tokens, _seconds(found, tokens), "switch")
+        yield Verdict(Topic.PINNING, _NOTE, said(Seen.PINNED, tokens=pinned.tokens), advice.pinning(info), tokens,
+                      _seconds(found, tokens), "switch")
 
 
 def _snapshots(found: Examination) -> Iterable[Verdict]:
     info, snapshot = found.server, found.snapshot
     if info is None or snapshot is None:
         return
-    restore, read = snapshot.restore_seconds, found.seconds_for(snapshot.tokens)
+    restore, read, tokens = snapshot.restore_seconds, found.seconds_for(snapshot.tokens), snapshot.tokens
+    faster = (said(Advice.FASTER_DISK),)  # only the built-in engine saves slots
     if restore is None:
-        yield Verdict(Topic.SNAPSHOTS, _BAD, "What was saved to disk could not be restored.", advice.SNAPSHOTS)
+        yield Verdict(Topic.SNAPSHOTS, _BAD, said(Seen.NOT_RESTORED), faster)
         return
-    what = counted(snapshot.tokens, "token")
     if restore > SLOW_RESTORE_S and read is not None and restore >= read:
-        yield Verdict(Topic.SNAPSHOTS, _BAD, f"The disk is slower than reading again: restoring {what} took "
-                      f"{duration(restore)}, reading them takes {duration(read)}.", advice.SNAPSHOTS,
+        yield Verdict(Topic.SNAPSHOTS, _BAD, said(Seen.SLOW_RESTORE, tokens=tokens, restore=restore, read=read), faster,
                       seconds=restore - read, per="switch")
         return
     pace = snapshot.size / snapshot.save_seconds if snapshot.save_seconds else None
     whole = (info.context_size or 0) / max(1, snapshot.tokens) * snapshot.save_seconds
     if pace is not None and pace < SLOW_DISK and whole > 10:
-        yield Verdict(Topic.SNAPSHOTS, _NOTE, f"Saving to disk is slow ({pace / 1e6:.0f} MB/s): a full conversation "
-                      f"takes about {duration(whole)}.", advice.SNAPSHOTS, seconds=whole, per="switch")
+        yield Verdict(Topic.SNAPSHOTS, _NOTE, said(Seen.SLOW_SAVE, megabytes=f"{pace / 1e6:.0f}"), faster,
+                      seconds=whole, per="switch")
         return
-    yield Verdict(Topic.SNAPSHOTS, _GOOD, f"Snapshots pay: restoring {what} took {duration(restore)}.")
+    yield Verdict(Topic.SNAPSHOTS, _GOOD, said(Seen.SNAPSHOTS_PAY, tokens=tokens, restore=restore))
 
 
 def _sleep(found: Examination) -> Iterable[Verdict]:
@@ -321,11 +267,10 @@ def _sleep(found: Examination) -> Iterable[Verdict]:
     if info is None or info.embedded:
         return
     if found.asleep:
-        yield Verdict(Topic.SLEEP, _NOTE, "The model sleeps after a while without a request, and what it held is lost "
-                      "then.", advice.stays_loaded(info))
+        yield Verdict(Topic.SLEEP, _NOTE, said(Seen.SLEEPS), advice.stays_loaded(info))
     elif info.unloads:
-        yield Verdict(Topic.SLEEP, _NOTE, f"{title_of(info.kind)} unloads the model {info.unloads}, and what it held "
-                      "is lost then.", advice.stays_loaded(info))
+        yield Verdict(Topic.SLEEP, _NOTE, said(Seen.UNLOADS, title=title_of(info.kind), when=info.unloads),
+                      advice.stays_loaded(info))
 
 
 LOOKS: tuple[Callable[[Examination], Iterable[Verdict]], ...] = (

@@ -227,7 +227,7 @@ class Passage:
 
     @property
     def block(self) -> ContextBlock:
-        """As a question carries it, before it gets its number (see `prompt.citing`)."""
+        """As a question carries it, before it gets its number (see `prompt.citations`)."""
         return ContextBlock(PASSAGE, f"{self.title}, {self.head}" if self.head else self.title, self.text, self.ref)
 
     @property

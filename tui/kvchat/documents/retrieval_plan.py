@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.documents.attaching import attached
+from kvchat.documents.attachments import attached
 from kvchat.documents.collection import Collection, doc_of
 from kvchat.documents.errors import DocumentError, TooLargeError
 from kvchat.documents.mentions import Written, is_of_disk, without, written
@@ -28,7 +28,7 @@ ONLY_TEXT = r"Where it is only text, write \@."
 
 
 @dataclass(frozen=True, slots=True)
-class Consultation:
+class RetrievalPlan:
     """What is to be searched for a question, and what was read for it already."""
 
     query: str = ""
@@ -50,38 +50,38 @@ def mentioned(text: str, collections: Iterable[str]) -> list[Written]:
         for name in one.names)]
 
 
-def consultation(library: Library | None, text: str, mentions: Sequence[Written], collections: Sequence[str],
-                 most_bytes: int, indexing: Container[str] = ()) -> Consultation:
+def plan_retrieval(library: Library | None, text: str, mentions: Sequence[Written], collections: Sequence[str],
+                   most_bytes: int, indexing: Container[str] = ()) -> RetrievalPlan:
     """What `text` with these `mentions` asks for; `collections` are searched where it mentions nothing. A file of at
     most `most_bytes` goes as a whole, a larger one of a collection is searched. `indexing`: the collections that are
     being indexed."""
     known = library.collections() if library is not None else []
-    following = _Following(library, {one.name.casefold(): one for one in known}, most_bytes, indexing)
+    reader = _MentionReader(library, {one.name.casefold(): one for one in known}, most_bytes, indexing)
     scopes: dict[str, None] = {}
     files: dict[str, ContextBlock] = {}
     spans: list[tuple[int, int]] = []
     problems: dict[str, None] = {}
     for mention in mentions:
         try:
-            name, followed = following.of(mention)
+            name, read = reader.of(mention)
         except DocumentError as error:
             problems[str(error)] = None
             continue
-        if isinstance(followed, ContextBlock):
-            files[followed.ref] = followed
-        elif followed is not None:
-            scopes[followed] = None
-        if followed is not None:
+        if isinstance(read, ContextBlock):
+            files[read.ref] = read
+        elif read is not None:
+            scopes[read] = None
+        if read is not None:
             spans.append((mention.start, mention.end_of(name)))
     query = without(text, [*spans, *(found.span() for found in _CHIP.finditer(text))])
     if scopes or library is None:
-        return Consultation(query, tuple(scopes), True, tuple(files.values()), tuple(problems))
+        return RetrievalPlan(query, tuple(scopes), True, tuple(files.values()), tuple(problems))
     by_name = {one.name: one.scope for one in known}
     chosen = tuple(by_name[name] for name in collections if name in by_name)
-    return Consultation(query, chosen, False, tuple(files.values()), tuple(problems))
+    return RetrievalPlan(query, chosen, False, tuple(files.values()), tuple(problems))
 
 
-class _Following:
+class _MentionReader:
     """What the mentions of one text mean: the collections are read once, and each mention is followed once."""
 
     def __init__(self, library: Library | None, known: dict[str, Collection], most_bytes: int,
@@ -98,9 +98,9 @@ class _Following:
 
     def _first_of(self, names: Sequence[str]) -> tuple[str, ContextBlock | str | None]:
         for name in names:
-            followed = self._of_disk(name) if is_of_disk(name) else self._of_collection(name)
-            if followed is not None:
-                return name, followed
+            read = self._of_disk(name) if is_of_disk(name) else self._of_collection(name)
+            if read is not None:
+                return name, read
         if is_of_disk(names[0]):
             if meant := [name for name in names if _looks_meant(name)]:
                 raise DocumentError(f"There is no file {one_line(meant[-1], 200)}. {ONLY_TEXT}")

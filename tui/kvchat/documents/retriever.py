@@ -20,7 +20,7 @@ from kvchat.documents.collection import Passage, tokens_of
 from kvchat.documents.library import Library
 from kvchat.index.index import Index
 from kvchat.index.tokenizer import content_words, readable, stem, stems
-from kvchat.prompt.citing import is_there
+from kvchat.prompt.citations import is_there
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 
 ENOUGH = 0.4

@@ -72,11 +72,11 @@ def added(known: Mapping[str, Entry], text: str, kind: Kind, page: str, conversa
     """The changes that make `text` remembered; of an entry that says it already, if there is one."""
     text = _checked(text)
     page = page_named(page, known) if page else ""
-    for status in (Status.LIVE, Status.PROPOSED):
+    for status in (Status.LIVE, Status.PENDING):
         same = first_that_says(text, (entry for entry in known.values() if entry.status is status))
         if same is not None:
             after = replace(same, status=Status.LIVE, page=page or same.page)
-            return [moment.change(Act.ACCEPTED if status is Status.PROPOSED else Act.MOVED, same, after)]
+            return [moment.change(Act.ACCEPTED if status is Status.PENDING else Act.MOVED, same, after)]
     entry = Entry(new_id(), kind, text, page or page_of(kind), moment.at, conversation=conversation, nodes=nodes)
     return [moment.change(Act.ADDED, None, entry)]
 
@@ -103,10 +103,10 @@ def accepted(known: Mapping[str, Entry], entry: Entry, corrects: Entry | None, m
     """`corrects`: the entry whose place it takes. One that is remembered already by another line gives way to that."""
     _must_be_there(entry)
     live = (other for other in known.values() if other.status is Status.LIVE and other.id != entry.id)
-    if entry.status is Status.PROPOSED and (same := first_that_says(entry.text, live)) is not None:
+    if entry.status is Status.PENDING and (same := first_that_says(entry.text, live)) is not None:
         return [moment.change(Act.ACCEPTED, entry, replace(entry, status=Status.SUPERSEDED, superseded_by=same.id))]
     changes = [moment.change(Act.ACCEPTED, entry, replace(entry, status=Status.LIVE))]
-    if corrects is not None and entry.status is Status.PROPOSED:
+    if corrects is not None and entry.status is Status.PENDING:
         changes.append(moment.change(Act.CORRECTED, corrects,
                                      replace(corrects, status=Status.SUPERSEDED, superseded_by=entry.id)))
     return changes
@@ -150,7 +150,7 @@ def _holds(change: Change, known: Mapping[str, Entry]) -> bool:
 
 
 def _must_be_there(entry: Entry) -> None:
-    if entry.status not in (Status.LIVE, Status.PROPOSED):
+    if entry.status not in (Status.LIVE, Status.PENDING):
         raise MemoryTrouble(f"Memory {entry.id} is {entry.status.value}. Bring it back first: `kvchat memory log` "
                             "shows the change to undo.")
 
@@ -235,7 +235,7 @@ class _Noting:
 
     def _same(self, text: str) -> Entry | None:
         """The entry that says it already, live or proposed."""
-        there = (entry for entry in self._entries.values() if entry.status in (Status.LIVE, Status.PROPOSED))
+        there = (entry for entry in self._entries.values() if entry.status in (Status.LIVE, Status.PENDING))
         return first_that_says(text, there)
 
     def _is_deleted(self, text: str) -> bool:
@@ -252,14 +252,14 @@ class _Noting:
         confidence = max(entry.confidence or 0.0, fact.confidence)
         after = replace(entry, nodes=nodes, confidence=confidence)
         if after != entry:
-            self._change(Act.PROPOSED if entry.status is Status.PROPOSED else Act.NOTED, entry, after, "said again")
+            self._change(Act.PROPOSED if entry.status is Status.PENDING else Act.NOTED, entry, after, "said again")
 
     def _note(self, fact: Fact) -> None:
         page = page_of(fact.kind, fact.topic)
         if fact.kind is Kind.IDENTITY:
             page = PROFILE
         old = self._entries.get(fact.replaces) if fact.replaces else None
-        if old is not None and old.status not in (Status.LIVE, Status.PROPOSED):
+        if old is not None and old.status not in (Status.LIVE, Status.PENDING):
             old = None
         review = fact.review or (Reason(Why.OF_PROFILE) if page == PROFILE else
                                  Reason(Why.WITH_ADDRESS) if _ADDRESS.search(fact.text) else None)
@@ -268,14 +268,14 @@ class _Noting:
             if not review and (old.is_the_persons or old.page == PROFILE):
                 review = Reason(Why.OWN_LINE)
         entry = Entry(new_id(), fact.kind, fact.text, page, self._cell.created,
-                      Status.PROPOSED if review else Status.LIVE, fact.confidence, self._cell.conversation,
+                      Status.PENDING if review else Status.LIVE, fact.confidence, self._cell.conversation,
                       fact.nodes[-MOST_NODES:], self._cell.model)
         why = refusal(review.why, review.what) if review else ""
         if old is not None and review:
             why = f"{CORRECTS}{old.id}: {why}"
         self._change(Act.PROPOSED if review else Act.NOTED, None, entry, why)
         self.result.new.append(entry)
-        if old is not None and (not review or old.status is Status.PROPOSED):
+        if old is not None and (not review or old.status is Status.PENDING):
             self._change(Act.CORRECTED, old, replace(old, status=Status.SUPERSEDED, superseded_by=entry.id), "")
 
     def _change(self, act: Act, before: Entry | None, after: Entry, why: str) -> None:

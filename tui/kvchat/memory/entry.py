@@ -41,7 +41,7 @@ class Status(StrEnum):
     """Where an entry stands. Only LIVE ones are in the files, are found and are recalled."""
 
     LIVE = "live"
-    PROPOSED = "proposed"
+    PENDING = "pending"
     """Waits for the person's yes; in no file."""
     DELETED = "deleted"
     """By the person. Its text is not noted again."""

@@ -46,7 +46,7 @@ class Undoing:
             self._no_double(after)
         done = self._note(now, after, why or f"back before change {change.seq}")
         self.undoes.append(change.seq)
-        if change.before is None or change.before.status is Status.PROPOSED:
+        if change.before is None or change.before.status is Status.PENDING:
             for old in [entry for entry in self.entries.values() if entry.superseded_by == now.id]:
                 if old.status is Status.SUPERSEDED:
                     self._note(old, replace(old, status=Status.LIVE, superseded_by=""), together_with(now.id))

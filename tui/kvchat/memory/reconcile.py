@@ -164,7 +164,7 @@ class _Comparison:
         if after == stored:
             return
         act = Act.EDITED if stored.text != there.text else Act.MOVED if stored.page != there.page else Act.EDITED
-        if stored.status is Status.PROPOSED:
+        if stored.status is Status.PENDING:
             act = Act.ACCEPTED
         elif stored.status is not Status.LIVE and stored.text == there.text:
             act = Act.ADDED
@@ -177,7 +177,7 @@ class _Comparison:
     def _pair(self) -> None:
         """Lines without an id get another one when they are retyped or moved: they are not deleted, but replaced."""
         gone = _Gone(self._gone)
-        asked = [entry for entry in self._stored.values() if entry.status is Status.PROPOSED]
+        asked = [entry for entry in self._stored.values() if entry.status is Status.PENDING]
         for place in self._new:
             new = place.entry
             if new.by == BY_HAND and (old := gone.before(new)) is not None:

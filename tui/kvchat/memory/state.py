@@ -1,4 +1,4 @@
-"""What kvchat knows of every memory, the deleted and the proposed ones too, and the history of changes.
+"""What kvchat knows of every memory, the deleted and the pending ones too, and the history of changes.
 
 The rule: an entry changes only by a `Change` whose `before` is what is stored, in one durable transaction. Changes are
 stored first and put into the files after that; until then they are unwritten.
@@ -12,13 +12,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from kvchat.aliases import STATUSES
 from kvchat.memory.entry import Act, Change, Entry, Kind, Status
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
 from kvchat.store.rows import ENTRY_FIELDS, Row, columns, from_json, to_json
 
 _KINDS = {kind.value: kind for kind in Kind}
-_STATUSES = {status.value: status for status in Status}
+_STATUSES = {status.value: status for status in Status} | {old: Status(new) for old, new in STATUSES.items()}
 _ACTS = {act.value: act for act in Act}
 _ENTRY = f"SELECT {columns(ENTRY_FIELDS)} FROM entry"
 _PUT_ENTRY = (
@@ -126,7 +127,7 @@ def entry_of(row: Row) -> Entry:
     """The entry of a row of ENTRY_FIELDS. One of no known kind is a fact, one in no known state waits for a yes."""
     id, kind, text, page, created, status, confidence, conversation, nodes, by, superseded_by, edited = row
     sources = tuple(map(str, from_json(nodes, list)))
-    return Entry(id, _KINDS.get(kind, Kind.FACT), text, page, float(created), _STATUSES.get(status, Status.PROPOSED),
+    return Entry(id, _KINDS.get(kind, Kind.FACT), text, page, float(created), _STATUSES.get(status, Status.PENDING),
                  None if confidence is None else float(confidence), conversation, sources, by, superseded_by,
                  bool(edited))
 

@@ -84,7 +84,7 @@ class ContextBlock:
     text: str
     """The text as it was captured."""
     ref: str = ""
-    """Where a file or a passage comes from, for kvchat itself (see `prompt.citing`); never sent."""
+    """Where a file or a passage comes from, for kvchat itself (see `prompt.citations`); never sent."""
 
 
 def guarded(text: str) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from kvchat.prompt.context import ContextBlock
+from kvchat.prompt.drafts import LABEL
 from kvchat.prompt.request import Parameters
 
 NEW_TITLE = "New conversation"
 TITLE_LENGTH = 60
 OFF, ASK, ALWAYS = "off", "ask", "always"
-SEARCHING = (OFF, ASK, ALWAYS)
+RETRIEVAL_MODES = (OFF, ASK, ALWAYS)
 """Whether questions are searched for in documents: not by itself, shown but sent only when taken, sent."""
 
 
@@ -51,8 +54,8 @@ class Conversation:
     """Whether this conversation is gone through for memories and gets them."""
     collections: tuple[str, ...] = ()
     """The names of the collections that its questions are searched for in; none holds a `/`."""
-    searching: str = OFF
-    """One of SEARCHING."""
+    retrieval: str = OFF
+    """One of RETRIEVAL_MODES."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,24 @@ class SavedPrompt:
     text: str
 
 
-def title_of(text: str) -> str:
-    """The title of a conversation: the first line of its first message that says something."""
-    for line in text.splitlines():
-        line = " ".join(line.split()).lstrip("#>*- ")
-        if line:
-            return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
-    return NEW_TITLE
+_MENTION = re.compile(r"(?<!\S)@(\S+)")
+
+
+def title_of(text: str, blocks: Sequence[ContextBlock] = ()) -> str:
+    """The title of a conversation: the first words of its first message that the person wrote; where they wrote none,
+    those of what they pasted or attached (`blocks`), or the names that they mentioned. Whole words, where that fits."""
+    own = LABEL.sub(" ", text)
+    attached = (block.text for block in blocks if block.kind in ("paste", "file", "stdin"))
+    for said in (_MENTION.sub(" ", own), *attached, own.replace("@", "")):
+        for line in said.splitlines():
+            line = " ".join(line.split()).lstrip("#>*- ")
+            if any(character.isalnum() for character in line):
+                return _shortened(line)
+    return _shortened(" ".join(own.split())) or NEW_TITLE
+
+
+def _shortened(line: str) -> str:
+    if len(line) <= TITLE_LENGTH:
+        return line
+    words = line[: TITLE_LENGTH + 1].rpartition(" ")[0]
+    return (words if len(words) >= TITLE_LENGTH // 2 else line[:TITLE_LENGTH]).rstrip(" ,;:.–-")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from kvchat.prompt.citing import name_of
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, STDIN, ContextBlock
 from kvchat.sanitize import one_line
 

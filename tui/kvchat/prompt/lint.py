@@ -2,7 +2,7 @@
 placeholders, random values, paths, hosts and counters.
 
 The rule: an ordinary prompt gives no warning, so a pattern needs a reason to believe that the text is about now or
-about this machine; every warning names the exact characters and what to do instead.
+about this machine; every warning names the exact characters. `kvchat.text.prompt_warnings` has the words.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Kind(StrEnum):
 
     CLOCK = "clock"
     PLACEHOLDER = "placeholder"
-    RANDOM = "random value"
+    RANDOM = "random"
     PATH = "path"
     HOST = "host"
     COUNTER = "counter"
@@ -153,24 +153,6 @@ def _is_example(before: str, sure: bool) -> bool:
 
 __all__ = ["Kind", "PrefixWarning", "lint", "lint_options"]
 
-_REREAD = "changing it makes the server read the whole conversation again"
-_WHY: dict[Kind, str] = {
-    Kind.CLOCK: f"A date or a time is soon wrong, and {_REREAD}.",
-    Kind.PLACEHOLDER: "kvchat sends the prompt as it is written, so the model sees this placeholder and not a value.",
-    Kind.RANDOM: "A value that differs between conversations keeps them from sharing the prompt in the cache.",
-    Kind.PATH: f"A path is another one on another machine or in another folder, and {_REREAD}.",
-    Kind.HOST: f"A host or a port is soon another one, and {_REREAD}.",
-    Kind.COUNTER: f"A count is wrong with the next message, and {_REREAD}.",
-}
-_INSTEAD: dict[Kind, str] = {
-    Kind.CLOCK: "Leave it out: kvchat puts date and time into your message when they are news.",
-    Kind.PLACEHOLDER: "Leave it out; date and time are put into your message, other facts belong into one too.",
-    Kind.RANDOM: "Leave it out, or write it into the message that needs it.",
-    Kind.PATH: "Write “the project folder” here, and the path into the message that needs it.",
-    Kind.HOST: "Name the service here, and its address in the message that needs it.",
-    Kind.COUNTER: "Leave it out: the model sees the messages themselves.",
-}
-
 
 @dataclass(frozen=True, slots=True)
 class PrefixWarning:
@@ -183,22 +165,12 @@ class PrefixWarning:
     """Where they begin, in characters from the start of the text."""
     line: int
     """The line they are in; 1 is the first."""
-    why: str
-    """Why it matters, one sentence."""
-    instead: str
-    """What to do instead, one sentence."""
     option: str = ""
     """The template option it is in; empty: it is in the instructions."""
 
     @property
     def end(self) -> int:
         return self.start + len(self.found)
-
-    @property
-    def sentence(self) -> str:
-        """What was found and where, why it matters, and what to do."""
-        where = f"in the option {self.option}" if self.option else f"in line {self.line} of the system prompt"
-        return f"“{self.found}” {where}: {self.why} {self.instead}"
 
 
 _TIMELY = re.compile(r"date|time|today|now|clock|day", re.IGNORECASE)
@@ -218,7 +190,7 @@ def lint_options(options: Mapping[str, object]) -> tuple[PrefixWarning, ...]:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
         label = "current date: " if _TIMELY.search(name) else f"{name.replace('_', ' ')}: "
         found.extend(PrefixWarning(each.kind, each.found[max(0, len(label) - each.start):].strip(),
-                                   max(0, each.start - len(label)), 1, each.why, each.instead, name)
+                                   max(0, each.start - len(label)), 1, name)
                      for each in _warnings(label + text, name) if each.end > len(label))
     return tuple(found)
 
@@ -232,5 +204,5 @@ def _warnings(text: str, option: str) -> tuple[PrefixWarning, ...]:
             continue
         reached = end
         line, counted = line + text.count("\n", counted, start), start
-        found.append(PrefixWarning(kind, text[start:end], start, line, _WHY[kind], _INSTEAD[kind], option))
+        found.append(PrefixWarning(kind, text[start:end], start, line, option))
     return tuple(found)

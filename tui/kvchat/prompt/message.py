@@ -10,9 +10,10 @@ import hashlib
 import re
 import uuid
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.context import POLICY, ContextBlock, rendered
 from kvchat.prompt.wire import canonical, whole_characters
 
@@ -42,6 +43,35 @@ class State(StrEnum):
     """The server answered with an error, or could not be reached."""
     EMPTY = "empty"
     """The answer was complete and held no text."""
+
+
+class NoteKind(StrEnum):
+    """What is to be said of how an answer ended, where it is no fault of a server, and what to know of one that is
+    whole. The comment names the arguments."""
+
+    KVCHAT_ENDED = auto()
+    NOTHING_SENT = auto()
+    STOPPED_EARLY = auto()
+    SILENT = auto()
+    NO_WORDS = auto()
+    NOT_FITTING = auto()  # title: of the program, room: how the window is made larger
+    TOOL_CALLS = auto()  # calls: a line each, more: further ones, nameless: whether the only one has no name
+    LONGEST = auto()
+    FILLS_WINDOW = auto()  # size: tokens, room
+    FILLS_OWN_WINDOW = auto()  # size, room
+    NOT_AGREED = auto()  # url
+    MOVED = auto()  # url
+    NOT_AGREED_BESIDE = auto()  # url
+    NOT_AGREED_APART = auto()  # url
+    ON_THE_INTERNET = auto()  # url
+    # of a whole answer
+    OTHER_MODEL_ANSWERED = auto()  # answered, asked; title: of a program that has one model at a time
+    RUNS_ELSEWHERE = auto()  # host
+    MODEL_LOADED = auto()  # model
+    LOADED_AGAIN = auto()  # seconds; known: whether it was loaded from here; changed: options; idle, limit: seconds
+    SUMMARISED = auto()  # messages: how many
+    LEFT_OUT = auto()  # title, tokens, expected, room
+    LEFT_OUT_UNASKED = auto()  # tokens, expected, size: of the window that was asked for, room
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +145,9 @@ class Node:
     """The model that answered, as the server names it."""
     figures: TurnFigures | None = None
     """What the turn cost, on an answer."""
-    note: str = ""
-    """One sentence about how it ended, where that was not just the end of the answer."""
+    note: Statement | str = ""
+    """How it ended, where that was not just the end of the answer: a `NoteKind` or a fault (`kvchat.text.notes` has
+    the words); a sentence where it was stored by an earlier version."""
 
     @property
     def role(self) -> Role:
@@ -133,7 +164,8 @@ def new_id() -> str:
 
 def node(
     parent: Node | None, message: Message, created: float, *, id: str | None = None,
-    state: State = State.DONE, model: str = "", figures: TurnFigures | None = None, note: str = "",
+    state: State = State.DONE, model: str = "", figures: TurnFigures | None = None,
+    note: Statement | str = "",
 ) -> Node:
     """A node below `parent`: its wire bytes and digest are made here and nowhere else."""
     wire = message.wire()
@@ -145,7 +177,7 @@ def node(
 def settled(
     streaming: Node, parent: Node, text: str, reasoning: str, state: State, *,
     reasoning_field: str = "reasoning_content", model: str = "", figures: TurnFigures | None = None,
-    note: str = "",
+    note: Statement | str = "",
 ) -> Node:
     """The final form of a streaming answer: same id and place, wire bytes and digest of what was received."""
     message = replace(streaming.message, text=whole_characters(text),

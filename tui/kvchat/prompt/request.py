@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from enum import StrEnum, auto
 from typing import Any
 
 from kvchat.prompt.message import Node
@@ -49,40 +50,52 @@ def merged(base: Parameters, over: Parameters) -> Parameters:
     return replace(base, **chosen, extra={**kept, **over.extra})
 
 
-_RESERVED = {
-    "kvchat sends this field itself": (
+class Reserved(StrEnum):
+    """Why parameters can never set a field: with it a parameter could touch the prefix, the session or the stream."""
+
+    OWN = auto()
+    STREAM = auto()
+    PROMPT = auto()
+    TEMPLATE = auto()
+    CACHE = auto()
+    CONTEXT_SIZE = auto()
+    KEEP_ALIVE = auto()
+    OPTIONS = auto()
+
+
+_RESERVED: Mapping[Reserved, Sequence[str]] = {
+    Reserved.OWN: (
         "messages", "model", "stream", "stream_options", "session_id"),
-    "kvchat reads one streamed answer": (
+    Reserved.STREAM: (
         "n", "n_cmpl", "best_of", "echo", "use_beam_search", "response_fields"),
     # Tools, documents and search results are rendered before or among the messages; the others cut the prompt, or
     # make the model another one, for which nothing that was read counts.
-    "it would change the prompt, and all of it would be read again": (
+    Reserved.PROMPT: (
         "prompt", "input", "input_ids", "system", "context", "memory", "documents", "tools", "tool_choice", "functions",
         "function_call", "plugins", "web_search_options", "transforms", "add_generation_prompt",
         "continue_final_message", "continue_", "add_special_tokens", "truncate", "truncate_prompt_tokens",
         "truncation", "truncation_side", "truncation_length", "shift", "n_keep", "num_keep", "n_discard",
         "max_context_length", "lora", "lora_path", "adapters", "draft_model"),
-    "it is an option of the model's template, and would change the prompt": (
+    Reserved.TEMPLATE: (
         "template", "chat_template", "chat_template_str", "chat_template_kwargs", "template_vars", "prompt_template",
         "instruction_template", "instruction_template_str", "chat_instruct_command", "response_prefix", "mode",
         "character", "greeting", "name1", "name2", "bot_name", "user_name", "user_bio", "reasoning",
         "reasoning_effort", "think", "thinking", "enable_thinking", "preserve_reasoning", "date_string"),
     # Where a turn is computed, what it may reuse there, and whether the state of it stays. Logits of the prompt are
     # among them: to give them, a server computes all of the prompt again.
-    "it decides which cache the conversation finds": (
+    Reserved.CACHE: (
         "cache_prompt", "cache_salt", "extra_key", "prompt_cache_key", "n_cache_reuse", "id_slot", "slot_id",
         "session_params", "litellm_session_id", "conversation", "previous_response_id", "rid", "request_id",
         "data_parallel_rank", "kv_transfer_params", "prompt_logprobs", "logprob_start_len"),
-    "the server's setting context_size says this": ("num_ctx",),
-    "the server's setting keep_alive says this": ("keep_alive", "ttl"),
-    "its fields are set one by one, without options around them": ("options",),
+    Reserved.CONTEXT_SIZE: ("num_ctx",),
+    Reserved.KEEP_ALIVE: ("keep_alive", "ttl"),
+    Reserved.OPTIONS: ("options",),
 }
-RESERVED: Mapping[str, str] = {name: why for why, names in _RESERVED.items() for name in names}
-"""Fields that parameters can never set, and why: with them a parameter could touch the prefix, the session or the
-stream."""
+RESERVED: Mapping[str, Reserved] = {name: why for why, names in _RESERVED.items() for name in names}
+"""Fields that parameters can never set, and why; `kvchat.text.reserved` has the words."""
 
 
-def reserved(name: str) -> str | None:
+def reserved(name: str) -> Reserved | None:
     """Why parameters cannot set the field `name`; None where they can. Servers written in Go take a field's name in
     any case, so case does not count."""
     return RESERVED.get(name.casefold())

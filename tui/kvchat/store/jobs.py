@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
+from kvchat.aliases import JOB_STATES
 from kvchat.prompt.wire import whole_characters
 from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
@@ -17,7 +18,7 @@ from kvchat.store.presence.process_id import is_gone
 class JobState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
-    PARKED = "parked"
+    PAUSED = "paused"
     """It failed too often: it waits for the person."""
 
 
@@ -54,7 +55,7 @@ class Job:
     created: float = 0.0
 
 
-_STATES = {state.value: state for state in JobState}
+_STATES = {state.value: state for state in JobState} | {old: JobState(new) for old, new in JOB_STATES.items()}
 _FREE = "(state != 'running' OR owner = :owner)"
 """What another kvchat runs is its own to end."""
 _PUT = """
@@ -74,7 +75,7 @@ class Jobs:
         self._clock = clock
 
     def put(self, kind: str, subject: str, due: float, why: str = "") -> None:
-        """A new job. One that waits gets this `due`, but not before its back-off ends; for one that runs or is parked
+        """A new job. One that waits gets this `due`, but not before its back-off ends; for one that runs or is paused
         it is noted that it was asked for again."""
         self._write(_PUT, kind, subject, due=due, why=whole_characters(why), now=self._clock())
 
@@ -86,12 +87,12 @@ class Jobs:
                 for kind, subject, due, attempts, state, why, created in rows]
 
     def claim(self, kind: str, subject: str) -> Job | None:
-        """Take a job that waits, or that a kvchat had which is gone. None: somebody else has it, it is parked, or there
+        """Take a job that waits, or that a kvchat had which is gone. None: somebody else has it, it is paused, or there
         is none."""
         with self._db.write() as connection:
             row = connection.execute("SELECT due, attempts, state, why, created, owner FROM job"
                                      " WHERE kind = ? AND subject = ?", (kind, subject)).fetchone()
-            if row is None or row[2] == "parked" or (row[2] == "running" and not is_gone(row[5])):
+            if row is None or _STATES.get(row[2]) is JobState.PAUSED or (row[2] == "running" and not is_gone(row[5])):
                 return None
             connection.execute("UPDATE job SET state = 'running', owner = ?, again = NULL"
                                " WHERE kind = ? AND subject = ?", (self._db.owner, kind, subject))
@@ -113,13 +114,13 @@ class Jobs:
                     f" WHERE kind = :kind AND subject = :subject AND {_FREE}",
                     kind, subject, due=due, why=whole_characters(why), attempts=attempts)
 
-    def park(self, kind: str, subject: str, why: str) -> None:
+    def pause(self, kind: str, subject: str, why: str) -> None:
         """The job waits for the person."""
-        self._write("UPDATE job SET state = 'parked', why = :why, owner = NULL, again = NULL"
+        self._write("UPDATE job SET state = 'paused', why = :why, owner = NULL, again = NULL"
                     f" WHERE kind = :kind AND subject = :subject AND {_FREE}", kind, subject, why=whole_characters(why))
 
     def retry(self, kind: str, subject: str, due: float) -> None:
-        """A parked job, or one in its back-off, begins anew at `due`."""
+        """A paused job, or one in its back-off, begins anew at `due`."""
         self._write("UPDATE job SET due = :due, attempts = 0, state = 'waiting', why = '', again = NULL, not_before = 0"
                     " WHERE kind = :kind AND subject = :subject AND state != 'running'", kind, subject, due=due)
 

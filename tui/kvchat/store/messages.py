@@ -9,10 +9,11 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
-from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
+from kvchat.cache.causes.cause import said
+from kvchat.cache.speed import SpeedSample
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SentRequest
-from kvchat.prompt.message import Node, State, chained, settled
+from kvchat.prompt.message import Node, NoteKind, State, chained, settled
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import index, tips
 from kvchat.store.conversations import Change, Conversations
@@ -20,8 +21,6 @@ from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
-
-ENDED_NOTE = "kvchat ended while this answer streamed."
 
 _ADD = (
     f"INSERT INTO node({columns(NODE_FIELDS)}, conversation, owner)"
@@ -160,7 +159,7 @@ class Messages:
         reasoning = streaming.message.reasoning + _joined(row[1] for row in deltas)
         field = next((row[2] for row in deltas if row[1]), streaming.message.reasoning_field)
         return settled(streaming, load(streaming.parent or ""), text, reasoning, State.INTERRUPTED,
-                       reasoning_field=field, note=ENDED_NOTE)
+                       reasoning_field=field, note=said(NoteKind.KVCHAT_ENDED))
 
     def record_request(self, node: str, body_sha256: str, server: str, kind: str, build: str, model: str) -> None:
         with self._db.write() as connection:
@@ -196,11 +195,12 @@ class Messages:
 
     def answers(self, since: float) -> list[Answered]:
         rows = self._db.rows(
-            """SELECT node.created, figures, request.server, request.model
+            """SELECT created, coalesce(server, ''), coalesce(request.model, ''), figures
                FROM node LEFT JOIN request ON request.node = node.id
-               WHERE figures IS NOT NULL AND node.created >= ? ORDER BY node.created""", (since,))
-        return [Answered(created, found, server or "", model or "") for (created, _, server, model), found
-                in zip(rows, figures_of(row[1] for row in rows), strict=True) if found]
+               WHERE figures IS NOT NULL AND created >= ? ORDER BY created""", (since,))
+        found = figures_of(row[3] for row in rows)
+        return [Answered(float(row[0]), (row[1], row[2]), figures)
+                for row, figures in zip(rows, found, strict=True) if figures]
 
     def speed_samples(self, server: str, model: str, limit: int) -> list[TurnFigures]:
         wanted = (server, model, limit)
@@ -208,10 +208,6 @@ class Messages:
         if len(rows) < limit:
             rows = self._db.rows(f"{_SPEEDS} LIMIT ?", wanted)
         return [found for found in figures_of(row[0] for row in rows) if found and not found.estimated]
-
-    def speed_fit(self, server: str, model: str) -> SpeedFit | None:
-        answers = samples_of(reversed(self.speed_samples(server, model, 40)))
-        return fit([*reversed(self.warmup_samples(server, model, 20)), *answers])
 
 
 def _delta(text: str) -> bytes:

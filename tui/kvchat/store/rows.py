@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from kvchat.aliases import CAUSES
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.causes.cause import Statement, statement
+from kvchat.cache.causes.cause import Statement, statement_of, stored
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
+from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.wire import whole_characters
@@ -29,7 +29,7 @@ NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning
                "state", "model", "figures", "note")
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
                        "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory",
-                       "collections", "searching")
+                       "collections", "retrieval")
 
 ENTRY_FIELDS = ("id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "author",
                 "superseded_by", "edited")
@@ -104,6 +104,7 @@ def nodes_of(rows: Sequence[Row]) -> list[Node]:
     del column["blocks"]
     column["state"] = tuple(_STATES.get(state, State.INTERRUPTED) for state in column["state"])
     column["figures"] = tuple(figures_of(column["figures"]))
+    column["note"] = tuple(_note_of(text) if text else text for text in column["note"])
     return filled(Node, column, count)
 
 
@@ -119,7 +120,8 @@ def row_of(node: Node) -> tuple[object, ...]:
     return (node.id, node.parent, message.role.value, whole_characters(message.text),
             to_json(blocks) if blocks else None, whole_characters(message.reasoning),
             whole_characters(message.reasoning_field), node.wire, node.digest, node.created, node.state.value,
-            whole_characters(node.model), figures_to_json(node.figures), whole_characters(node.note))
+            whole_characters(node.model), figures_to_json(node.figures),
+            to_json(stored(node.note)) if isinstance(node.note, Statement) else whole_characters(node.note))
 
 
 def from_json(text: str | None, kind: type[T]) -> T:
@@ -154,21 +156,12 @@ def figures_of(texts: Iterable[str | None]) -> list[TurnFigures | None]:
 
 
 def figures_to_json(figures: TurnFigures | None) -> str | None:
-    return None if figures is None else to_json([_stored(getattr(figures, name)) for name in FIGURE_FIELDS])
+    return None if figures is None else to_json([stored(getattr(figures, name)) for name in FIGURE_FIELDS])
 
 
-def _stored(value: object) -> object:
-    return [value.kind, dict(value.arguments)] if isinstance(value, Statement) else value
-
-
-def statement_of(value: object) -> Statement | str | None:
-    """A stored statement: a kind and its arguments, or the sentence of an earlier version; None for anything else."""
-    match value:
-        case str():
-            return value
-        case [str(kind), dict(arguments)]:
-            return statement(kind, arguments)
-    return None
+def _note_of(text: str) -> Statement | str:
+    """A stored note: a kind and its arguments, or the sentence of an earlier version."""
+    return statement_of(from_json(text, list)) or text if str(text).startswith("[") else text
 
 
 def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
@@ -182,7 +175,7 @@ def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
     for name in ("unread", "system_in_user", "memory"):
         column[name] = [flag != 0 for flag in column[name]]
     column["collections"] = [tuple(filter(None, str(names).split("/"))) for names in column["collections"]]
-    column["searching"] = [mode if mode in SEARCHING else OFF for mode in column["searching"]]
+    column["retrieval"] = [mode if mode in RETRIEVAL_MODES else OFF for mode in column["retrieval"]]
     return filled(Conversation, column, len(rows))
 
 
@@ -194,7 +187,7 @@ def conversation_row(conversation: Conversation) -> tuple[object, ...]:
             to_json(dict(conversation.template_options)) if conversation.template_options else None,
             conversation.forked_from, int(conversation.unread), conversation.trashed, conversation.context_used,
             whole_characters(conversation.server), int(conversation.system_in_user), int(conversation.memory),
-            whole_characters("/".join(conversation.collections)), conversation.searching)
+            whole_characters("/".join(conversation.collections)), conversation.retrieval)
 
 
 def parameters_of(text: Any) -> Parameters:

@@ -21,5 +21,5 @@ def cache_stats(store: Store, now: float, days: int = WEEK, *, zone: tzinfo | No
     dates = span(now, days, zone)
     since = begins(dates[0], zone)
     answers = store.answers(since)
-    speeds = {key: (speed or store.speed_fit)(*key) for key in {(a.server, a.model) for a in answers} if key[0]}
-    return stats(answers, speeds, dates, zone, store.warmups(since))
+    speeds = {key: (speed or store.speed_fit)(*key) for key in {answer.by for answer in answers} if key[0]}
+    return stats(answers, speeds, dates, zone, store.warmups(since), store.side_requests.totals(since))

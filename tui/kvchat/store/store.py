@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from kvchat.cache.accounting import TurnFigures, WarmupTotals
-from kvchat.cache.speed import SpeedFit, SpeedSample
+from kvchat.cache.speed import SpeedFit, SpeedSample, fit, samples_of
 from kvchat.cache.stats import Answered
 from kvchat.prompt.conversation import Conversation, SavedPrompt, SearchHit, SentRequest
 from kvchat.prompt.message import Node
@@ -209,7 +209,8 @@ class Store:
     def speed_fit(self, server: str, model: str) -> SpeedFit | None:
         """The prefill speed of this model on this server, from its last answers and warm-ups; None until it was
         measured. All that is told of time saved is told by it."""
-        return self._messages.speed_fit(server, model)
+        answers = samples_of(reversed(self.speed_samples(server, model, 40)))
+        return fit([*reversed(self.warmup_samples(server, model)), *answers])
 
     # What is kept by name
 

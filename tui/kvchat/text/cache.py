@@ -15,14 +15,15 @@ from kvchat.text.format import UNKNOWN, about, age, count, counted, duration, pe
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import SideTotals, WarmupTotals
+    from kvchat.cache.llamacpp.planner import Plan
     from kvchat.cache.report import CacheReport, HeldState, Ledger, TurnReport
     from kvchat.cache.speed import SpeedFit
 
 HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
 HEAT_WORDS: dict[Heat, str] = {
     Heat.WARM: "warm: the server still holds it, an answer starts at once",
-    Heat.PARKED: "parked or partly warm: some of it is read again",
-    Heat.COLD: "cold: the server reads it again",
+    Heat.PARKED: "parked or partly warm: some of it is prefilled again",
+    Heat.COLD: "cold: the server prefills it again",
     Heat.UNKNOWN: "unknown: not read on this server yet",
 }
 REUSE_UNKNOWN = "How much of it the server reused is not known."
@@ -33,13 +34,19 @@ FAR = 4096
 
 def to_read(warmth: Warmth) -> int | None:
     """Tokens that opening a parked or cold conversation would read; None for a warm one and when not known."""
-    return warmth.reread if warmth.heat in (Heat.PARKED, Heat.COLD) else None
+    return warmth.to_prefill if warmth.heat in (Heat.PARKED, Heat.COLD) else None
 
 
-def reread_number(warmth: Warmth) -> str:
+def prefill_number(warmth: Warmth) -> str:
     """`to_read` in at most four cells: `412`, `8.1k`; empty when there is nothing to tell."""
     tokens = to_read(warmth)
     return "" if tokens is None else short_count(tokens)
+
+
+def opening_words(warmth: Warmth) -> str:
+    """`412 to prefill`; empty where nothing is, or nothing is known."""
+    number = prefill_number(warmth)
+    return f"{number} to prefill" if number else ""
 
 
 def warmth_words(warmth: Warmth, now: float) -> str:
@@ -50,7 +57,7 @@ def warmth_words(warmth: Warmth, now: float) -> str:
     if warmth.since is not None and warmth.held:
         parts.append(f"{age(now - warmth.since)} ago")
     if (tokens := to_read(warmth)) is not None:
-        parts.append(f"{count(tokens) if warmth.held else counted(tokens, 'token')} to read")
+        parts.append(f"{count(tokens) if warmth.held else counted(tokens, 'token')} to prefill")
     return " · ".join(parts)
 
 
@@ -64,13 +71,13 @@ def reuse_percent(turn: TurnFigures) -> int | None:
     """The turn's reuse in percent; 100 when nothing worth a word was read again, and only then."""
     if turn.reuse is None:
         return None
-    return min(round(turn.reuse * 100), 99) if wasted(turn) else 100
+    return min(round(turn.reuse * 100), 99) if notable_waste(turn) else 100
 
 
-def wasted(turn: TurnFigures) -> int:
-    """Avoidable tokens worth a word."""
-    avoidable = turn.avoidable_tokens or 0
-    return avoidable if avoidable > turn.noise else 0
+def notable_waste(turn: TurnFigures) -> int:
+    """Wasted tokens worth a word."""
+    wasted = turn.wasted_tokens or 0
+    return wasted if wasted > turn.noise else 0
 
 
 def seconds_of(tokens: int, turn: TurnFigures) -> float | None:
@@ -109,9 +116,9 @@ def accuracy(report: CacheReport) -> str:
 
 
 def why(turn: TurnReport) -> tuple[str, str]:
-    """The cause of a turn's avoidable tokens, and what helps; both empty when nothing was avoidable. Raw."""
+    """The cause of a turn's wasted tokens, and what helps; both empty when nothing was wasted. Raw."""
     figures, finding = turn.figures, turn.finding
-    if figures is None or not wasted(figures):
+    if figures is None or not notable_waste(figures):
         return "", ""
     if finding is not None:
         said = behind_colon(finding.evidence, finding.tokens) or cause_name(finding.cause)
@@ -122,16 +129,16 @@ def why(turn: TurnReport) -> tuple[str, str]:
 def reason_words(figures: TurnFigures) -> str:
     """What was seen of a turn's wasted tokens, as it stands behind a colon; empty where nothing was. Raw."""
     if figures.evidence:
-        return behind_colon(figures.evidence, wasted(figures))
+        return behind_colon(figures.evidence, notable_waste(figures))
     return cause_name(figures.cause) if figures.cause else ""
 
 
 def again(turn: TurnReport) -> str:
     """`1,387 tokens read again (4.0 s): another client took the slot.`"""
     figures = turn.figures or TurnFigures()
-    seconds = seconds_of(wasted(figures), figures)
+    seconds = seconds_of(notable_waste(figures), figures)
     took = f" ({duration(seconds)})" if seconds is not None else ""
-    return f"{counted(wasted(figures), 'token')} read again{took}: {one_line(why(turn)[0])}."
+    return f"{counted(notable_waste(figures), 'token')} prefilled again{took}: {one_line(why(turn)[0])}."
 
 
 def verdict(turn: TurnReport) -> str:
@@ -139,34 +146,34 @@ def verdict(turn: TurnReport) -> str:
     figures = turn.figures
     if figures is None:
         return "no figures on this branch yet."
-    if figures.avoidable_tokens is None:
+    if figures.wasted_tokens is None:
         unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
-        return f"how much was read again is {unknown}."
-    if figures.estimated and not wasted(figures):
-        return "by the time it took, nothing was read again; this server does not count it."
+        return f"how much was prefilled again is {unknown}."
+    if figures.estimated and not notable_waste(figures):
+        return "by the time it took, nothing was prefilled again; this server does not count it."
     if figures.first_read:
         return "a first read; there was nothing of this conversation to reuse."
-    if wasted(figures):
+    if notable_waste(figures):
         return again(turn)
-    spare = f" but {counted(figures.avoidable_tokens, 'token')} at the edge of the reply"
-    return f"nothing was read again{spare if figures.avoidable_tokens else ''}."
+    spare = f" but {counted(figures.wasted_tokens, 'token')} at the edge of the reply"
+    return f"nothing was prefilled again{spare if figures.wasted_tokens else ''}."
 
 
 def wasted_words(turn: TurnFigures) -> str:
-    """`1,387 avoidable (4.0 s): another client took the slot.`"""
-    tokens, why = f"{roughly(turn)}{wasted(turn):,}", one_line(reason_words(turn))
-    seconds = seconds_of(wasted(turn), turn)
+    """`1,387 wasted (4.0 s): another client took the slot.`"""
+    tokens, why = f"{roughly(turn)}{notable_waste(turn):,}", one_line(reason_words(turn))
+    seconds = seconds_of(notable_waste(turn), turn)
     cost = f" ({duration(seconds)})" if seconds is not None else ""
-    return f"{tokens} avoidable{cost}: {why}." if why else f"{tokens} tokens were read again{cost}."
+    return f"{tokens} wasted{cost}: {why}." if why else f"{tokens} tokens were prefilled again{cost}."
 
 
 def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
     """The tokens of a reported prompt by what became of them: `3,764` `reused`, `48` `new`, `0` `avoidable`."""
-    evaluated, avoidable = turn.evaluated_tokens or 0, wasted(turn)
-    reused = (count(turn.cached_tokens), "reused")
+    evaluated, wasted = turn.evaluated_tokens or 0, notable_waste(turn)
+    cached = (count(turn.cached_tokens), "cached")
     if turn.new_tokens is None:
-        return [reused, (count(evaluated), "read")]
-    return [reused, (count(evaluated - avoidable), "new"), (count(avoidable), "avoidable")]
+        return [cached, (count(evaluated), "read")]
+    return [cached, (count(evaluated - wasted), "new"), (count(wasted), "wasted")]
 
 
 def figures_words(turn: TurnFigures | None) -> list[str]:
@@ -179,14 +186,33 @@ def figures_words(turn: TurnFigures | None) -> list[str]:
     if turn.decode_speed is not None:
         words.append(speed(turn.decode_speed))
     if turn.ttft_ms is not None:
-        words.append(f"first token {duration(turn.ttft_ms / 1000)}")
+        words.append(f"TTFT {duration(turn.ttft_ms / 1000)}")
     if turn.cached_tokens is None:
         return words if turn.prompt_tokens is None else [*words, counted(turn.prompt_tokens, "prompt token")]
-    words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} reused")
+    words.append(f"{'about ' if turn.estimated else ''}{count(turn.cached_tokens)} cached")
     if turn.new_tokens is not None and turn.evaluated_tokens is not None:
         words.append(f"{count(min(turn.new_tokens, turn.evaluated_tokens))} new")
-    if wasted(turn):
-        words.append(f"{count(wasted(turn))} avoidable")
+    if notable_waste(turn):
+        words.append(f"{count(notable_waste(turn))} wasted")
+    return words
+
+
+def answer_words(turn: TurnFigures) -> list[str]:
+    """What stands beside an answer, most important first: `98 % cached`, `0.14 s`, `58 tok/s`, `31 tok`; of a turn
+    with wasted tokens these and their cause stand first."""
+    words = []
+    if notable_waste(turn):
+        cause = f": {cause_name(turn.cause)}" if turn.cause else ""
+        words.append(f"{roughly(turn)}{count(notable_waste(turn))} wasted{cause}")
+    if turn.hit_ratio is not None:
+        share = round(turn.hit_ratio * 100)
+        words.append(f"{roughly(turn)}{min(share, 99) if turn.evaluated_tokens else share} % cached")
+    if turn.ttft_ms is not None:
+        words.append(duration(turn.ttft_ms / 1000))
+    if turn.decode_speed is not None:
+        words.append(speed(turn.decode_speed))
+    if turn.predicted_tokens is not None:
+        words.append(f"{count(turn.predicted_tokens)} tok")
     return words
 
 
@@ -198,7 +224,7 @@ def totals_words(totals: Totals) -> str:
         return f"{counted(totals.turns, 'turn')}, {UNREPORTED}"
     unknown = f" · {totals.unknown} of {counted(totals.turns, 'turn')} unknown" if totals.unknown else ""
     return (f"reuse {percent(totals.reuse)} · hit ratio {percent(totals.hit_ratio)} · "
-            f"{count(totals.cached_tokens)} reused · {count(totals.avoidable_tokens)} avoidable · "
+            f"{count(totals.cached_tokens)} cached · {count(totals.wasted_tokens)} wasted · "
             f"{duration(totals.seconds_saved)} saved{unknown}")
 
 
@@ -206,13 +232,8 @@ def share_words(totals: Totals) -> list[str]:
     """The cache's share in a conversation; empty if no server reported it."""
     if totals.reuse is None:
         return []
-    words = [f"reuse {percent(totals.reuse)}", f"{counted(totals.cached_tokens, 'token')} not read again"]
+    words = [f"reuse {percent(totals.reuse)}", f"{counted(totals.cached_tokens, 'token')} not prefilled again"]
     return [*words, f"{duration(totals.seconds_saved)} saved"] if totals.seconds_saved else words
-
-
-def snapshot_failed(reused: int, wanted: int) -> str:
-    """That a restored snapshot did not help."""
-    return f"A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused."
 
 
 def speed_words(speed: SpeedFit | None) -> str:
@@ -225,21 +246,32 @@ def speed_words(speed: SpeedFit | None) -> str:
     return words + ("" if speed.samples >= 3 else f" (rough: from {counted(speed.samples, 'request')})")
 
 
+_WAYS = {"as_is": "send as is", "pin": "pin to a slot", "detour": "detour", "restore": "restore a snapshot"}
+
+
+def plan_words(plan: Plan | None) -> str:
+    """The chosen way and the others with their tokens: `send as is (81 tokens; detour 113)`."""
+    if plan is None:
+        return "no request yet"
+    others = "; ".join(f"{_WAYS[option.way]} {option.tokens:,}" for option in plan.options if option != plan.chosen)
+    return f"{_WAYS[plan.chosen.way]} ({plan.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
+
+
 def misses(ledger: Ledger) -> list[str]:
-    """The causes of avoidable tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
+    """The causes of wasted tokens, the most expensive first: `server restarted: 1 turn, 1,387 tokens`."""
     found = sorted(ledger.misses.items(), key=lambda item: -item[1][1])
     return [f"{cause_name(cause)}: {counted(turns, 'turn')}, {counted(tokens, 'token')}"
             for cause, (turns, tokens) in found]
 
 
-def ahead(totals: WarmupTotals) -> str:
+def warm_up_words(totals: WarmupTotals) -> str:
     """What was spent on reading ahead: `3 requests, 1,204 tokens, 3.1 s`."""
     if not totals.requests:
         return "nothing"
     return f"{counted(totals.requests, 'request')}, {counted(totals.tokens, 'token')}, {duration(totals.seconds)}"
 
 
-def beside(totals: SideTotals) -> str:
+def side_request_words(totals: SideTotals) -> str:
     """What was spent on requests beside the chat: `2 requests, 61 tokens read, 140 written, 3.1 s`."""
     if not totals.count:
         return "nothing"

@@ -155,7 +155,7 @@ _SENTENCES: dict[Fault, str] = {
     Fault.WRONG_KEY: "The {server} refused the API key (401). Give the right one {key}.{keys}",
     Fault.NOT_AS_JSON: "A parameter of this conversation has a value that cannot be sent as JSON. Correct it, then try "
                          "again.",
-    Fault.PAID_FOR: "{url} is on the internet: nothing is read ahead there, because each reading would be paid for.",
+    Fault.PAID_FOR: "{url} is on the internet: nothing is warmed up there, because each prefill would be paid for.",
     Fault.NO_SUCH_MODEL: "The {server} has no model {model}. It has: {models}. Choose one with --model or Ctrl+L.",
     Fault.ENDLESS: "The {server} does not end an answer where it is asked to (max_tokens), so the examination was "
                      "ended.",
@@ -255,11 +255,6 @@ def fault_sentence(fault: Fault, arguments: Mapping[str, Value]) -> str:
 def room_sentence(room: str) -> str:
     """What helps against a full window; `room`: how that is made larger."""
     return f"Start a new conversation, delete a turn, or {room}."
-
-
-def window_note(size: int | None, room: str = ROOM) -> str:
-    """That an answer ended because the window is full."""
-    return f"The conversation fills the server's window of {size or 0:,} tokens. {room_sentence(room)}"
 
 
 def stopped(sentence: str) -> str:

@@ -61,7 +61,7 @@ def evidence_sentence(evidence: Statement | str, tokens: int) -> str:
     clause, ending = _seen(evidence, tokens)
     if ending:
         return f"{clause}{ending}"
-    return f"{clause}: {_again(tokens)}." if tokens else f"{clause}; it does not report what it read again."
+    return f"{clause}: {_again(tokens)}." if tokens else f"{clause}; it does not report what it prefilled again."
 
 
 def behind_colon(evidence: Statement | str, tokens: int) -> str:
@@ -86,7 +86,7 @@ def _stored_behind_colon(sentence: str, tokens: int) -> str:
 
 
 def _again(tokens: int) -> str:
-    return f"{tokens:,} tokens were read again"
+    return f"{tokens:,} tokens were prefilled again"
 
 
 def _seen(evidence: Statement, tokens: int) -> tuple[str, str]:
@@ -175,7 +175,7 @@ _CLAUSES: dict[str, Callable[[Statement], str]] = {
     Reason.RETOKENISED: _retokenised,
     Reason.BLOCKS: lambda s: f"The server keeps whole blocks of {_number(s['block'])} tokens",
     Reason.CANCELLED: lambda s: "The slot still computed a cancelled request, so another one answered",
-    Reason.WARM_UP: lambda s: "kvchat's own reading ahead for another chat took this conversation's slot",
+    Reason.WARM_UP: lambda s: "kvchat's own warm-up of another chat took this conversation's slot",
     Reason.SIDE_REQUEST: _side_request,
     Reason.FOREIGN: lambda s: "Another program used the model",
     Reason.OTHER_BRANCH: lambda s: "Another branch of this conversation took its slot",
@@ -204,7 +204,7 @@ _WHOLE: dict[str, Callable[[Statement, int], str]] = {
         f"The server dropped old text of this conversation: it read {_number(s['prefilled'])} tokens, and the turn "
         f"before had {_number(s['before'])} already"),
     Reason.THOUGHTS_DROPPED: lambda s, n: (
-        f"The chat template forgets thoughts: the last answer ({n:,} tokens) was read again"),
+        f"The chat template forgets thoughts: the last answer ({n:,} tokens) was prefilled again"),
     Reason.FOREIGN_SLOT: _foreign_slot,
     Reason.FOREIGN_TOKENS: lambda s, n: (
         f"Another program used the model: the server read {_number(s['tokens'])} tokens that were not sent from here"),
@@ -229,8 +229,8 @@ def _whole(value: Argument) -> int:
 
 SYSTEM_MOVED = ("This model's template has no place for a system prompt: in this conversation it now stands at the "
                 "beginning of the first question.")
-SYSTEM_STAYS = ("This model's template moves the system prompt with every question, so that all would be read again: "
-                "in this conversation it stands at the beginning of the first question.")
+SYSTEM_STAYS = ("This model's template moves the system prompt with every question, so that all would be prefilled "
+                "again: in this conversation it stands at the beginning of the first question.")
 
 
 def dropped_text_notice(evidence: Statement) -> str:
@@ -310,7 +310,7 @@ _REMEDIES: dict[str, Callable[[Statement], str]] = {
     Remedy.FIX_DATE: lambda s: "Fix the date in the template options, where the template knows it: date_string.",
     Remedy.NO_SYSTEM_PROMPT: lambda s: "Put the instructions into the first message instead of the system prompt.",
     Remedy.KEEP_APART: lambda s: (
-        "Keep cache.warm_up on: a conversation is read ahead when you open it. With cache.salt on, new ones "
+        "Keep cache.warm_up on: a conversation is warmed up when you open it. With cache.salt on, new ones "
         "get system prompts that keep them apart."),
     Remedy.OTHER_SYSTEM_PROMPT: lambda s: (
         "Give that program another system prompt: the server takes the slot that begins alike."),

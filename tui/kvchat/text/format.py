@@ -185,3 +185,10 @@ def day_group(seconds: float, now: datetime) -> str:
         if days <= limit:
             return name
     return "Older"
+
+
+def span(seconds: float) -> str:
+    """A time in words, in its largest unit: `90 s`, `7 min`, `2 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -10,14 +10,14 @@ from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.text.cache import cost_words
 from kvchat.text.format import about, counted
 
-FREE = "None of these touches the cache: nothing is read again."
+FREE = "None of these touches the cache: nothing is prefilled again."
 _READ: dict[Act | None, str] = {
-    "edit": "The edited message is read again",
-    "delete": "Everything after it is read again",
-    "system": "The whole conversation is read again",
-    "template": "The whole conversation is read again",
+    "edit": "The edited message is prefilled again",
+    "delete": "Everything after it is prefilled again",
+    "system": "The whole conversation is prefilled again",
+    "template": "The whole conversation is prefilled again",
     "model": "The other model reads the whole conversation",
-    "regenerate": "The question is read again",
+    "regenerate": "The question is prefilled again",
 }
 _KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "delete", "system"})
 
@@ -32,7 +32,7 @@ _WAYS: dict[Way, str] = {
 
 def price_lines(price: Price, act: Act | None = None) -> list[str]:
     """The price of an act in one or two sentences; glyphs as on every screen."""
-    lines = [_price_line(price, _READ.get(act, "Read again"))]
+    lines = [_price_line(price, _READ.get(act, "Prefilled again"))]
     if act in _KEEPS:
         lines.append("The branch you leave stays.")
     return lines
@@ -42,7 +42,7 @@ def _price_line(price: Price, subject: str) -> str:
     if price.tokens is None:
         return f"{subject}: how many tokens is unknown, the server has not reported it."
     if price.tokens <= NOISE:
-        return "Nothing is read again."
+        return "Nothing is prefilled again."
     tokens = f"{subject}:  ░ {counted(price.tokens, 'token')}"
     time = about(price.seconds)
     return f"{tokens}, {time}" if time else f"{tokens}; how long that takes is not measured yet"
@@ -51,7 +51,7 @@ def _price_line(price: Price, subject: str) -> str:
 def change_price(price: Price | None) -> str:
     """What changing the system prompt costs, in a line; None: it is as it was."""
     if price is None:
-        return "Unchanged: nothing is read again."
+        return "Unchanged: nothing is prefilled again."
     if price.tokens is None:
         return "░ re-reads the whole conversation, how much is unknown; the old branch stays"
     if price.tokens <= NOISE:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from kvchat.sanitize import one_line
+
+if TYPE_CHECKING:
+    from kvchat.cache.speed import SpeedFit
 
 ENGINE = "the built-in engine"
 
@@ -19,6 +23,18 @@ def place_words(name: str) -> str:
     if name.endswith(".gguf") or "/" in name or "\\" in name:
         return f"{ENGINE} ({one_line(Path(name).name, 40)})"
     return one_line(name, 40)
+
+
+def server_facts(model: str, window: int | None, slots: int | None, speed: SpeedFit | None) -> str:
+    """`SmolLM2-135M · 8,192-token window · 4 slots · prefills 350 tok/s`, as far as it is known."""
+    words = [one_line(Path(model).name, 40).removesuffix(".gguf")]
+    if window:
+        words.append(f"{window:,}-token window")
+    if slots:
+        words.append("1 slot" if slots == 1 else f"{slots} slots")
+    if speed is not None and speed.alpha > 0:
+        words.append(f"prefills {speed.speed(0):,.0f} tok/s")
+    return " · ".join(filter(None, words))
 
 
 def fallback_words(off: str, used: str) -> str:

@@ -56,7 +56,7 @@ def reuse_cells(totals: Totals, cells: int) -> int | None:
 
 def waste_rows(stats: Stats) -> list[tuple[str, str, str]]:
     """The causes of waste, the most expensive first: `server restarted`, `2 turns`, `3,100 tokens`."""
-    found = sorted(stats.waste.items(), key=lambda item: (-item[1][1], item[0]))
+    found = sorted(stats.misses.items(), key=lambda item: (-item[1][1], item[0]))
     return [(cause_name(cause), counted(turns, "turn"), counted(tokens, "token")) for cause, (turns, tokens) in found]
 
 

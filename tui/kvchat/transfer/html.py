@@ -17,7 +17,7 @@ from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import clean
-from kvchat.text.cache import figures_words, share_words, wasted
+from kvchat.text.cache import figures_words, notable_waste, share_words
 from kvchat.transfer import outline as shape
 from kvchat.transfer.formats import Format, Source, Sources
 from kvchat.transfer.markdown import is_heavy
@@ -185,12 +185,12 @@ BAR_CELLS = 24
 
 _LIGHT = """
 --paper: #fcfbf9; --ink: #24221f; --soft: #6d6861; --line: #e5e0d8; --tint: #f3f0ea; --accent: #1f6f68;
---reused: #2f8f86; --new: #d19a45; --wasted: #c0573f;
+--cached: #2f8f86; --new: #d19a45; --wasted: #c0573f;
 --c: #7d776d; --k: #8a3b78; --s: #3d6f2f; --n: #a4551e; --f: #2a5ba0; --b: #1f6f68; --i: #2f6b2a; --d: #a83a32;
 """
 _DARK = """
 --paper: #171719; --ink: #e3e0da; --soft: #9b968d; --line: #313034; --tint: #202023; --accent: #7cc4bb;
---reused: #4da79d; --new: #d9a85c; --wasted: #d9745b;
+--cached: #4da79d; --new: #d9a85c; --wasted: #d9745b;
 --c: #8d877d; --k: #d59cc6; --s: #a3c48b; --n: #e0a878; --f: #8fb5ea; --b: #7cc4bb; --i: #97c98c; --d: #e58f85;
 """
 
@@ -231,7 +231,7 @@ article > h2 {
 .figures { display: flex; flex-wrap: wrap; align-items: center; gap: .2rem .75rem; margin: .9rem 0 0; }
 .bar { display: inline-flex; height: .5rem; border-radius: .25rem; overflow: hidden; }
 .bar > span { display: block; }
-.reused { background: var(--reused); }
+.cached { background: var(--cached); }
 .new { background: repeating-linear-gradient(90deg, var(--new) 0 2px, transparent 2px 3px); }
 .wasted { background: repeating-linear-gradient(90deg, var(--wasted) 0 1px, transparent 1px 3px); }
 details { margin: 0 0 .8rem; }
@@ -406,16 +406,16 @@ def _figures(node: Node) -> str:
 
 
 def _bar(figures: TurnFigures) -> str:
-    """How the prompt was read, drawn: reused, new, avoidable. A part that exists is at least one cell wide."""
-    evaluated, again = figures.evaluated_tokens, wasted(figures)
+    """How the prompt was read, drawn: reused, new, wasted. A part that exists is at least one cell wide."""
+    evaluated, again = figures.evaluated_tokens, notable_waste(figures)
     if not figures.prompt_tokens or figures.cached_tokens is None or evaluated is None:
         return ""
     cells = {"wasted": _cells(again, figures.prompt_tokens),
              "new": _cells(evaluated - again, figures.prompt_tokens)}
-    cells = {"reused": max(0, BAR_CELLS - sum(cells.values())) if figures.cached_tokens else 0, **cells}
+    cells = {"cached": max(0, BAR_CELLS - sum(cells.values())) if figures.cached_tokens else 0, **cells}
     if not figures.cached_tokens:
         cells["new"] = BAR_CELLS - cells["wasted"]
-    order = ("reused", "new", "wasted")
+    order = ("cached", "new", "wasted")
     parts = "".join(f'<span class="{name} w{cells[name]}"></span>' for name in order if cells[name] > 0)
     return f'<span class="bar">{parts}</span>'
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 
 from kvchat import __version__
-from kvchat.aliases import CAUSES
+from kvchat.aliases import CAUSES, EXPORT_FIELDS
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import Statement, plain, statement
 from kvchat.prompt.context import ContextBlock
-from kvchat.prompt.conversation import OFF, SEARCHING, Conversation
+from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained
 from kvchat.prompt.request import Parameters
 from kvchat.prompt.tree import Tree
@@ -54,7 +54,7 @@ def _node_fields(node: Node) -> dict[str, object]:
         "state": node.state.value,
         "model": node.model,
         "figures": None if node.figures is None else asdict(node.figures, dict_factory=plain),
-        "note": node.note,
+        "note": asdict(node.note, dict_factory=plain) if isinstance(node.note, Statement) else node.note,
     }
 
 
@@ -118,7 +118,7 @@ class Fields:
         self.where = where
         if not isinstance(value, dict):
             raise TransferError(f"{where} is not a JSON object. Nothing was read.")
-        self._values = value
+        self._values = {EXPORT_FIELDS.get(name, name): field for name, field in value.items()}
 
     def wrong(self, name: str, wanted: str) -> TransferError:
         return TransferError(f"{self.where}: the field {name} is not {wanted}. Nothing was read.")
@@ -271,7 +271,7 @@ def _conversation(item: Fields) -> Conversation:
         system_in_user=item.optional_flag("system_in_user") or False,
         memory=item.optional_flag("memory") is not False,
         collections=_collections(item),
-        searching=_searching(item),
+        retrieval=_retrieval(item),
     )
 
 
@@ -282,10 +282,10 @@ def _collections(item: Fields) -> tuple[str, ...]:
     return names
 
 
-def _searching(item: Fields) -> str:
-    mode = item.optional_text("searching")
-    if mode is not None and mode not in SEARCHING:
-        raise item.wrong("searching", "off, ask or always")
+def _retrieval(item: Fields) -> str:
+    mode = item.optional_text("retrieval")
+    if mode is not None and mode not in RETRIEVAL_MODES:
+        raise item.wrong("retrieval", "off, ask or always")
     return mode or OFF
 
 
@@ -381,7 +381,7 @@ def _node(item: Fields, tree: Tree) -> Node:
     if state is not State.STREAMING and not _shown_is_sent(message, wire):
         raise TransferError(f"{item.where}: its text is not the text the model would see. Nothing was read.")
     return Node(id, parent, message, wire, digest, item.number("created"), state, item.text("model"),
-                _figures(item.optional_inner("figures")), item.text("note"))
+                _figures(item.optional_inner("figures")), _statement(item, "note") or "")
 
 
 def _shown_is_sent(message: Message, wire: bytes) -> bool:

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import PureWindowsPath
 
 from kvchat.cache.accounting import Totals, totals
-from kvchat.prompt.citing import name_of
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
 from kvchat.text.format import clock, date_and_time
+from kvchat.text.notes import note_sentence
 from kvchat.transfer.formats import Source
 
 _STATES = {
@@ -160,7 +161,7 @@ def version_mark(entry: Entry) -> str:
 
 def state_sentence(node: Node) -> str:
     """Why an answer is not complete, or what it did beside; empty for one of which nothing is to be said."""
-    return one_line(node.note) or _STATES.get(node.state, "")
+    return one_line(note_sentence(node.note)) or _STATES.get(node.state, "")
 
 
 def branch_totals(source: Source) -> Totals:

@@ -58,7 +58,7 @@ def _facts(stats: Stats) -> str:
     words = [f"reuse {percent(stats.totals.reuse)}"] if stats.totals.reuse is not None else []
     words.append(counted(stats.totals.turns, "turn"))
     if stats.ttft_ms is not None:
-        words.append(f"first token {duration(stats.ttft_ms / 1000)} (median)")
+        words.append(f"TTFT {duration(stats.ttft_ms / 1000)} (median)")
     if unknown := unknown_words(stats.totals):
         words.append(f"{unknown} unknown")
     return " · ".join(words)
@@ -90,7 +90,7 @@ def _bars(days: tuple[Day, ...]) -> Iterator[str]:
 
 def _stack(totals: Totals, *, visibly: bool = False) -> tuple[tuple[int, str], ...]:
     """Tokens with their tones. `visibly`: wasted ones within the noise are new ones, as in every bar."""
-    wasted = 0 if visibly and totals.avoidable_tokens <= NOISE * totals.turns else totals.avoidable_tokens
+    wasted = 0 if visibly and totals.wasted_tokens <= NOISE * totals.turns else totals.wasted_tokens
     return (totals.cached_tokens, CACHED), (totals.evaluated_tokens - wasted, NEW), (wasted, WASTED)
 
 

@@ -36,6 +36,8 @@ class Action:
     """What does it on the main screen: a method of it or of one of its controllers, `messages.edit`."""
     run: str = ""
     """The Textual action of its keys in its context, where it is not the last part of the id."""
+    vi_keys: str = ""
+    """Further keys, with the setting `vi_keys`."""
 
     @property
     def context(self) -> str:
@@ -85,7 +87,7 @@ ACTIONS: tuple[Action, ...] = (
            "tree", method="messages.tree"),
     Action("compact", "", "Compact conversation", "Go on with a summary in place of the older turns, on a new branch. "
            "Its price is shown first.", "This conversation", "compact", method="compaction.compact"),
-    Action("parameters", "ctrl+o", "Parameters", "Change temperature and the like; nothing is read again for it.",
+    Action("parameters", "ctrl+o", "Parameters", "Change temperature and the like; nothing is prefilled again for it.",
            "This conversation", "parameters", method="options.parameters"),
     Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Its price is shown "
            "first.", "This conversation", "system", "TEXT", method="options.system_prompt"),
@@ -119,9 +121,15 @@ ACTIONS: tuple[Action, ...] = (
     Action("transcript.page_down", "pagedown", "Page down", "Scroll down by a page.", "Messages", palette=False,
            reason=_MOVING, run="page(1)"),
     Action("transcript.first", "home", "First message", "Go to the beginning.", "Messages", palette=False,
-           reason=_MOVING),
+           reason=_MOVING, vi_keys="g"),
     Action("transcript.last", "end", "Last message", "Go to the end and follow the answer.", "Messages", palette=False,
-           reason=_MOVING),
+           reason=_MOVING, vi_keys="G"),
+    Action("transcript.find", "", "Find from here", "Search in this conversation; Enter comes back to the messages.",
+           "Messages", palette=False, reason="the action find has them", vi_keys="slash"),
+    Action("transcript.next_match", "", "Next match", "Go to the match below.", "Messages", palette=False,
+           reason=_MOVING, run="match(1)", vi_keys="n"),
+    Action("transcript.previous_match", "", "Previous match", "Go to the match above.", "Messages", palette=False,
+           reason=_MOVING, run="match(-1)", vi_keys="N"),
     Action("transcript.edit", "e", "Edit message", "Change a question and ask again, on a new branch. Its price is "
            "shown first.", "Messages", "edit", method="messages.edit"),
     Action("transcript.regenerate", "r", "Another answer", "Have the question answered again, on a new branch.",
@@ -170,13 +178,16 @@ ACTIONS: tuple[Action, ...] = (
            palette=False, reason=_MOVING),
     Action("sidebar.rename", "r", "Rename", "Give the conversation under the cursor another title.", "List",
            palette=False, reason="the action rename has them"),
+    Action("sidebar.delete", "d,delete", "Delete", "Put the conversation under the cursor into the trash; Undo brings "
+           "it back.", "List", palette=False, reason="the action delete has them"),
 
     Action("sidebar", "f3", "Sidebar", "Show or hide the list beside the conversation.", "General", "sidebar",
            method="toggle_sidebar"),
     Action("theme", "", "Theme", "Choose the colours.", "General", "theme", "NAME", method="options.theme"),
     Action("palette", "ctrl+p", "Palette", "Find an action by its name.", "General", footer="palette", palette=False,
            reason="it is the palette", method="app.action_command_palette"),
-    Action("help", "f1", "Help", "Show every key and command.", "General", "help", footer="help", method="show_help"),
+    Action("help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help",
+           method="show_help"),
     Action("quit", "ctrl+q", "Quit", "Leave kvchat. What is running is stopped and kept.", "General", "quit",
            method="app.action_quit"),
 )

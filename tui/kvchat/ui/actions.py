@@ -47,13 +47,14 @@ def bindings(context: str, *, priority: bool = False) -> list[Binding]:
 
     found = []
     for action in BY_ID.values():
-        if action.context != context or not action.keys:
+        if action.context != context:
             continue
         if action.id in _FIXED:
             found += [Binding(key, f"{action.action}({key})", action.label, show=False, tooltip=action.help)
                       for key in action.key_list]
         else:
-            found.append(Binding(action.keys, action.action, action.footer or action.label, show=bool(action.footer),
+            keys = action.keys or f"no-key-{action.id}"  # never sent, for the keymap to put others in its place
+            found.append(Binding(keys, action.action, action.footer or action.label, show=bool(action.footer),
                                  tooltip=action.help, id=action.id, priority=priority))
     return found
 
@@ -105,14 +106,18 @@ def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool =
         words = BY_ID[swapped.get(action.id, action.id)]
         keys = (overrides or {}).get(action.id, action.keys)
         shown = "1–9" if action.id in _FIXED else ", ".join(key_names.shown(key) for key in keys.split(",") if key)
+        if not keys and action.vi_keys:
+            shown = f"{key_names.shown(action.vi_keys)} (vi_keys)"
         slash = f"/{action.slash} {action.argument}".rstrip() if action.slash else ""
         groups.setdefault(action.group, []).append(HelpRow(shown, slash, words.label, words.help))
     return groups
 
 
-def keymap(overrides: Mapping[str, str], file: Path | None = None) -> tuple[dict[str, str], list[Problem]]:
+def keymap(overrides: Mapping[str, str], file: Path | None = None, *, vi_keys: bool = False
+           ) -> tuple[dict[str, str], list[Problem]]:
     """The [keys] of the settings as `App.set_keymap` takes them, and what is wrong with them. An action whose keys
-    are refused keeps its defaults. `file` is where they came from, for the line."""
+    are refused keeps its defaults. `file` is where they came from, for the line. `vi_keys`: with the keys of vi, where
+    the person gave the action none and the key to nothing else."""
     found: dict[str, str] = {}
     problems: list[Problem] = []
 
@@ -131,7 +136,17 @@ def keymap(overrides: Mapping[str, str], file: Path | None = None) -> tuple[dict
         loser, key, other = clash
         del found[loser]
         refuse(loser, f"{key_names.shown(key)} already means {BY_ID[other].label} ({other}); {_kept(loser)}")
+    for action in BY_ID.values() if vi_keys else ():
+        if action.id not in found and (more := _free(action, found)):
+            found[action.id] = ",".join([*action.key_list, *more])
     return found, problems
+
+
+def _free(action: Action, found: Mapping[str, str]) -> list[str]:
+    """The vi keys of an action that mean nothing else where it works."""
+    beside = [other for other in BY_ID.values() if other.id != action.id and work_together(action, other)]
+    taken = {key for other in beside for key in found.get(other.id, other.keys).split(",")}
+    return [key for key in action.vi_keys.split(",") if key and key not in taken]
 
 
 def _wrong_action(id: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +13,7 @@ from textual._compositor import CompositorUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.driver import Driver
-from textual.filter import LineFilter
+from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
@@ -26,12 +27,14 @@ from kvchat.ui.key_queue import KeyQueue
 from kvchat.ui.render.frame import Frame
 from kvchat.ui.terminal import paste_guard
 from kvchat.ui.terminal.control_filter import ControlFilter
-from kvchat.ui.themes import load_themes, variable_defaults
+from kvchat.ui.themes import AUTOMATIC, load_themes, plain_theme, variable_defaults
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.ui.terminal.desktop import Desktop
 
-FALLBACK_THEME = "kvchat-night"
+DARK_THEME, LIGHT_THEME = "kvchat-night", "kvchat-day"
+"""Where the person chose none: by the terminal's background."""
 HOUSEKEEPING_SECONDS = 20.0
 """After the start, when the first answer is likely on its way."""
 HOUSEKEEPING_EVERY = 3600.0
@@ -52,6 +55,7 @@ class KvchatApp(App[int]):
         gc.disable()  # until the first paint: collections cost a tenth of it
         paste_guard.install()
         super().__init__()
+        self.no_color = bool(os.environ.get("NO_COLOR"))  # Textual takes an empty one for a wish too
         self.service = service
         self.is_leaving = False
         """Whether the screen is about to go: what is told from now on is not shown."""
@@ -63,10 +67,17 @@ class KvchatApp(App[int]):
         self._notices = list(notices)
         self._continue = continue_
         self._first = conversation
+        self.desktop: Desktop | None = None
+        """What there is around the terminal; None until the first frame stands."""
         self._guard = ControlFilter()
         self._frame = Frame()
+        self.follows_terminal = False
+        """Whether the theme is a light or a dark one as the terminal is."""
+        self._terminals_choice = ""
+        """The theme that the terminal's answer is just changing to."""
         self._take_themes()
-        self.keys, problems = actions.keymap(service.settings.keys, paths.config)
+        self.keys, problems = actions.keymap(service.settings.keys, paths.config,
+                                             vi_keys=service.settings.vi_keys)
         """The person's keys by action, where they differ from the table."""
         self._notices += map(str, problems)
 
@@ -77,11 +88,18 @@ class KvchatApp(App[int]):
         for theme in themes.values():
             self.register_theme(theme)
         self._notices += map(str, problems)
+        if self.no_color:
+            self.register_theme(theme := plain_theme())
+            self.theme = theme.name
+            return
         wanted = self.service.settings.theme
-        if wanted not in self.available_themes:
+        self.follows_terminal = wanted == AUTOMATIC
+        if self.follows_terminal:
+            wanted = DARK_THEME
+        elif wanted not in self.available_themes:
             self._notices.append(f"There is no theme {one_line(wanted, 40)}. /theme shows them all.")
-            wanted = FALLBACK_THEME if FALLBACK_THEME in self.available_themes else self.theme
-        self.theme = wanted
+            wanted = DARK_THEME
+        self.theme = wanted if wanted in self.available_themes else self.theme
 
     def get_driver_class(self) -> type[Driver]:
         driver = super().get_driver_class()
@@ -114,7 +132,10 @@ class KvchatApp(App[int]):
 
     async def _begin(self) -> None:
         """After the first paint: the conversation and the notices."""
+        from kvchat.ui.terminal.desktop import Desktop
+
         screen = self.chat
+        self.desktop = Desktop(self.tell_terminal, os.environ)
         try:
             screen.begin()
             self.has_begun = True
@@ -126,6 +147,8 @@ class KvchatApp(App[int]):
         for notice in (*self._notices, *self.service.store.notices):
             screen.workspace.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
+        if self.follows_terminal:
+            self.ask_terminal()
         self.call_after_refresh(self._connect)
         self.call_after_refresh(self._settle)
 
@@ -179,6 +202,8 @@ class KvchatApp(App[int]):
 
     async def on_unmount(self) -> None:
         gc.enable()
+        if self.desktop is not None:
+            self.desktop.progress.remove()
         await self.ending.close_service()
 
     async def on_event(self, event: events.Event) -> None:
@@ -236,19 +261,61 @@ class KvchatApp(App[int]):
         super()._display(screen, renderable)
 
     def get_line_filters(self) -> list[LineFilter]:
-        return [self._guard, *super().get_line_filters()]
+        if not self.no_color:
+            others = [found for found in super().get_line_filters() if not isinstance(found, Monochrome)]
+            return [self._guard, *others]
+        from kvchat.ui.terminal.colourless import COLOURLESS
+
+        return [self._guard, COLOURLESS]
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return variable_defaults(self.current_theme)
 
+    def ask_terminal(self) -> None:
+        """Ask the terminal whether it is light or dark. The answer comes any time, or never."""
+        from kvchat.ui.terminal.desktop import is_bare
+
+        ask = getattr(self._driver, "ask_background", None)
+        if ask is not None and not self.is_headless and not self.no_color and not is_bare(os.environ):
+            ask()
+
+    def take_background(self, is_light: bool) -> None:
+        """What the terminal answered."""
+        name = LIGHT_THEME if is_light else DARK_THEME
+        if self.follows_terminal and name != self.theme and name in self.available_themes:
+            self._terminals_choice = name
+            self.theme = name
+
+    def follow_terminal(self) -> None:
+        """As the person wishes, from now on."""
+        self.follows_terminal = True
+        self._save_theme(AUTOMATIC)
+        self.ask_terminal()
+
     def _theme_chosen(self, theme: object) -> None:
+        own, self._terminals_choice = self._terminals_choice == self.theme, ""
+        if own:
+            return
+        self.follows_terminal = False
+        self._save_theme(self.theme)
+
+    def _save_theme(self, name: str) -> None:
         try:
-            save_setting(self._paths.config, "theme", self.theme)
+            save_setting(self._paths.config, "theme", name)
         except ConfigError as error:
             self.chat.workspace.say(str(error), "warning")
 
     def set_window_title(self, title: str) -> None:
         """The title of the terminal's window, cleaned: a window title is a way into the terminal."""
-        if self._driver is not None and not self.is_headless:
-            name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
-            self._driver.write(f"\x1b]2;{name}\x07")
+        name = f"{one_line(title, 60)} · kvchat" if title else "kvchat"
+        self.tell_terminal(f"\x1b]2;{name}\x07")
+
+    def tell_terminal(self, sequence: str) -> None:
+        """Write a control sequence, which must be clean, while the terminal is the app's."""
+        if self._driver is not None and self.has_terminal:
+            self._driver.write(sequence)
+
+    @property
+    def has_terminal(self) -> bool:
+        """Whether there is a terminal, and it is the app's just now: not an editor's."""
+        return not self.is_headless and getattr(self._driver, "has_terminal", True)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from kvchat.chat.events import ServiceEvent
     from kvchat.chat.service import ChatService
     from kvchat.ui.app import KvchatApp
+    from kvchat.ui.controllers.empty import EmptyConversation
     from kvchat.ui.screens.servers import WelcomePanel
 
 LOOK = 2.0
@@ -58,6 +59,8 @@ class ChatScreen(Screen[None]):
         self.show_sidebar = show_sidebar
         """Whether the list stands beside the conversation where there is room for it."""
         self._wide = False
+        self.empty: EmptyConversation | None = None
+        """What stands in an empty conversation; None until the controllers are there."""
         self.header = Header()
         self.sidebar = Sidebar(clock=lambda: service.clock().timestamp(), warmth=lambda id: service.tracker.warmth(id))
         self.transcript = Transcript(unfold_reasoning=settings.show_reasoning)
@@ -112,7 +115,7 @@ class ChatScreen(Screen[None]):
         service.servers.consent.asks_before_leaving = True
         self.workspace = workspace = Workspace(self, service, transcript)
         costs = CostQuestions(workspace, service.prices)
-        empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
+        self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
         self.server = ServerController(workspace, service, costs, empty, self.header)
         self.compaction = CompactionController(workspace, service, self.server, transcript, status)
         self.context = ContextController(workspace, service, composer)
@@ -141,6 +144,8 @@ class ChatScreen(Screen[None]):
         if wide is not self._wide:
             self._wide = wide
             self._set_sidebar(wide and self.show_sidebar)
+        if self.empty is not None:
+            self.call_after_refresh(self.empty.show)
 
     def _set_sidebar(self, shown: bool) -> None:
         if not shown and self.focused is self.sidebar:
@@ -219,6 +224,10 @@ class ChatScreen(Screen[None]):
     def _rename_requested(self, event: Sidebar.RenameRequested) -> None:
         self.conversations.rename(id=event.id)
 
+    @on(Sidebar.DeleteRequested)
+    async def _list_delete_requested(self, event: Sidebar.DeleteRequested) -> None:
+        await self.conversations.delete(event.id)
+
     @on(Sidebar.MenuRequested)
     def _menu_requested(self, event: Sidebar.MenuRequested) -> None:
         self.conversations.menu(event.id)
@@ -258,6 +267,14 @@ class ChatScreen(Screen[None]):
     @on(Transcript.SourcesRequested)
     def _sources_requested(self, event: Transcript.SourcesRequested) -> None:
         self.documents.show_sources(event.node, event.numbers)
+
+    @on(Transcript.FindRequested)
+    def _find_requested(self) -> None:
+        self.findbar.open(comes_back=True)
+
+    @on(Transcript.MatchRequested)
+    def _match_requested(self, event: Transcript.MatchRequested) -> None:
+        self.findbar.go_on(event.step)
 
     @on(Transcript.TypeThrough)
     def _type_through(self, event: Transcript.TypeThrough) -> None:

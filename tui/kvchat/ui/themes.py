@@ -9,10 +9,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.aliases import THEME_KEYS, renamed
 from kvchat.config.option import kind_of
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key
@@ -23,6 +25,8 @@ from kvchat.sanitize import one_line
 if TYPE_CHECKING:
     from textual.theme import Theme
 
+AUTOMATIC = "auto"
+"""In place of a theme's name: a light or a dark one, as the terminal is."""
 SIZE_LIMIT = 64 * 1024
 """Bytes of one theme."""
 FILE_LIMIT = 200
@@ -33,9 +37,9 @@ COLOURS = ("primary", "secondary", "accent", "foreground", "background", "surfac
 REQUIRED = ("primary", "foreground", "background")
 
 OWN_VARIABLES = frozenset({
-    "cache-reused",  # tokens served from the cache; warm conversations
+    "cache-cached",  # tokens served from the cache; warm conversations
     "cache-evaluated",  # tokens read because they were new
-    "cache-avoidable",  # tokens read again without need
+    "cache-wasted",  # tokens read again without need
     "role-user",  # the word above the person's messages
     "role-assistant",  # the model's name above its answers
     "rule",  # thin lines
@@ -81,11 +85,24 @@ def load_theme(path: Path) -> tuple[Theme | None, list[Problem]]:
     return reader.theme(), reader.problems
 
 
+def plain_theme() -> Theme:
+    """The theme for a terminal that is to show no colour. Only what is marked has a background of its own."""
+    from textual.theme import BUILTIN_THEMES
+
+    ground = BUILTIN_THEMES["ansi-dark"]
+    return replace(ground, name="kvchat-plain", variables={
+        **ground.variables, "border-blurred": "ansi_default",
+        **{f"scrollbar{part}": "ansi_white" for part in ("", "-hover", "-active")},
+        **{f"scrollbar-{part}": "ansi_default" for part in (
+            "background", "background-hover", "background-active", "corner-color")},
+    })
+
+
 def theme_problem(name: str, themes: Mapping[str, Theme], file: Path) -> list[Problem]:
     """What is wrong with the name of a theme in the settings `file`: nothing, or that there is none of this name."""
     from textual.theme import BUILTIN_THEMES
 
-    known = [*themes, *BUILTIN_THEMES]
+    known = [*themes, *BUILTIN_THEMES, AUTOMATIC]
     if name in known:
         return []
     near = difflib.get_close_matches(name, known, 1)
@@ -98,9 +115,9 @@ def variable_defaults(theme: Theme) -> dict[str, str]:
     `App.get_theme_variable_defaults`."""
     colours = theme.to_color_system().generate()
     return {
-        "cache-reused": colours["success"],
+        "cache-cached": colours["success"],
         "cache-evaluated": colours["primary"],
-        "cache-avoidable": colours["warning"],
+        "cache-wasted": colours["warning"],
         "role-user": colours["accent"],
         "role-assistant": colours["primary"],
         "rule": colours["border-blurred"] if theme.ansi else colours["foreground-disabled"],
@@ -153,16 +170,18 @@ class _Reader:
 
     def _variables(self, table: object) -> dict[str, str]:
         found: dict[str, str] = {}
-        known = _known_variables()
-        for key, value in self._table("variables", table).items():
+        known, given = _known_variables(), self._table("variables", table)
+        if old := {key: THEME_KEYS[key] for key in given if key in THEME_KEYS}:
+            self._wrong(("variables", next(iter(old))), renamed(old))
+        for key, value in given.items():
             style = key.endswith("-style")
-            if key not in known:
+            if key not in known and key not in old:
                 self._wrong(("variables", key), f"unknown variable {one_line(key, 60)}" + _meant(key, sorted(known)))
             elif not isinstance(value, str) or not (_STYLE if style else _COLOUR).fullmatch(value):
                 kind = 'a style such as "bold"' if style else 'a colour such as "#7c9cf5"'
                 self._wrong(("variables", key), f"{key} must be {kind}; it is left out")
-            else:
-                found[key] = value
+            elif old.get(key) not in given:
+                found[old.get(key, key)] = value
         return found
 
     def _table(self, section: str, table: object) -> dict[str, object]:

@@ -8,13 +8,14 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, new_tokens
-from kvchat.prompt.citing import sources
+from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
-from kvchat.text.format import clock, count, speed
+from kvchat.text.format import clock
+from kvchat.text.notes import note_sentence
 from kvchat.ui.render.message import TranscriptItem
 from kvchat.ui.render.progress import reading_row, unknown_reading_row, waiting_row
 from kvchat.ui.render.rows import Span
@@ -24,6 +25,7 @@ from kvchat.ui.widgets.sidebar_rows import SidebarRow
 
 if TYPE_CHECKING:
     from kvchat.chat.live import LiveAnswer, OpenConversation
+    from kvchat.ui.terminal.desktop import Prefilled
 
 YOU = "You"
 PATIENCE = 0.3
@@ -53,23 +55,28 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
         time=clock(node.created, now), text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
-        note=node.note, siblings=tree.version(node.id),
-        figures=cost(node.figures), streaming=streaming,
+        note=note_sentence(node.note), siblings=tree.version(node.id),
+        figures=node.figures, streaming=streaming,
         sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
     )
-
-
-def cost(figures: TurnFigures | None) -> str:
-    """`31 tok · 58.2 tok/s`; empty when nothing is known."""
-    if figures is None or figures.predicted_tokens is None:
-        return ""
-    rate = figures.decode_speed
-    return f"{count(figures.predicted_tokens)} tok" + (f" · {speed(rate)}" if rate else "")
 
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
     """The rows of the sidebar."""
     return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]
+
+
+def prefilled(live: LiveAnswer, now: float) -> Prefilled:
+    """How much of what the server has to prefill is done at `now` (monotonic seconds). None once tokens come, for an
+    answer that is stopped, while the server is offline, and for one that starts at once."""
+    offline = live.waiting is not None and live.waiting.phase == "gone"
+    if live.first_token_at is not None or live.stopping or offline or now - live.sent_at < PATIENCE:
+        return None
+    progress = live.progress
+    if progress is None:
+        return "unknown"
+    done, whole = progress.processed - progress.cached, progress.total - progress.cached
+    return min(100, max(0, done * 100 // whole)) if whole > 0 else 100
 
 
 def live_row(

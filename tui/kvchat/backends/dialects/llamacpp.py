@@ -27,7 +27,7 @@ from kvchat.backends.dialect import (
     ChatTurn,
     Emit,
     Ended,
-    ReadAhead,
+    PrefillResult,
     Reported,
     ServerInfo,
     ServerState,
@@ -148,7 +148,7 @@ class LlamaCppBackend(HttpBackend):
             pinning="--no-kv-unified, or with --no-cache-idle-slots", template="--chat-template-file FILE",
             fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
             keep_reasoning="--reasoning-preserve"),
-        shows_template=True, takes_any_model=True, is_followed=True)
+        shows_template=True, takes_any_model=True, is_tracked=True)
     found_in_cloud = True
     health_path = "/health"
 
@@ -317,8 +317,8 @@ class LlamaCppBackend(HttpBackend):
             raise errors.protocol(self.url, "a slot with more tokens than any window has")
         return counts
 
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None, session: str = "") -> ReadAhead:
+    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                      slot: int | None = None, session: str = "") -> PrefillResult:
         """As of `CacheAccess`. `session`: whose prompt it is, for a router."""
         headers = JSON | (self.session_headers(session) if session else {})
         fields: dict[str, object] = {"prompt": list(prompt), "n_predict": 0, "cache_prompt": True, "stream": True,
@@ -355,16 +355,16 @@ class LlamaCppBackend(HttpBackend):
             cached = last.cached
         if cached is not None and cached > len(prompt):
             cached = None
-        return ReadAhead(len(prompt), cached, count_at(final, "id_slot"))
+        return PrefillResult(len(prompt), cached, count_at(final, "id_slot"))
 
-    async def read_messages(self, turn: ChatTurn) -> Reported:
-        """As of `WarmUp`, for a server that cannot be followed: what every prompt begins with that goes on with a
-        question is read, and nothing is answered."""
+    async def prefill_messages(self, turn: ChatTurn) -> Reported:
+        """As of `PrefillAccess`, for a server that cannot be followed: what every prompt begins with that goes on with
+        a question is read, and nothing is answered."""
         asked = [await self.prompt_text(replace(turn, wires=(*turn.wires, Message(Role.USER, question).wire())))
                  for question in QUESTIONS]
         one, other = [await self.tokens_of(text) for text in asked]
         prefix = one.first(max(0, one.common(other) - 1))  # the last one may merge with what is typed
-        found = await self.read_ahead(prefix, lambda _: None, session=turn.session_id)
+        found = await self.prefill(prefix, lambda _: None, session=turn.session_id)
         return Reported(found.prompt_tokens, found.cached_tokens)
 
     async def post_json(self, path: str, body: bytes) -> Mapping[str, object]:

@@ -62,7 +62,7 @@ class LlamaCppPythonBackend(OneTokenWarmUp):
         """As ever; where the stream ended before it began, the reason is asked for."""
         ended = await super().chat(turn, emit)
         if isinstance(ended.error, NothingSaidError) and (reason := await self._reason(turn)) is not None:
-            return replace(ended, note=reason.sentence, error=reason)
+            return replace(ended, error=reason)
         return ended
 
     async def _reason(self, turn: ChatTurn) -> BackendError | None:

@@ -18,8 +18,8 @@ from kvchat.backends.dialect import (
     ChatTurn,
     Emit,
     Ended,
+    PrefillResult,
     Progressed,
-    ReadAhead,
     ServerInfo,
     ServerState,
     SlotCount,
@@ -46,8 +46,10 @@ from kvchat.backends.payload import (
 )
 from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import PromptProgress
+from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.cache.tokens import Tokens
+from kvchat.prompt.message import NoteKind
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
@@ -73,7 +75,7 @@ class LlamaSwapBackend(HttpBackend):
             "the model's llama-server in llama-swap's configuration", Change("--ctx-size {whole}"),
             Change("--cache-ram 8192, and keep models that are used in turn loaded together (groups, swap: false)"),
             idle="ttl"),
-        keeps_many=True, is_followed=True)
+        keeps_many=True, is_tracked=True)
     health_path = "/health"
     probes = (RUNNING_PATH, MODELS_PATH)
 
@@ -187,9 +189,9 @@ class LlamaSwapBackend(HttpBackend):
     async def slot_counts(self) -> list[SlotCount]:
         return await (await self._followed()).slot_counts()
 
-    async def read_ahead(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
-                         slot: int | None = None) -> ReadAhead:
-        return await (await self._followed()).read_ahead(prompt, progressed, slot)
+    async def prefill(self, prompt: Tokens, progressed: Callable[[PromptProgress], None],
+                      slot: int | None = None) -> PrefillResult:
+        return await (await self._followed()).prefill(prompt, progressed, slot)
 
     async def template_text(self) -> str:
         """The chat template of the model in use; empty where its server does not tell."""
@@ -226,8 +228,8 @@ class LlamaSwapAnswer(ChatAnswer):
         ended = super().ended(error)
         if not self._was_loaded or error is not None:
             return ended
-        return replace(ended, warnings=(*ended.warnings, f'llama-swap loaded "{errors.quoted(self._asked)}" for this '
-                                                         "answer: nothing of the conversation was in its cache."))
+        return replace(ended, warnings=(
+            *ended.warnings, cause.said(NoteKind.MODEL_LOADED, model=errors.quoted(self._asked))))
 
 
 def _is_remark(value: object) -> bool:

@@ -25,8 +25,9 @@ from kvchat.backends.payload import (
     said,
     text_at,
 )
+from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags, Way
-from kvchat.prompt.message import State
+from kvchat.prompt.message import NoteKind
 from kvchat.prompt.wire import whole_characters
 
 LISTING_PATH, OLD_LISTING_PATH = "/api/v1/models", "/api/v0/models"
@@ -122,10 +123,9 @@ class LMStudioBackend(ProgramBackend):
 
     def _explained_end(self, ended: Ended) -> Ended:
         ended = super()._explained_end(ended)
-        if ended.state is not State.EMPTY or ended.called_tool:
+        if ended.remark is None or ended.remark.kind != NoteKind.NO_WORDS:
             return ended
-        return replace(ended, note="LM Studio ended the answer without a word, as it does when a conversation no "
-                                   f"longer fits. Try again; if it stays so, start a new conversation, or {LARGER}.")
+        return replace(ended, remark=cause.said(NoteKind.NOT_FITTING, title=self.title, room=self.room))
 
 
 def seconds_of(span: str) -> int | None:

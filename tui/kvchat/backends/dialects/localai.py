@@ -30,7 +30,9 @@ from kvchat.backends.payload import (
 )
 from kvchat.backends.stream import Payload
 from kvchat.backends.transport import Clock, Head
+from kvchat.cache.causes import cause
 from kvchat.cache.causes.remedies import Change, Flags, Way
+from kvchat.prompt.message import NoteKind
 from kvchat.prompt.wire import whole_characters
 
 WELL_KNOWN_PATH, SYSTEM_PATH, ABILITIES_PATH = "/.well-known/localai.json", "/system", "/v1/models/capabilities"
@@ -142,8 +144,7 @@ class LocalAIAnswer(ChatAnswer):
         if not self._left_out:
             return ended
         return replace(ended, warnings=(
-            *ended.warnings, f"LocalAI put a summary in the place of {self._left_out} earlier messages, so everything "
-            "is read anew. Raise context_size in the model's YAML file, or turn compression off there."))
+            *ended.warnings, cause.said(NoteKind.SUMMARISED, messages=self._left_out)))
 
 
 def timings_of(usage: Mapping[str, object]) -> dict[str, object]:

@@ -31,9 +31,10 @@ from kvchat.backends.dialect import (
 )
 from kvchat.backends.endpoint import Endpoint
 from kvchat.backends.transport import Clock, Head
-from kvchat.prompt.message import State
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.prompt.message import NoteKind, State
 from kvchat.prompt.request import Parameters
-from kvchat.text.faults import Fault, window_note
+from kvchat.text.faults import Fault
 
 # -- what follows from the token counts of several turns: what cannot be told from them is None -----------------------
 
@@ -220,7 +221,7 @@ class ProgramBackend(HttpBackend):
         seen = Seen(emit, self._clock)
         ended = self._explained_end(await super().chat(turn, seen))
         if ended.state is State.CONTEXT_FULL:
-            ended = replace(ended, note=window_note(self.window_of(turn), self.room))
+            ended = replace(ended, remark=said(NoteKind.FILLS_WINDOW, size=self.window_of(turn), room=self.room))
         if ended.state not in ANSWERED:
             return ended
         expected = self._counts.expected(turn)
@@ -232,22 +233,20 @@ class ProgramBackend(HttpBackend):
         """Report what can be told of the cache now that the answer is there. `expected`: how long the prompt has to be,
         where an earlier turn that this one extends was counted."""
 
-    def _other_model(self, turn: ChatTurn, ended: Ended) -> list[str]:
+    def _other_model(self, turn: ChatTurn, ended: Ended) -> list[Statement]:
         asked = self.model_of(turn)
         if not self.ignores_model or not asked or not ended.model or _bare(asked) == _bare(ended.model):
             return []
-        return [f"Another model answered: {errors.quoted(ended.model)}, not {errors.quoted(asked)}. {self.title} "
-                "answers with the model that is loaded; load the other one there."]
+        return [said(NoteKind.OTHER_MODEL_ANSWERED, answered=errors.quoted(ended.model), asked=errors.quoted(asked),
+                     title=self.title)]
 
-    def _left_out(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> list[str]:
+    def _left_out(self, turn: ChatTurn, seen: Seen, expected: Expected | None) -> list[Statement]:
         """A warning if the prompt is shorter than the conversation; else it is remembered for the next turn."""
         tokens = seen.reported.prompt_tokens
         if not tokens:
             return []
         if expected is not None and tokens < expected.likely - SLACK:  # what it was before stays the measure
-            return [f"{self.title} read {tokens:,} tokens of a conversation that has about {expected.likely:,}: it "
-                    "left the oldest messages out, so everything is read anew. Start a new conversation, delete a "
-                    f"turn, or {self.room}."]
+            return [said(NoteKind.LEFT_OUT, title=self.title, tokens=tokens, expected=expected.likely, room=self.room)]
         reply_tokens = 0 if seen.reasoned else seen.reported.predicted_tokens or 0
         self._counts.remember(turn, tokens, seen.text, reply_tokens)
         return []
@@ -258,8 +257,7 @@ class ProgramBackend(HttpBackend):
     def _explained_end(self, ended: Ended) -> Ended:
         if ended.error is None:
             return ended
-        error = self._explained(ended.error, ended.error.said)
-        return replace(ended, error=error, note=error.sentence)
+        return replace(ended, error=self._explained(ended.error, ended.error.said))
 
     def _explained(self, error: BackendError, said: str) -> BackendError:
         """The error, with what to change in this program; `said`: the server's own words."""

@@ -76,7 +76,7 @@ class TextGenBackend(ProgramBackend):
         trouble = error.trouble if error else Trouble.REFUSED
         unloaded = failure(trouble, Fault.PROGRAM, title=self.title, url=self.url,
                                 told=f"has no model loaded. {LOAD}")
-        return replace(ended, note=unloaded.sentence, error=error and unloaded)
+        return replace(ended, remark=unloaded.note, error=error and unloaded)
 
 
 class TextGenAnswer(ChatAnswer):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kvchat.backends.dialect import ServerInfo
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.text.snapshots import SnapshotProblem
 
 KV_TYPE = "f16"
 """The type of the cache's numbers in the embedded engine; a setting for it would belong into the shape."""
@@ -35,13 +37,13 @@ class CacheKind:
         """The name of the model and the build: what a verdict on snapshots is about."""
         return _short(f"{self.model}\n{self.build}".encode())
 
-    def difference(self, other: CacheKind) -> str:
-        """Why a snapshot of this kind does not go into a server of the `other`; empty when it does."""
+    def difference(self, other: CacheKind) -> Statement | None:
+        """Why a snapshot of this kind does not go into a server of the `other`; None when it does."""
         if self.model != other.model:
-            return "it was made with another model"
+            return said(SnapshotProblem.OTHER_MODEL)
         if self.shape != other.shape:
-            return f"it was made for another shape of the cache ({self.shape}; the server now has {other.shape})"
-        return "" if self.build == other.build else "it was made by another build of the server"
+            return said(SnapshotProblem.OTHER_SHAPE, shape=self.shape, now=other.shape)
+        return None if self.build == other.build else said(SnapshotProblem.OTHER_BUILD)
 
 
 def kind_of(model: Path, info: ServerInfo) -> CacheKind:

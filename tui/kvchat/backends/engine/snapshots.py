@@ -23,7 +23,9 @@ from pathlib import Path
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, read_card, token_ids
+from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.cache.tokens import Tokens
+from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 MOST = 24
 MOST_BYTES = 4 << 30
@@ -36,11 +38,17 @@ LEFTOVER_SECONDS = 600.0
 
 _OURS = re.compile(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?|[0-9a-f]{20}-\d+\.(bin|\d+\.tmp)")
 """The second form is the one of earlier versions: by model and slot."""
-_READ_AGAIN = "the conversation is read by the server instead."
 
 
 class SnapshotError(Exception):
-    """A snapshot that cannot be saved or used: one sentence."""
+    """A snapshot that cannot be saved or used."""
+
+    def __init__(self, kind: SnapshotProblem, **arguments: Argument) -> None:
+        super().__init__(kind)
+        self.problem = said(kind, **arguments)
+
+    def __str__(self) -> str:
+        return snapshot_sentence(self.problem)
 
 
 class SnapshotShelf:
@@ -86,12 +94,10 @@ class SnapshotShelf:
         """Drop old snapshots until `needed` more bytes fit. Raises SnapshotError when they cannot."""
         with self._lock:
             if needed > self._most_bytes:
-                raise SnapshotError(f"The snapshot would take {_size(needed)}; all of them may take "
-                                    f"{_size(self._most_bytes)}. It was not saved.")
+                raise SnapshotError(SnapshotProblem.ABOVE_BOUND, needed=needed, most=self._most_bytes)
             self._trim(needed)
             if self._free() - needed < self._least_free:
-                raise SnapshotError(f"No snapshot is saved: less than {_size(self._least_free)} would stay free on "
-                                    "the disk.")
+                raise SnapshotError(SnapshotProblem.DISK_FULL, least=self._least_free)
 
     def keep(self, snapshot: Snapshot) -> Snapshot:
         """Add the file that the server has written, as `snapshot` describes it but for checksum and times; it
@@ -99,8 +105,7 @@ class SnapshotShelf:
         file = self.folder / snapshot.file
         size = file.stat().st_size if file.is_file() else -1
         if size != snapshot.size:
-            raise SnapshotError(f"The server wrote {max(0, size):,} of {snapshot.size:,} bytes of a snapshot into "
-                                f"{self.folder}: it was not kept.")
+            raise SnapshotError(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size, folder=str(self.folder))
         file.chmod(0o600)
         now = time.time()
         snapshot = replace(snapshot, checksum=checksum(file), saved=now, used=now)
@@ -115,7 +120,7 @@ class SnapshotShelf:
             self._hold([*self._snapshots, snapshot])
             self._trim()
             if snapshot not in self._snapshots:
-                raise SnapshotError("The snapshot is too large to be kept.")
+                raise SnapshotError(SnapshotProblem.NO_ROOM)
         return snapshot
 
     def touch(self, snapshot: Snapshot, slot: int) -> Snapshot:
@@ -128,24 +133,24 @@ class SnapshotShelf:
             self._hold([other for other in self._snapshots if other.name != snapshot.name] + [fresh])
         return fresh
 
-    def check(self, snapshot: Snapshot, kind: CacheKind) -> str:
-        """Why it must not be given to a server of this kind: one sentence; empty when it may. What is damaged is
-        removed, what belongs to another server stays."""
-        if difference := snapshot.kind.difference(kind):
-            return f"The snapshot of this conversation cannot be used: {difference}; {_READ_AGAIN}"
+    def check(self, snapshot: Snapshot, kind: CacheKind) -> Statement | None:
+        """Why it must not be given to a server of this kind; None when it may. What is damaged is removed, what belongs
+        to another server stays."""
+        if (difference := snapshot.kind.difference(kind)) is not None:
+            return difference
         file = self.folder / snapshot.file
         try:
             size = file.stat().st_size
-            damage = f"it is cut short or has grown ({size:,} of {snapshot.size:,} bytes)" \
-                if size != snapshot.size else "it is damaged" if checksum(file) != snapshot.checksum else ""
+            if size == snapshot.size and checksum(file) == snapshot.checksum:
+                return None
+            damage = said(SnapshotProblem.DAMAGED) if size == snapshot.size else said(
+                SnapshotProblem.CUT, size=size, whole=snapshot.size)
         except FileNotFoundError:
-            damage = "it is no longer there"
+            damage = said(SnapshotProblem.GONE)
         except OSError as error:
-            return f"The snapshot of this conversation cannot be read ({paths.reason(error)}); {_READ_AGAIN}"
-        if not damage:
-            return ""
+            return said(SnapshotProblem.CANNOT_READ, reason=paths.reason(error))
         self.drop(snapshot)
-        return f"The snapshot of this conversation is refused: {damage}; {_READ_AGAIN}"
+        return damage
 
     def token_ids(self, snapshot: Snapshot) -> Tokens | None:
         """The tokens in the snapshot; None when its file's form is not the known one."""
@@ -230,7 +235,3 @@ def _unlink(path: Path) -> None:
         path.unlink(missing_ok=True)
     except OSError:
         pass
-
-
-def _size(count: int) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"

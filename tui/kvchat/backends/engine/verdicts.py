@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kvchat import paths
+from kvchat.cache.causes.cause import Statement, statement_of, stored
 
 FILE = "verdicts.json"
 MOST = 50
@@ -24,16 +25,16 @@ class Verdict:
     worked: bool = False
     failures: int = 0
     """In a row."""
-    sentence: str = ""
-    """Why snapshots are not used any more; empty while they are."""
+    why: Statement | str | None = None
+    """Why snapshots are not used any more; None while they are. A sentence where an earlier version stored it."""
 
-    def after(self, worked: bool, sentence: str) -> Verdict:
-        """The verdict after one more restore; `sentence` says what was wrong with it."""
+    def after(self, worked: bool, why: Statement | None) -> Verdict:
+        """The verdict after one more restore; `why` says what was wrong with it."""
         if worked:
-            return Verdict(True, 0, self.sentence)
+            return Verdict(True, 0, self.why)
         failures = self.failures + 1
         enough = failures >= (MOST_FAILURES if self.worked else 1)
-        return Verdict(self.worked, failures, sentence if enough else "")
+        return Verdict(self.worked, failures, why if enough else None)
 
 
 class Verdicts:
@@ -54,15 +55,15 @@ class Verdicts:
             known.pop(key, None)
             known[key] = verdict
             kept = dict(list(known.items())[-MOST:])
-            data = {key: [v.worked, v.failures, v.sentence] for key, v in kept.items()}
+            data = {key: [v.worked, v.failures, stored(v.why)] for key, v in kept.items()}
             paths.write_private(self._file, json.dumps(data).encode())
 
     def _read(self) -> dict[str, Verdict]:
         found: dict[str, Verdict] = {}
         try:
             for key, value in json.loads(self._file.read_bytes()).items():
-                worked, failures, sentence = value
-                found[key] = Verdict(bool(worked), int(failures), str(sentence))
+                worked, failures, why = value
+                found[key] = Verdict(bool(worked), int(failures), statement_of(why) or None)
         except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             pass  # without the file every model is tried anew
         return found

@@ -1,6 +1,6 @@
 """One turn under examination: its evidence with the figures that are needed again and again, and a suspicion.
 
-The rule: a finding's tokens are the turn's avoidable tokens.
+The rule: a finding's tokens are the turn's wasted tokens.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Case:
     prompt: int
     cached: int
     new: int
-    avoidable: int
+    wasted: int
     parted: Parting
 
     @property
@@ -50,15 +50,15 @@ class Case:
 
     def is_most(self, tokens: int) -> bool:
         """Whether so many tokens are at least half of what was read again."""
-        return tokens * 2 >= self.avoidable
+        return tokens * 2 >= self.wasted
 
     def explains(self, common: int | None) -> bool:
         """Whether prompts that part at token `common` explain at least half of what was read again."""
-        return common is None or max(0, common - self.cached) * 2 <= self.avoidable
+        return common is None or max(0, common - self.cached) * 2 <= self.wasted
 
     def finding(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
                 where: Divergence | None = None) -> Finding:
-        return Finding(cause, self.avoidable, evidence, remedy, where)
+        return Finding(cause, self.wasted, evidence, remedy, where)
 
     def suspect(self, cause: Cause, evidence: Statement, remedy: Statement | None = None,
                 where: Divergence | None = None, *, convincing: bool = True) -> Suspicion:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum, auto
 
-Argument = str | int | bool | None
+Argument = str | int | float | bool | None
 
 
 class Cause(StrEnum):
@@ -131,7 +131,7 @@ class Remedy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Something to be said: a kind (of `Reason` or `Remedy`) and its arguments by name."""
+    """Something to be said: a kind (of an enumeration such as `Reason`) and its arguments by name."""
 
     kind: str
     arguments: tuple[tuple[str, Argument], ...] = ()
@@ -144,7 +144,22 @@ class Statement:
 def statement(kind: str, arguments: Mapping[str, object]) -> Statement:
     """A statement that was stored or written to a file; what is no argument is left out."""
     return Statement(kind, tuple((name, value) for name, value in arguments.items()
-                                 if value is None or isinstance(value, str | int)))
+                                 if value is None or isinstance(value, str | int | float)))
+
+
+def stored(value: object) -> object:
+    """A statement as the JSON array of its kind and its arguments by name; anything else as it is."""
+    return [value.kind, dict(value.arguments)] if isinstance(value, Statement) else value
+
+
+def statement_of(value: object) -> Statement | str | None:
+    """A stored statement: a kind and its arguments, or the sentence of an earlier version; None for anything else."""
+    match value:
+        case str():
+            return value
+        case [str(kind), dict(arguments)]:
+            return statement(kind, arguments)
+    return None
 
 
 def plain(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
@@ -152,7 +167,7 @@ def plain(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     return {name: dict(value) if name == "arguments" and isinstance(value, tuple) else value for name, value in pairs}
 
 
-def said(kind: Reason | Remedy, **arguments: Argument) -> Statement:
+def said(kind: StrEnum, **arguments: Argument) -> Statement:
     """The statement of this kind; arguments that are None are left out."""
     return Statement(kind.value, tuple((name, value) for name, value in arguments.items() if value is not None))
 

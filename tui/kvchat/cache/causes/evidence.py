@@ -1,4 +1,4 @@
-"""What is known about a turn when its avoidable tokens are to be explained. Values only.
+"""What is known about a turn when its wasted tokens are to be explained. Values only.
 
 The rule: every field but the figures may be missing, and a missing one says nothing: it is never taken for
 "no" or for 0. Whoever fills it in puts down only what a server said or the client did.

@@ -1,4 +1,4 @@
-"""Why a turn had avoidable tokens, decided from evidence in a fixed order.
+"""Why a turn had wasted tokens, decided from evidence in a fixed order.
 
 The order: the server is gone (other model, slept, restarted, loaded, other server); it does not report; caching was
 off; what was sent differs (cut, shifted, our bytes, reasoning dropped, template, re-tokenised); a remainder smaller
@@ -45,7 +45,7 @@ _ORDER: tuple[Callable[[Case], Suspicion | None], ...] = (
 
 
 def explain(evidence: Evidence) -> Finding | None:
-    """Why this turn had avoidable tokens. None: a first read, no more than noise, or figures that are not known.
+    """Why this turn had wasted tokens. None: a first read, no more than noise, or figures that are not known.
 
     A server that reports no cached tokens gives a finding of 0 tokens, for the inspector, where the person can make it
     report them or where it is known to have lost what it held.
@@ -56,17 +56,17 @@ def explain(evidence: Evidence) -> Finding | None:
         return None
     if cached is None:
         return server_causes.unreported(Case(evidence, prompt, 0, new, 0, NO_PARTING))
-    avoidable = figures.avoidable_tokens or 0
-    if avoidable <= figures.noise:
+    wasted = figures.wasted_tokens or 0
+    if wasted <= figures.noise:
         return None
-    return _decided(Case(evidence, prompt, cached, new, avoidable, parting(evidence)))
+    return _decided(Case(evidence, prompt, cached, new, wasted, parting(evidence)))
 
 
 def silent_loss(evidence: Evidence) -> Finding | None:
     """The prompt was cut or the window shifted without a word, however few tokens that cost. None: not seen."""
     figures = evidence.figures
     case = Case(evidence, figures.prompt_tokens or 0, figures.cached_tokens or 0, figures.new_tokens or 0,
-                figures.avoidable_tokens or 0, NO_PARTING)
+                figures.wasted_tokens or 0, NO_PARTING)
     found = sent_causes.cut(case) or sent_causes.shifted(case)
     return found.finding if found else None
 

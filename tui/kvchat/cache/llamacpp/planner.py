@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import StrEnum, auto
 
 from kvchat.cache.llamacpp.simulator import Prediction, Simulator
 from kvchat.cache.tokens import Tokens
@@ -17,11 +17,11 @@ from kvchat.cache.tokens import Tokens
 class Way(StrEnum):
     """A way to send a request."""
 
-    AS_IS = "send as is"
-    PIN = "pin to a slot"
-    DETOUR = "detour"
+    AS_IS = auto()
+    PIN = auto()
+    DETOUR = auto()
     """A tiny unrelated request first, which makes the server look up a parked state."""
-    RESTORE = "restore a snapshot"
+    RESTORE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +44,6 @@ class Plan:
     def slot(self) -> int | None:
         """The slot to pin the request to."""
         return self.chosen.slot if self.chosen.way is Way.PIN else None
-
-    @property
-    def sentence(self) -> str:
-        """The choice and its reason, as the inspector says it."""
-        others = "; ".join(f"{option.way} {option.tokens:,}" for option in self.options if option != self.chosen)
-        return f"{self.chosen.way} ({self.chosen.tokens:,} tokens" + (f"; {others})" if others else ")")
 
 
 WORTH = 16

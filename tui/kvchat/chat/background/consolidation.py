@@ -29,6 +29,7 @@ from kvchat.memory.entry import Act
 from kvchat.prompt.message import Node, State, node
 from kvchat.prompt.request import Parameters
 from kvchat.store.jobs import Job, JobReason
+from kvchat.text.notes import note_sentence
 
 if TYPE_CHECKING:
     from kvchat.chat.background.memory_service import MemoryService
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from kvchat.memory.memories import Memories
 
 CONSOLIDATION = "consolidation"
-TIDIED = "memory.tidied"
+CONSOLIDATED = "memory.tidied"
 """The setting that holds the number of the last change that was tidied."""
 MOST_TOKENS = 1024
 _NEWS = frozenset({Act.NOTED, Act.ADDED, Act.EDITED, Act.ACCEPTED})
@@ -63,9 +64,9 @@ class Consolidation:
 
     def _after(self, job: Job, how: How) -> None:
         if job.kind == EXTRACTION and how is How.DONE:
-            self._ground.in_background(self._tidy_soon_if_due())
+            self._ground.in_background(self._consolidate_if_due())
 
-    async def tidy_soon(self) -> None:
+    async def consolidate_soon(self) -> None:
         """Tidy when everything has rested."""
         if self._ground.settings.memory.consolidate:
             at = time.time() + self._ground.settings.memory.idle_seconds
@@ -100,23 +101,23 @@ class Consolidation:
             if changes:
                 await self._memory.with_memories(partial(_apply, changes))
         for entries in pages:
-            outcome = await self._tidied(link, conversation, entries)
+            outcome = await self._consolidated(link, conversation, entries)
             if outcome.how is not How.DONE:
                 return outcome
-        await self._ground.keeper.write(lambda: self._ground.store.set_setting(TIDIED, str(last)))
+        await self._ground.keeper.write(lambda: self._ground.store.set_setting(CONSOLIDATED, str(last)))
         self._ground.events.tell(MemoriesChanged())
         return Outcome(How.DONE)
 
-    async def _tidy_soon_if_due(self) -> None:
+    async def _consolidate_if_due(self) -> None:
         with suppress(ChatError):  # a memory that cannot be read is told by whoever needs it
-            await self._tidy_what_is_new()
+            await self._consolidate_new()
 
-    async def _tidy_what_is_new(self) -> None:
-        if await self._memory.with_memories(lambda m: self._newest(m) > self._tidied_to()):
-            await self.tidy_soon()
+    async def _consolidate_new(self) -> None:
+        if await self._memory.with_memories(lambda m: self._newest(m) > self._consolidated_to()):
+            await self.consolidate_soon()
 
-    def _tidied_to(self) -> int:
-        found = self._ground.setting(TIDIED)
+    def _consolidated_to(self) -> int:
+        found = self._ground.setting(CONSOLIDATED)
         return int(found) if found.isdigit() else 0
 
     def _newest(self, memories: Memories) -> int:
@@ -125,7 +126,7 @@ class Consolidation:
 
     def _fresh_pages(self, memories: Memories) -> tuple[list[list[Entry]], int]:
         """The entries of the pages with something new, page by page; and the number of the last change."""
-        last, since = self._newest(memories), self._tidied_to()
+        last, since = self._newest(memories), self._consolidated_to()
         memories.sync()
         fresh = {change.after.page for change in memories.log(500) if change.seq > since and change.act in _NEWS}
         pages: dict[str, list[Entry]] = defaultdict(list)
@@ -134,7 +135,7 @@ class Consolidation:
                 pages[entry.page].append(entry)
         return list(pages.values()), last
 
-    async def _tidied(self, link: Link, conversation: OpenConversation, entries: Sequence[Entry]) -> Outcome:
+    async def _consolidated(self, link: Link, conversation: OpenConversation, entries: Sequence[Entry]) -> Outcome:
         """Have the model look through one page."""
         from kvchat.memory.learning.consolidation import checked, request
 
@@ -151,12 +152,12 @@ class Consolidation:
             response_format={"type": "json_schema", "json_schema": {"name": "tidied", "schema": schema}})
         answer, began = await self._jobs.in_lane(
             link.lane, lambda: self._side_requests.settled(CONSOLIDATION, link, conversation, path, parameters,
-                                                            apart=True))
+                                                            by_itself=True))
         if answer is None:
             return Outcome(How.CALLED_OFF if began else How.BUSY)
         self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, answer.note)
+            return Outcome(How.FAILED, note_sentence(answer.note))
         await self._memory.with_memories(partial(_apply, checked(answer.text, entries, now, self._memory.session)))
         return Outcome(How.DONE)
 

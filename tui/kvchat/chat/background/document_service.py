@@ -28,7 +28,7 @@ from kvchat.store import StoreError
 if TYPE_CHECKING:
     from kvchat.documents.collection import Collection, Passage, Progress, Report, Status
     from kvchat.documents.library import Library
-    from kvchat.documents.standing import Standing
+    from kvchat.documents.source_state import SourceState
     from kvchat.prompt.context import ContextBlock
 
 BEGIN_S = 5.0
@@ -126,11 +126,11 @@ class DocumentService:
         scopes = [collection.scope] if collection is not None else []
         return await self.with_library(lambda library: library.search(query, most, scopes))
 
-    async def standing(self, block: ContextBlock) -> Standing:
+    async def source_state(self, block: ContextBlock) -> SourceState:
         """What the file of a passage or an attached file says by now. Reads the file. Raises ChatError."""
-        from kvchat.documents.standing import standing
+        from kvchat.documents.source_state import source_state
 
-        return await self.with_library(lambda library: standing(library, block))
+        return await self.with_library(lambda library: source_state(library, block))
 
     # -- by the person
 
@@ -329,4 +329,4 @@ class DocumentService:
 def _without(name: str, row: Conversation) -> Conversation:
     """A conversation that no longer searches in the collection of this name."""
     left = tuple(one for one in row.collections if one != name)
-    return replace(row, collections=left, searching=row.searching if left else OFF)
+    return replace(row, collections=left, retrieval=row.retrieval if left else OFF)

@@ -34,6 +34,7 @@ from kvchat.prompt.message import Message, Node, Role, State, new_id, node
 from kvchat.prompt.request import Parameters
 from kvchat.store import StoreError
 from kvchat.store.jobs import Job, JobReason, JobState
+from kvchat.text.notes import note_sentence
 from kvchat.text.refusals import refusal
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class Extraction:
         return sorted(rows, key=lambda row: (row.job is None, row.job.due if row.job else 0.0, row.title))
 
     async def retry(self, id: str) -> None:
-        """Go through a parked conversation again."""
+        """Go through a paused conversation again."""
         await self._jobs.retry(EXTRACTION, id)
 
     async def retried(self, subject: str) -> None:
@@ -213,7 +214,7 @@ class Extraction:
     async def _resume_when_done(self) -> None:
         """Put the next conversations into the queue when none of those is left there that were put there before."""
         jobs = await self._ground.keeper.call(self._ground.store.jobs.all)
-        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PARKED for job in jobs):
+        if self._more_left and all(job.kind != EXTRACTION or job.state is JobState.PAUSED for job in jobs):
             self._more_left = False
             await self._resume()
 
@@ -298,9 +299,9 @@ class Extraction:
         of the server's cache."""
         if link is not self._servers.link():
             return 1
-        following, info = link.following, link.info
-        if following is not None:
-            simulator = following.simulator
+        cache, info = link.cache, link.info
+        if cache is not None:
+            simulator = cache.simulator
             known = simulator.settled or link.connector.cache_shape() is not None
             roomy = len(simulator.best.slots) > 1 or (known and simulator.best.shape.ram_bytes != 0)
         else:
@@ -338,7 +339,7 @@ class Extraction:
         if self._conversations.looked_at and (by_itself or self._conversations.looked_at != id):
             self._warm_up.soon(self._conversations.looked_at, 0.0)  # it may have been pushed out
         if answer.state in (State.ERROR, State.INTERRUPTED):
-            return Outcome(How.FAILED, answer.note)
+            return Outcome(How.FAILED, note_sentence(answer.note))
         findings = checked(answer.text, passage)
         if findings.useless:
             return Outcome(How.USELESS, refusal(findings.useless.why))
@@ -358,18 +359,18 @@ class Extraction:
     async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,
                             by_itself: bool) -> Node:
         """The one request. Runs in the lane."""
-        from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, apart, instruction, schema
+        from kvchat.memory.learning.extraction import ANSWER_TOKENS, TEMPERATURE, instruction, own_prompt, schema
 
         now = self._ground.timestamp()
         thinks = any(known.message.reasoning for known in path)
-        messages = apart(passage) if by_itself else [Message(Role.USER, instruction(passage))]
+        messages = own_prompt(passage) if by_itself else [Message(Role.USER, instruction(passage))]
         sent = [] if by_itself else list(path)
         for message in messages:
             sent.append(node(sent[-1] if sent else None, message, now))
         parameters = Parameters(temperature=TEMPERATURE, max_tokens=ANSWER_TOKENS * (THINKING if thinks else 1),
                                 response_format=schema(passage))
         return await self._side_requests.settled(EXTRACTION, link, conversation, sent, parameters,
-                                                  apart=by_itself)
+                                                  by_itself=by_itself)
 
     async def _noted(self, conversation: OpenConversation, passage: Passage, findings: Findings,
                      model: str = "") -> Outcome:
@@ -389,8 +390,8 @@ class Extraction:
         entries = await self._memory.with_memories(lambda m: m.noted(cell, nodes, findings.facts))
         if entries:
             noted = tuple(entry.id for entry in entries if entry.status is Status.LIVE)
-            proposed = tuple(entry.id for entry in entries if entry.status is Status.PROPOSED)
-            self._ground.events.tell(MemoriesNoted(conversation.id, noted, proposed))
+            pending = tuple(entry.id for entry in entries if entry.status is Status.PENDING)
+            self._ground.events.tell(MemoriesNoted(conversation.id, noted, pending))
         self._ground.in_background(self._capture(conversation.id, left=not self._shown(conversation)))
         return Outcome(How.DONE)
 
@@ -408,5 +409,5 @@ class Extraction:
         if found.heat is Heat.UNKNOWN:
             return self._conversations.looked_at == conversation.id
         if found.heat is Heat.PARKED and not in_slot:
-            return (found.reread or 0) <= (found.held or 0) // 4
+            return (found.to_prefill or 0) <= (found.held or 0) // 4
         return found.heat is Heat.WARM

@@ -131,7 +131,7 @@ class Jobs:
             raise ChatError(str(error)) from None
 
     async def retry(self, kind: str, subject: str) -> None:
-        """Try a parked job again. Raises ChatError."""
+        """Try a paused job again. Raises ChatError."""
         await self.queued(lambda: self._store.jobs.retry(kind, subject, time.time()))
         if (handler := self._handlers.get(kind)) is not None:  # the kind may be a later version's
             await handler.retried(subject)
@@ -179,7 +179,7 @@ class Jobs:
         jobs = await self._keeper.call(self._store.jobs.all)
         for job in sorted(jobs, key=lambda job: (job.attempts, job.due)):
             key = job.kind, job.subject
-            if job.state is JobState.PARKED or key in self._at_work:
+            if job.state is JobState.PAUSED or key in self._at_work:
                 continue
             handler = self._handlers.get(job.kind)
             place = await handler.place_of(job) if handler is not None else None
@@ -250,7 +250,7 @@ class Jobs:
                 await self._keeper.call(
                     lambda: jobs.back(*key, max(job.due, time.time() + CALLED_OFF_S), job.why, job.attempts))
             case How.USELESS if tries >= TRIES:
-                await self._keeper.call(lambda: jobs.park(*key, outcome.why))
+                await self._keeper.call(lambda: jobs.pause(*key, outcome.why))
             case _:
                 await self._keeper.call(lambda: jobs.back(*key, time.time() + pause, outcome.why, tries))
 

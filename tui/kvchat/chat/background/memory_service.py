@@ -205,7 +205,7 @@ class MemoryService:
 
         def look(memories: Memories) -> MemoryOverview:
             memories.sync()
-            return MemoryOverview(memories.folder, memories.entries(Status.PROPOSED), memories.entries(),
+            return MemoryOverview(memories.folder, memories.entries(Status.PENDING), memories.entries(),
                                   memories.log(HISTORY), tuple(memories.problems), _found(memories, query))
 
         return await self.with_memories(look)
@@ -229,7 +229,7 @@ class MemoryService:
 
         def edit(memories: Memories) -> Entry:
             changed = memories.edit(entry.id, text)
-            return memories.accept(entry.id) if entry.status is Status.PROPOSED else changed
+            return memories.accept(entry.id) if entry.status is Status.PENDING else changed
 
         return await self.with_memories(edit)
 
@@ -246,7 +246,7 @@ class MemoryService:
         from kvchat.memory.entry import PROFILE, Status
 
         def move(memories: Memories) -> Entry:
-            taken = memories.accept(entry.id) if entry.status is Status.PROPOSED else entry
+            taken = memories.accept(entry.id) if entry.status is Status.PENDING else entry
             return taken if taken.page == PROFILE else memories.move(taken.id, PROFILE)
 
         return await self.with_memories(move)
@@ -271,7 +271,7 @@ class MemoryService:
         """The ids of what waits for the person's yes. Raises ChatError."""
         from kvchat.memory.entry import Status
 
-        return await self.with_memories(lambda memories: [one.id for one in memories.entries(Status.PROPOSED)])
+        return await self.with_memories(lambda memories: [one.id for one in memories.entries(Status.PENDING)])
 
     async def forget(self, words: str) -> tuple[int, Entry | None]:
         """Delete the one memory in whose text every word stands as a whole word, in any case: how many have the words,
@@ -309,7 +309,7 @@ def _own_changes(memories: Memories, conversation: str) -> tuple[list[Change], l
     from kvchat.memory.entry import Status
     from kvchat.memory.history import ALL, BY_ITSELF, TOUCHED
 
-    there = (Status.LIVE, Status.PROPOSED)
+    there = (Status.LIVE, Status.PENDING)
     everything = memories.log(ALL)
     session = next((change.session for change in everything if change.act in BY_ITSELF), "")
     known = {entry.id for status in there for entry in memories.entries(status)}

@@ -13,9 +13,10 @@ from dataclasses import replace
 
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
-from kvchat.chat.answering import Answering
-from kvchat.chat.cache.following import FollowedTurn, Following
+from kvchat.cache.causes.cause import said
+from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import Noticed
@@ -24,7 +25,7 @@ from kvchat.chat.live import LiveAnswer, OpenConversation
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.branching import awaited
-from kvchat.prompt.message import Node, State
+from kvchat.prompt.message import Node, NoteKind, State
 from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
@@ -33,7 +34,7 @@ SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""
 LONG_TOKEN = 16
 """Characters that a token may have on average, before an answer counts as one without an end."""
-APART = "kvchat-memory"
+OWN_SESSION = "kvchat-memory"
 """The session of prompts that are no conversation's own."""
 
 
@@ -49,57 +50,54 @@ class SideRequests:
         self._routes = routes
 
     async def of_conversation(self, backend: Backend, conversation: OpenConversation, path: Sequence[Node],
-                              parameters: Parameters, emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
-        """Send `path`, which ends with the instruction. `began` is told how it is followed, before it goes out."""
+                              parameters: Parameters, emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+        """Send `path`, which ends with the instruction. `began` is told how it is tracked, before it goes out."""
         record, info = conversation.record, backend.info
-        following = await self._tracker.follow(backend)
+        cache = await self._tracker.cache_of(backend)
         if not self._servers.consent.agreed_to(info, record.id):
-            return Ended(State.ERROR, f"{info.base_url} is not on this machine, and you have not agreed to send to it. "
-                                      "Nothing was sent.")
+            return Ended(State.ERROR, said(NoteKind.NOT_AGREED_BESIDE, url=info.base_url))
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info), parameters,
                         record.template_options, system_in_user=record.system_in_user)
-        ended = await self._sent_beside(backend, following, turn, path, emit, began)
+        ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE and not record.system_in_user:
             await self._conversations.update(conversation, system_in_user=True)
             self._ground.events.tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    async def _asked_apart(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
-                           emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
+    async def _ask_by_itself(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
+                             emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
         """Send a prompt of its own, with words of conversation `id`, to the model that this server is for."""
         chosen = link.name != DEFAULT and link.name == self._ground.settings.memory.profile
         if not self._ground.settings.memory.on_cloud and self._servers.is_on_the_internet(link):
-            return Ended(State.ERROR, f"{backend.info.base_url} sends what it gets to the internet, where "
-                                      "memory.on_cloud lets no background work be done.")
+            return Ended(State.ERROR, said(NoteKind.ON_THE_INTERNET, url=backend.info.base_url))
         if not self._servers.consent.agreed_to(backend.info, "" if chosen else id):
-            return Ended(State.ERROR, f"{backend.info.base_url} is not on this machine, and you have not agreed to "
-                                      "send to it. Nothing was sent; send a message there once to be asked.")
-        following = await self._tracker.follow(backend)
-        turn = ChatTurn(wires_of(path), APART, link.connector.server.model or backend.info.model, parameters)
-        ended = await self._sent_beside(backend, following, turn, path, emit, began)
+            return Ended(State.ERROR, said(NoteKind.NOT_AGREED_APART, url=backend.info.base_url))
+        cache = await self._tracker.cache_of(backend)
+        turn = ChatTurn(wires_of(path), OWN_SESSION, link.connector.server.model or backend.info.model, parameters)
+        ended = await self._send(backend, cache, turn, path, emit, began)
         if ended.error is not None and ended.error.trouble is Trouble.SYSTEM_ROLE:
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
 
-    async def _sent_beside(self, backend: Backend, following: Following | None, turn: ChatTurn, path: Sequence[Node],
-                           emit: Emit, began: Callable[[FollowedTurn], None]) -> Ended:
-        if following is not None:
-            followed = await following.before(turn, path, "side", emit=emit)
-            began(followed)
-            turn = replace(turn, slot=await self._routes.planned(backend, following, followed))
-            following.sent(followed, turn.slot)
+    async def _send(self, backend: Backend, cache: ServerCache | None, turn: ChatTurn, path: Sequence[Node],
+                    emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:
+        if cache is not None:
+            tracked = await cache.before(turn, path, "side", emit=emit)
+            began(tracked)
+            turn = replace(turn, slot=await self._routes.planned(backend, cache, tracked))
+            cache.sent(tracked, turn.slot)
         elif (shared := self._servers.links.of(backend).shared) is not None:
             shared.sent(path, turn.session_id, self._ground.timestamp())
         return await backend.chat(turn, emit)
 
     async def settled(self, kind: str, link: Link, conversation: OpenConversation,
-                                      path: Sequence[Node], parameters: Parameters, *, apart: bool = False) -> Node:
+                                      path: Sequence[Node], parameters: Parameters, *, by_itself: bool = False) -> Node:
         """The settled answer to `path`, which ends with the instruction; its state says how it ended. What it took is
-        put down in the ledger under `kind`. `apart`: it is a prompt of its own, not the conversation's. Whoever is
+        put down in the ledger under `kind`. `by_itself`: it is a prompt of its own, not the conversation's. Whoever is
         cancelled while waiting has it closed first."""
         answer, began = awaited(path[-1], self._ground.clock()), time.monotonic()
-        live, followed = LiveAnswer(answer.id, began), list[FollowedTurn]()
+        live, tracked = LiveAnswer(answer.id, began), list[TrackedTurn]()
         heard, most, endless = began, (parameters.max_tokens or 0) * LONG_TOKEN, False
 
         async def chat(emit: Emit) -> Ended:
@@ -110,47 +108,47 @@ class SideRequests:
                 emit(event)
                 if most and len(live.text) + len(live.reasoning) > most and not endless:
                     endless = True
-                    answering.stop()
+                    answer_run.stop()
 
             backend = await link.connector.ready()
             live.sent_at = time.monotonic()
-            if apart:
-                return await self._asked_apart(link, backend, conversation.id, path, parameters, hearing,
-                                               followed.append)
-            return await self.of_conversation(backend, conversation, path, parameters, hearing, followed.append)
+            if by_itself:
+                return await self._ask_by_itself(link, backend, conversation.id, path, parameters, hearing,
+                                                 tracked.append)
+            return await self.of_conversation(backend, conversation, path, parameters, hearing, tracked.append)
 
         async def checkpoint(text: str, reasoning: str) -> None:
             """Nothing of it is stored."""
 
-        answering = Answering(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
-        work = asyncio.create_task(answering.run(lambda: self._servers.window(conversation.id)))
+        answer_run = AnswerRun(answer, path, live, chat=chat, checkpoint=checkpoint, changed=lambda: None)
+        work = asyncio.create_task(answer_run.run(lambda: self._servers.window(conversation.id)))
         try:
             while not (await asyncio.wait({work}, timeout=SILENT_S))[0]:
                 if time.monotonic() - heard >= SILENT_S:
-                    answering.stop()
+                    answer_run.stop()
         except asyncio.CancelledError:
-            answering.stop()
+            answer_run.stop()
             await asyncio.wait({work})
             raise
         finally:
             settled = work.result()
-            self._note_beside(link, conversation, followed, settled)
-            self._count_beside(kind, link, conversation.id, settled, time.monotonic() - began)
+            self._note_side_request(link, conversation, tracked, settled)
+            self._count_side_request(kind, link, conversation.id, settled, time.monotonic() - began)
         if settled.state is State.CANCELLED and endless:
             settled = replace(settled, state=State.LENGTH)  # a server that does not keep to max_tokens
         elif settled.state is State.CANCELLED:
-            settled = replace(settled, state=State.ERROR, note="The server has not answered for a while.")
+            settled = replace(settled, state=State.ERROR, note=said(NoteKind.SILENT))
         return settled
 
-    def _note_beside(self, link: Link, conversation: OpenConversation, followed: Sequence[FollowedTurn],
-                     answer: Node) -> None:
+    def _note_side_request(self, link: Link, conversation: OpenConversation, tracked: Sequence[TrackedTurn],
+                           answer: Node) -> None:
         """What the request left in the server's cache is found out."""
-        following = link.following
-        if following is not None and followed and following.plays(followed[-1]):
-            turn = followed[-1].turn
-            following.left(followed[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
+        cache = link.cache
+        if cache is not None and tracked and cache.plays(tracked[-1]):
+            turn = tracked[-1].turn
+            cache.left(tracked[-1], answer, replace(turn, wires=(*turn.wires, answer.wire)))
 
-    def _count_beside(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
+    def _count_side_request(self, kind: str, link: Link, id: str, answer: Node, seconds: float) -> None:
         info, figures = link.info, answer.figures or TurnFigures()
         if info is None:
             return

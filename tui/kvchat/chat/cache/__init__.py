@@ -1,1 +1,1 @@
-"""What each server's cache holds: followed, priced, warmed up, saved and explained."""
+"""What each server's cache holds: tracked, priced, warmed up, saved and explained."""

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kvchat.backends.dialect import BackendError
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.following import Following
+from kvchat.chat.cache.server_cache import ServerCache
 
 PART = 20
 """Tokens of one prompt: enough for a checkpoint to lie within it."""
@@ -35,25 +35,25 @@ def prompts(ids: Sequence[int], slots: int) -> Iterator[tuple[Tokens, int]]:
     yield Tokens(second), last
 
 
-async def unused(following: Following) -> bool:
+async def unused(cache: ServerCache) -> bool:
     """Whether no slot of the server was ever used."""
-    counts = (await following.look()).counts
+    counts = (await cache.look()).counts
     return bool(counts) and all(count.task is None and not count.tokens and not count.busy for count in counts)
 
 
-async def probe(following: Following, spent: Callable[[SpeedSample], None]) -> None:
+async def probe(cache: ServerCache, spent: Callable[[SpeedSample], None]) -> None:
     """Send the prompts; `spent` is told what each of them read. Raises BackendError."""
-    ids = list(dict.fromkeys(await following.access.tokens_of(ALPHABET)))[-4:]
-    for prompt, slot in prompts(ids, following.server.slots or 1) if len(ids) == 4 else ():
-        following.side_request("side", "", prompt, slot)
+    ids = list(dict.fromkeys(await cache.access.tokens_of(ALPHABET)))[-4:]
+    for prompt, slot in prompts(ids, cache.server.slots or 1) if len(ids) == 4 else ():
+        cache.side_request("side", "", prompt, slot)
         began = time.monotonic()
         try:
-            done = await following.access.read_ahead(prompt, lambda _: None, slot)
+            done = await cache.access.prefill(prompt, lambda _: None, slot)
         except (asyncio.CancelledError, BackendError):
-            following.side_request_cut(None)
+            cache.side_request_cut(None)
             raise
         if done.cached_tokens is not None:
-            following.simulator.reported(done.cached_tokens)
-        following.simulator.end(Tokens.unknown(1))
+            cache.simulator.reported(done.cached_tokens)
+        cache.simulator.end(Tokens.unknown(1))
         spent(SpeedSample(done.cached_tokens or 0, len(prompt), time.monotonic() - began))
-        await following.look()
+        await cache.look()

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
-from kvchat.cache.price import Act, Price, Span, alternatives, price, reread
+from kvchat.cache.price import Act, Price, Span, alternatives, prefill_span, price
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
@@ -47,14 +47,14 @@ class Prices:
         turn = max(0, sum(n.role is Role.USER for n in path) - 1)
         if node_id is not None and any(n.id == node_id for n in path):
             turn = sum(n.role is Role.USER for n in conversation.tree.path(node_id)) - 1
-        span = reread(act, turns, turn)
+        span = prefill_span(act, turns, turn)
         if span is None:
             return Price(None)
         start = span.start
         if act != "model":  # what stands before the act is read too, as far as the server does not hold it
             warmth = self._tracker.warmth(id)
-            if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.reread is not None:
-                start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.reread)
+            if warmth.heat in (Heat.COLD, Heat.PARKED) and warmth.to_prefill is not None:
+                start = min(start, warmth.held or 0) if act != "open" else max(0, span.end - warmth.to_prefill)
         if act == "system" and text:
             span = Span(span.start, max(0, span.end + len(text.encode()) // 4 - len(path[0].wire) // 4))
         cheaper = alternatives(act, turns, turn, speed, spare=self._has_room(id))
@@ -66,10 +66,10 @@ class Prices:
         or the new instructions; `options`: the new options of the template."""
         estimate, link = self.estimate(id, act, node_id, text), self._servers.link(id)
         conversation = self._conversations.loaded[id]
-        path, following = await self._path_after(conversation, act, node_id, text), link.following
-        if following is None or path is None or following.server is not link.info:
+        path, cache = await self._path_after(conversation, act, node_id, text), link.cache
+        if cache is None or path is None or cache.server is not link.info:
             return estimate
-        if not self._servers.consent.agreed_to(following.server):
+        if not self._servers.consent.agreed_to(cache.server):
             return estimate
         asks = path[-1].role is Role.USER
         turn = self._tracker.turn_after(conversation, path)
@@ -77,13 +77,13 @@ class Prices:
             turn = replace(turn, template_options=options)
         try:
             async with asyncio.timeout(PRICE_S):
-                tokens = await (following.prompts.prompt(turn) if asks else following.prompts.prefix(turn))
-                now = await following.prompts.prefix(self._tracker.turn_after(conversation, conversation.path()))
+                tokens = await (cache.prompts.prompt(turn) if asks else cache.prompts.prefix(turn))
+                now = await cache.prompts.prefix(self._tracker.turn_after(conversation, conversation.path()))
         except TimeoutError:
             return estimate
         if not tokens:
             return estimate
-        cached = following.simulator.best.predict(tokens).cached
+        cached = cache.simulator.best.predict(tokens).cached
         start, end = cached, len(tokens)
         used = next((n.figures.context_used for n in reversed(conversation.path()) if n.figures), None)
         if not asks and now is not None and used is not None:
@@ -122,8 +122,8 @@ class Prices:
 
     def _has_room(self, id: str) -> bool:
         """Whether the server can hold the branch that is left beside a new one."""
-        following = self._servers.link(id).following
-        shape = following.simulator.best.shape if following is not None else None
+        cache = self._servers.link(id).cache
+        shape = cache.simulator.best.shape if cache is not None else None
         return shape is not None and (shape.slots > 1 or shape.ram_bytes != 0)
 
     def moving(self, id: str, name: str) -> Price:

@@ -48,7 +48,7 @@ class PromptTokens:
 
     @property
     def works(self) -> bool:
-        """Whether the server lets itself be followed."""
+        """Whether the server lets itself be tracked."""
         return self._works
 
     def known_prefix(self, turn: ChatTurn) -> Tokens | None:

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from kvchat.cache.accounting import TurnFigures, totals
+from kvchat.cache.accounting import TurnFigures, misses, totals
 from kvchat.cache.causes.cause import Cause, Finding
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
-from kvchat.cache.stats import Day, begins, waste_by_cause
-from kvchat.chat.cache.following import Following
+from kvchat.cache.stats import Day
+from kvchat.chat.cache.extents import extents
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
@@ -42,43 +43,42 @@ class CacheReports:
         tree = opened.tree if opened is not None else self._ground.store.tree(record.id)
         path = tree.path(record.head)
         figures = [node.figures for node in path if node.figures is not None]
-        following = self._servers.link(record.id).following
+        cache = self._servers.link(record.id).cache
         week, days = self._week()
         return CacheReport(
             conversation=record.id, title=record.title, warmth=self._tracker.warmth(record.id),
             messages=tuple(_messages(path)), turns=tuple(_turns(path, opened.findings if opened is not None else {})),
-            states=tuple(self._states(following)),
-            exact=following is not None and following.predictions > 0,
-            predictions=following.predictions if following else 0,
-            exact_predictions=following.exact if following else 0,
-            plan=following.plan if following else None, speed=self._tracker.speed_fit(record.id),
-            rules=_rules(following.simulator.best.shape) if following else "",
-            here=Ledger(totals(figures, self._tracker.speed_in(path)), waste_by_cause(figures),
+            states=tuple(self._states(cache)),
+            exact=cache is not None and cache.predictions > 0,
+            predictions=cache.predictions if cache else 0,
+            exact_predictions=cache.exact if cache else 0,
+            plan=cache.plan if cache else None, speed=self._tracker.speed_fit(record.id),
+            rules=_rules(cache.simulator.best.shape) if cache else "",
+            here=Ledger(totals(figures, self._tracker.speed_in(path)), misses(figures),
                         self._ground.store.warmups(0.0, record.id),
                         self._ground.store.side_requests.totals(0.0, record.id)),
             week=week, days=days,
-            warnings=tuple(found.sentence for found in lint(instructions_of(path[0].text))) if path else (),
+            warnings=lint(instructions_of(path[0].text)) if path else (),
         )
 
     def _week(self) -> tuple[Ledger, tuple[Day, ...]]:
         """The sums of the last days, and those of each of them if there was an answer."""
-        store = self._ground.store
         try:
-            found = cache_stats(store, self._ground.timestamp(), speed=self._tracker.speed_at)
-            memory = store.side_requests.totals(begins(found.days[0].date))
+            found = cache_stats(self._ground.store, self._ground.timestamp(), speed=self._tracker.speed_at)
         except StoreError:
             return Ledger(), ()
-        return Ledger(found.totals, found.waste, found.warmup, memory), found.days if found.totals.turns else ()
+        week = Ledger(found.totals, found.misses, found.warmup, found.memory)
+        return week, found.days if found.totals.turns else ()
 
     def _owner(self, held: Held) -> str:
         """Whose state it is, as the screen says it; empty: not one of ours."""
         own = not held.owner and len(held.tokens) <= len(DETOUR)
         return "kvchat's detour" if own else self._conversations.title(held.owner)
 
-    def _states(self, following: Following | None) -> Iterable[HeldState]:
-        if following is None:
+    def _states(self, cache: ServerCache | None) -> Iterable[HeldState]:
+        if cache is None:
             return
-        simulator = following.simulator.best
+        simulator = cache.simulator.best
         for index, held in enumerate(simulator.slots):
             if held is not None:
                 yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None)
@@ -104,7 +104,7 @@ def _finding(figures: TurnFigures | None) -> Finding | None:
         cause = Cause(figures.cause)
     except ValueError:  # of a later version
         cause = Cause.UNKNOWN
-    return Finding(cause, figures.avoidable_tokens or 0, figures.evidence or "", figures.remedy)
+    return Finding(cause, figures.wasted_tokens or 0, figures.evidence or "", figures.remedy)
 
 
 def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:
@@ -113,36 +113,17 @@ def _messages(path: Sequence[Node]) -> Iterable[MessageCells]:
     cached = last.cached_tokens if last else None
     new_from = last.prompt_tokens - last.new_tokens if last and last.prompt_tokens and last.new_tokens else None
     prompt = last.prompt_tokens if last else None
-    for node, (start, end) in zip(path, _extents(path), strict=True):
+    for node, (start, end) in zip(path, extents(path), strict=True):
         tokens = end - start if start is not None and end is not None else None
         cells = MessageCells(node.id, node.role.value, node.text[:200], tokens)
         if start is None or end is None or cached is None or prompt is None or start >= prompt:
             yield cells
             continue
         end = min(end, prompt)
-        reused = max(0, min(end, cached) - start)
+        kept = max(0, min(end, cached) - start)
         new = max(0, end - max(start, cached, new_from)) if new_from is not None else None
-        avoidable = end - start - reused - new if new is not None else None
-        yield MessageCells(node.id, node.role.value, node.text[:200], tokens, reused, new, avoidable)
-
-
-def _extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
-    """Where each message begins and ends, in tokens of the prompt. The first question's tokens go with the system
-    message's where nobody counted them apart."""
-    ends: list[int | None] = []
-    for at, node in enumerate(path):
-        answer = path[at + 1] if node.role is Role.USER and at + 1 < len(path) else node
-        figures = answer.figures
-        if node.role is Role.USER:
-            ends.append(figures.prompt_tokens if figures else None)
-        elif node.role is Role.ASSISTANT:
-            ends.append(figures.context_used if figures else None)
-        else:
-            ends.append(None)
-    if len(ends) > 1 and ends[0] is None and ends[1] is not None:
-        sizes = [len(node.wire) for node in path[:2]]
-        ends[0] = ends[1] * sizes[0] // max(1, sum(sizes))
-    return list(zip([0, *ends[:-1]], ends, strict=True))
+        wasted = end - start - kept - new if new is not None else None
+        yield MessageCells(node.id, node.role.value, node.text[:200], tokens, kept, new, wasted)
 
 
 def _rules(shape: Shape) -> str:

@@ -18,7 +18,7 @@ from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way,
 from kvchat.cache.llamacpp.slot_state import Held as HeldState
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
-from kvchat.chat.cache.following import FollowedTurn, Following
+from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.snapshots import Held, Refused
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import ConversationObserver, Conversations
@@ -27,6 +27,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
 from kvchat.prompt.message import Node
+from kvchat.text.snapshots import snapshot_sentence
 
 DETOUR_S = 2.0
 """A detour that takes longer than this is given up: the request goes out as it is."""
@@ -54,100 +55,111 @@ class Routes(ConversationObserver):
         self._unchecked: dict[str, Snapshot] = {}
         """Restored snapshots, by conversation, until a turn has shown that they work."""
         self._links.snapshots.held = self._held
-        self._links.snapshots.notice = lambda sentence: ground.events.tell(Noticed(sentence, "warning"))
+        self._links.snapshots.notice = lambda problem: ground.events.tell(
+            Noticed(snapshot_sentence(problem), "warning"))
         conversations.observers.append(self)
 
     # -- the way --------------------------------------------------------------------------------------------------
 
-    async def planned(self, backend: Backend, following: Following, followed: FollowedTurn) -> int | None:
+    async def planned(self, backend: Backend, cache: ServerCache, tracked: TrackedTurn) -> int | None:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
-        turn, path = followed.turn, followed.path[:-1]
+        turn, path = tracked.turn, tracked.path[:-1]
         before = replace(turn, wires=turn.wires[:-1])
-        prefix = following.prompts.known_prefix(before)
-        if prefix is None and self._snapshot(following, path) is not None:
+        prefix = cache.prompts.known_prefix(before)
+        if prefix is None and self._snapshot(cache, path) is not None:
             try:
                 async with asyncio.timeout(PLAN_S):  # a snapshot saves more than its ids take to read
-                    prefix = await following.prompts.prefix(before)
+                    prefix = await cache.prompts.prefix(before)
             except TimeoutError:
                 pass
         if prefix:
-            followed.plan = self.plan(following, path, prefix)
-            await self.prepare(backend, following, followed.plan.chosen, turn.session_id, path, prefix)
-        return followed.plan.slot if followed.plan else None
+            tracked.plan = self.plan(cache, path, prefix)
+            await self.prepare(backend, cache, tracked.plan.chosen, turn.session_id, path, prefix)
+        return tracked.plan.slot if tracked.plan else None
 
-    async def _detour(self, following: Following) -> None:
+    async def _detour(self, cache: ServerCache) -> None:
         """A tiny unrelated prompt, so that the server looks up what it has parked."""
         try:
             async with asyncio.timeout(DETOUR_S):
-                ids = await following.access.tokens_of("0 1 2 3 4 5 6 7 8 9")
+                ids = await cache.access.tokens_of("0 1 2 3 4 5 6 7 8 9")
         except (BackendError, TimeoutError):
             return
         prompt = Tokens([*reversed(list(ids))]).first(len(DETOUR))
-        following.side_request("side", "", prompt)
+        cache.side_request("side", "", prompt)
         try:
             async with asyncio.timeout(DETOUR_S):
-                await following.access.read_ahead(prompt, lambda _: None)
-            following.simulator.end(Tokens.unknown(1))
+                await cache.access.prefill(prompt, lambda _: None)
+            cache.simulator.end(Tokens.unknown(1))
         except (BackendError, TimeoutError):
-            following.side_request_cut(None)
+            cache.side_request_cut(None)
         except asyncio.CancelledError:
-            following.side_request_cut(None)
+            cache.side_request_cut(None)
             raise
 
-    def plan(self, following: Following, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
-        """The cheapest way to have `prefix`, which `path` renders to, in the cache."""
-        following.plan = plan(
-            following.simulator.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=following.busy,
-            restorable=self._restorable(following, path))
-        return following.plan
+    def plan(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
+        """The cheapest way to have `prefix`, which `path` renders to, in the cache; it is shown as the last plan."""
+        cache.plan = self.options(cache, path, prefix, idle=idle)
+        return cache.plan
 
-    def _snapshot(self, following: Following, path: Sequence[Node]) -> Snapshot | None:
+    def options(self, cache: ServerCache, path: Sequence[Node], prefix: Tokens, *, idle: bool = False) -> Plan:
+        """As `plan`, for somebody who only wants to know."""
+        return plan(
+            cache.simulator.best, prefix, detour=self._ground.settings.cache.detour, idle=idle, busy=cache.busy,
+            restorable=self._restorable(cache, path))
+
+    def kept_tokens(self, cache: ServerCache, path: Sequence[Node]) -> int:
+        """Tokens of a branch that its best snapshot holds."""
+        found = self._restorable(cache, path)
+        return found.tokens if found is not None else 0
+
+
+    def _snapshot(self, cache: ServerCache, path: Sequence[Node]) -> Snapshot | None:
         """The snapshot that is of most use for a branch."""
-        whole = following.simulator.best.shape.rewind is not Rewind.ANYWHERE
+        whole = cache.simulator.best.shape.rewind is not Rewind.ANYWHERE
         return self._links.snapshots.best_for(_digests(path), whole=whole)
 
-    def _restorable(self, following: Following, path: Sequence[Node]) -> Restorable | None:
+    def _restorable(self, cache: ServerCache, path: Sequence[Node]) -> Restorable | None:
         snapshots = self._links.snapshots
         engine = self._links.engine
-        if engine is None or engine.following is not following:
+        if engine is None or engine.cache is not cache:
             return None
-        found = self._snapshot(following, path)
+        found = self._snapshot(cache, path)
         if found is None:
             return None
         speed = self._tracker.speed_fit() or FAST
         kept = found.tokens if found.shared(_digests(path)) == len(found.path) else 0
         return Restorable(kept, int(snapshots.seconds(found) / speed.alpha)) if kept else None
 
-    async def prepare(self, backend: Backend, following: Following, option: Option, id: str,
+    async def prepare(self, backend: Backend, cache: ServerCache, option: Option, id: str,
                       path: Sequence[Node], prefix: Tokens) -> None:
         """Carry out what comes before the request."""
         if option.way is Way.DETOUR:
-            await self._detour(following)
+            await self._detour(cache)
         elif option.way is Way.RESTORE and option.slot is not None:
-            await self._restore(backend, following, option.slot, id, path, prefix)
+            await self._restore(backend, cache, option.slot, id, path, prefix)
 
-    async def _restore(self, backend: Backend, following: Following, slot: int, id: str, path: Sequence[Node],
+    async def _restore(self, backend: Backend, cache: ServerCache, slot: int, id: str, path: Sequence[Node],
                        prefix: Tokens) -> None:
         snapshots = self._links.snapshots
-        found = self._snapshot(following, path)
+        found = self._snapshot(cache, path)
         if found is None:
             return
         done = await snapshots.restore(backend, slot, found)
         if isinstance(done, Refused):
             if done.slot_emptied:
-                following.simulator.cleared(slot)
+                cache.simulator.cleared(slot)
             return
         held = done.ids if done.ids is not None else prefix.first(done.tokens)
-        following.simulator.restored(slot, HeldState(held, id, self._ground.timestamp()))
-        following.holds(id, found.path)
+        cache.simulator.restored(slot, HeldState(held, id, self._ground.timestamp()))
+        cache.holds(id, found.path)
         self._unchecked[id] = found
         self._saved[id] = found.tokens
 
-    async def checked(self, followed: FollowedTurn, figures: TurnFigures) -> None:
+    async def checked(self, tracked: TrackedTurn, figures: TurnFigures) -> None:
         """Judge a restored snapshot by the turn after it."""
-        found = self._unchecked.pop(followed.turn.session_id, None)
+        found = self._unchecked.pop(tracked.turn.session_id, None)
         if found is not None and figures.cached_tokens is not None:
-            expected = followed.prediction.cached if followed.prediction else found.tokens
+            expected = tracked.prediction.cached if tracked.prediction else found.tokens
             await self._links.snapshots.checked(found, figures.cached_tokens, min(found.tokens, expected))
 
     async def deleting(self, id: str) -> None:
@@ -159,12 +171,12 @@ class Routes(ConversationObserver):
     def _held(self) -> list[Held]:
         """What the slots hold of our conversations, for saving."""
         engine = self._links.engine
-        following, info = (engine.following, engine.info) if engine is not None else (None, None)
-        if following is None:
+        cache, info = (engine.cache, engine.info) if engine is not None else (None, None)
+        if cache is None:
             return [Held(slot, "", "") for slot in range((info and info.slots) or 1)]
         found = []
-        for slot, state in enumerate(following.simulator.best.slots):
-            path = following.heads.get(state.owner, ()) if state is not None else ()
+        for slot, state in enumerate(cache.simulator.best.slots):
+            path = cache.heads.get(state.owner, ()) if state is not None else ()
             if state is not None and path and self._is_kept(state.owner):
                 found.append(Held(slot, state.owner, path[-1], len(state.tokens), path))
         return found

@@ -1,4 +1,4 @@
-"""What is warm on a server that shares prefixes among all conversations and does not let its cache be followed.
+"""What is warm on a server that shares prefixes among all conversations and does not let its cache be tracked.
 
 The rule: prompts are stood for by their messages' digests and estimated lengths, so what is told here is an estimate.
 """
@@ -46,7 +46,7 @@ class SharedPrefixes:
     def answered(self, answer: Node, at: float) -> None:
         """It was answered. A report of much less reuse than was expected says that nothing else is held any more."""
         figures = answer.figures
-        if figures is not None and (figures.avoidable_tokens or 0) > (figures.prompt_tokens or 0) // 4:
+        if figures is not None and (figures.wasted_tokens or 0) > (figures.prompt_tokens or 0) // 4:
             self._trie.forget()
             self._trie.begin(_stand_in(self._path), self._owner, at)
         self._trie.end(_stand_in([answer]))

@@ -1,6 +1,6 @@
 """Snapshots of conversations: saved when idle and on quit, restored on return, checked, and given up where of no use.
 
-The rule: no trouble with a snapshot reaches a chat. Whatever fails gives a sentence, and the server reads the
+The rule: no trouble with a snapshot reaches a chat. Whatever fails gives a value to tell, and the server reads the
 conversation as it would have without.
 
 A save waits for a busy slot, and a restore replaces what is in one: both are for a server that nobody is using, so
@@ -23,9 +23,10 @@ from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.backends.engine.snapshots import SnapshotError, SnapshotShelf
 from kvchat.backends.engine.verdicts import Verdict, Verdicts
 from kvchat.backends.transport import unskippable
+from kvchat.cache.causes.cause import Argument, Statement, said
 from kvchat.cache.tokens import Tokens
 from kvchat.paths import PathError, reason
-from kvchat.text.cache import snapshot_failed
+from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
 if TYPE_CHECKING:
     from kvchat.backends.engine.options import EngineOptions
@@ -91,7 +92,7 @@ class Restored:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    sentence: str
+    why: Statement | str
     slot_emptied: bool = False
     """Whether the server tried and failed; otherwise the slot holds what it held."""
 
@@ -100,17 +101,16 @@ SAVE_SECONDS = 20.0
 RESTORE_SECONDS = 60.0
 QUIT_SECONDS = 10.0
 """For all slots together."""
-LEAST_REUSED = 0.9
+LEAST_CACHED = 0.9
 """Of a restored snapshot's tokens: with fewer it did not work."""
 FIRST_GUESS = 300e6
 """Bytes per second of checking and restoring, before one was measured."""
 
-NOT_KEPT = "No snapshots are kept."
-NO_SERVER = "No server is in use whose slots can be saved."
-UNREADABLE = "The snapshot of this conversation cannot be read; the conversation is read by the server instead."
-GIVEN_UP = "Snapshots are no longer used for this model with this build of the server."
+NOT_KEPT, NO_SERVER = said(SnapshotProblem.NOT_KEPT), said(SnapshotProblem.NO_SERVER)
 
 log = logging.getLogger(__name__)
+Problem = Statement | str
+"""A `SnapshotProblem`; a sentence where an earlier version stored it, or the file system's own part says it."""
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -118,27 +118,27 @@ D = TypeVar("D")
 class Snapshots:
     """The snapshots of one run of kvchat, in a folder of their own; None: nothing is saved (incognito, or unwanted)."""
 
-    def __init__(self, folder: Path | None, notice: Callable[[str], None] | None = None, *,
+    def __init__(self, folder: Path | None, notice: Callable[[Problem], None] | None = None, *,
                  shelf: SnapshotShelf | None = None) -> None:
         self._shelf = shelf or (SnapshotShelf(folder) if folder else None)
         self._verdicts = Verdicts(self._shelf.folder) if self._shelf else None
         self._kind: CacheKind | None = None
         self._verdict = Verdict()
-        self._why_not = NO_SERVER if self._shelf else NOT_KEPT
+        self._why_not: Statement | None = NO_SERVER if self._shelf else NOT_KEPT
         self._busy = asyncio.Lock()
         self._speed = FIRST_GUESS
-        self._said: set[str] = set()
+        self._said: set[Problem] = set()
         self.notice = notice
-        """Told every sentence once."""
+        """Told every problem once."""
         self.held: Callable[[], Sequence[Held]] | None = None
         """What the slots hold at quit. None: nobody knows, and every slot is saved without a name."""
         self.refilled: tuple[Restored, ...] = ()
         """What was restored when the server started."""
 
     @property
-    def why_not(self) -> str:
-        """Why snapshots are neither saved nor restored with the server in use; empty when they are."""
-        return self._why_not or self._verdict.sentence
+    def why_not(self) -> Problem | None:
+        """Why snapshots are neither saved nor restored with the server in use; None when they are."""
+        return self._why_not or self._verdict.why
 
     async def use(self, backend: Backend, options: EngineOptions) -> None:
         """Work with the embedded engine that was started with these options. The folder of any other server is not
@@ -156,7 +156,7 @@ class Snapshots:
 
         if (found := await self._filed(look, None)) is not None:
             self._kind, self._verdict = found
-            self._why_not = ""
+            self._why_not = None
 
     def leave(self) -> None:
         """The server is no longer in use."""
@@ -208,7 +208,7 @@ class Snapshots:
         end = time.monotonic() + QUIT_SECONDS
         for one in held:
             if (left := end - time.monotonic()) <= 0:
-                self._tell(f"Not every conversation was saved: the server took longer than {QUIT_SECONDS:.0f} s.")
+                self._tell(said(SnapshotProblem.QUIT_TOO_LONG, seconds=QUIT_SECONDS))
                 break
             if (done := await self._save(backend, one, left)) is not None:
                 saved.append(done)
@@ -243,10 +243,10 @@ class Snapshots:
         try:
             done = await backend.slot_file("save", held.slot, f"{name}.bin", seconds)
             if done.status == NOT_SUPPORTED:
-                self._why_not = "The server was started without a folder for slots."
+                self._why_not = said(SnapshotProblem.NO_FOLDER)
             elif not done:
-                self._tell("The server did not save a snapshot.")
-            elif done.tokens and done.tokens >= LEAST_REUSED * held.tokens:
+                self._tell(said(SnapshotProblem.NOT_SAVED))
+            elif done.tokens and done.tokens >= LEAST_CACHED * held.tokens:
                 path = held.path if held.path[-1:] in ((), (held.digest,)) else (*held.path, held.digest)
                 await unskippable(keep(Snapshot(
                     name, held.conversation, held.digest, path, held.slot, done.tokens, done.size, 0,
@@ -283,19 +283,19 @@ class Snapshots:
             if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotServer):
                 return Refused(self.why_not or NO_SERVER)
             if not 0 <= slot < (backend.info.slots or 1):
-                return Refused(f"The server has no slot {slot}.")
+                return Refused(said(SnapshotProblem.NO_SLOT, slot=slot))
             began = time.perf_counter()
-            if problem := await self._filed(lambda: shelf.check(snapshot, kind), UNREADABLE):
+            problem = await self._filed(lambda: shelf.check(snapshot, kind), said(SnapshotProblem.UNREADABLE))
+            if problem is not None:
                 self._tell(problem)
                 return Refused(problem)
             check_ms = (time.perf_counter() - began) * 1000
             if not await backend.alive():  # else its silence would be laid to the snapshot
-                return Refused("The server does not answer; the snapshot is kept.")
+                return Refused(said(SnapshotProblem.SILENT))
             done = await backend.slot_file("restore", slot, snapshot.file, RESTORE_SECONDS)
             if not done or done.tokens != snapshot.tokens:
                 await self._filed(lambda: shelf.drop(snapshot), None)
-                sentence = f"The server refused a snapshot of {kind.name}; it reads the conversation instead."
-                return Refused(await self._judged(False, sentence), slot_emptied=True)
+                return Refused(await self._failed(SnapshotProblem.REFUSED, name=kind.name), slot_emptied=True)
             ms = (time.perf_counter() - began) * 1000
             self._speed = snapshot.size / max(ms / 1000, 1e-3)
             ids = await self._filed(lambda: shelf.token_ids(snapshot), None)
@@ -304,26 +304,26 @@ class Snapshots:
                      check_ms)
             return Restored(slot, snapshot, ids, ms, check_ms)
 
-    async def checked(self, snapshot: Snapshot, reused: int, expected: int | None = None) -> str:
+    async def checked(self, snapshot: Snapshot, cached: int, expected: int | None = None) -> Problem | None:
         """Judge a restore by the tokens that the next turn reused of the `expected` ones (None: all in the
-        snapshot). The sentence when it did not work; snapshots may then be given up for this model and build."""
+        snapshot). What is to be told when it did not work; snapshots may then be given up for this model and build."""
         wanted = snapshot.tokens if expected is None else expected
         if wanted <= 0:  # says nothing
-            return ""
-        if reused >= LEAST_REUSED * wanted:
+            return None
+        if cached >= LEAST_CACHED * wanted:
             if not self._verdict.worked or self._verdict.failures:
-                await self._judged(True, "")
-            return ""
+                await self._remember(self._verdict.after(True, None))
+            return None
         if (shelf := self._shelf) is not None:
             await self._filed(lambda: shelf.drop(snapshot), None)
-        return await self._judged(False, snapshot_failed(reused, wanted))
+        return await self._failed(SnapshotProblem.NO_HELP, reused=cached, wanted=wanted)
 
-    async def _judged(self, worked: bool, sentence: str) -> str:
-        verdict = self._verdict.after(worked, f"{sentence} {GIVEN_UP}")
+    async def _failed(self, problem: SnapshotProblem, **arguments: Argument) -> Problem:
+        verdict = self._verdict.after(False, said(problem, given_up=True, **arguments))
         await self._remember(verdict)
-        told = verdict.sentence or sentence
-        self._tell(told)
-        return told
+        why = verdict.why or said(problem, **arguments)
+        self._tell(why)
+        return why
 
     async def _remember(self, verdict: Verdict) -> None:
         self._verdict = verdict
@@ -352,15 +352,17 @@ class Snapshots:
         """Work on the disk in a thread; `otherwise` when it failed, of which the person is told."""
         try:
             return await asyncio.to_thread(work)
-        except (SnapshotError, PathError) as error:
+        except SnapshotError as error:
+            self._tell(error.problem)
+        except PathError as error:
             self._tell(str(error))
         except OSError as error:
-            self._tell(f"The folder of snapshots cannot be used: {reason(error)}.")
+            self._tell(said(SnapshotProblem.FOLDER_UNUSABLE, reason=reason(error)))
         return otherwise
 
-    def _tell(self, sentence: str) -> None:
-        if sentence and sentence not in self._said:
-            self._said.add(sentence)
-            log.warning("%s", sentence)
+    def _tell(self, problem: Problem) -> None:
+        if problem not in self._said:
+            self._said.add(problem)
+            log.warning("%s", snapshot_sentence(problem))
             if self.notice is not None:
-                self.notice(sentence)
+                self.notice(problem)

@@ -33,9 +33,9 @@ from kvchat.cache.llamacpp.hypotheses import Hypotheses, guesses, shape_from_jso
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import NO_TOKENS, Tokens
 from kvchat.cache.warmth import UNKNOWN, Heat, Warmth
-from kvchat.chat.cache.following import FollowedTurn, Following
-from kvchat.chat.cache.looking import LOOK_S
+from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
 from kvchat.chat.cache.server_notes import Notebook, Recollection
+from kvchat.chat.cache.slot_observer import LOOK_S
 from kvchat.chat.cache.turn_journal import Journal, identity, stopped_by_model
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.events import ServerChanged, WarmthChanged
@@ -68,31 +68,31 @@ class CacheTracker:
 
     def link_changed(self, link: Link) -> None:
         """A server of this machine that is lost loses what it held: whatever answers there next is a new process."""
-        if link.connector.connection.phase == "lost" and link.following is None and link.info is not None and (
+        if link.connector.connection.phase == "lost" and link.cache is None and link.info is not None and (
                 link.info.host_class is HostClass.LOOPBACK):
             self._journal.saw(link.info.base_url, "restarted")
 
-    # -- following ------------------------------------------------------------------------------------------------
+    # -- the cache of a server ---------------------------------------------------------------------------------------
 
-    async def follow(self, backend: Backend) -> Following | None:
-        """The follower of this server's cache; None where it does not let itself be followed. Sends no text."""
+    async def cache_of(self, backend: Backend) -> ServerCache | None:
+        """The cache of this server; None where it does not let itself be tracked. Sends no text."""
         link = self._servers.links.of(backend)
         async with link.meeting:
-            following = await self._followed_by(link, backend)
-        if following is not None and (note := self._ground.setting(_cancelled_key(following.server))):
-            following.cancelled.take_over(note)
-        return following
+            cache = await self._cache_of(link, backend)
+        if cache is not None and (note := self._ground.setting(_cancelled_key(cache.server))):
+            cache.cancelled.take_over(note)
+        return cache
 
-    async def _followed_by(self, link: Link, backend: Backend) -> Following | None:
+    async def _cache_of(self, link: Link, backend: Backend) -> ServerCache | None:
         state = await self._state_of(link, backend) if not backend.info.replicas else None
-        following = link.following
-        known_one = following is not None and following.server is backend.info
-        if following is not None and known_one and following.prompts.works:
-            following.noticed(state or following.state)
-            return following
+        cache = link.cache
+        known_one = cache is not None and cache.server is backend.info
+        if cache is not None and known_one and cache.prompts.works:
+            cache.noticed(state or cache.state)
+            return cache
         if (known_one or not isinstance(backend, CacheAccess) or backend.info.host_class is HostClass.CLOUD
                 or backend.info.replicas):
-            link.following = following if known_one else None
+            link.cache = cache if known_one else None
             from kvchat.chat.cache.shared_prefixes import SharedPrefixes
 
             if link.shared is None or link.shared.server is not backend.info:
@@ -101,26 +101,26 @@ class CacheTracker:
         link.shared = None
         known = link.connector.cache_shape()
         shapes = [known] if known is not None else guesses(backend.info.slots, self.learnt(backend.info))
-        following = Following(backend, backend.info, Hypotheses(shapes), now=self._ground.timestamp,
-                              changed=lambda: self._ground.events.tell(WarmthChanged()), journal=self._journal,
-                              note=partial(self._note_cancelled, _cancelled_key(backend.info)))
+        cache = ServerCache(backend, backend.info, Hypotheses(shapes), now=self._ground.timestamp,
+                            changed=lambda: self._ground.events.tell(WarmthChanged()), journal=self._journal,
+                            note=partial(self._note_cancelled, _cancelled_key(backend.info)))
         if known is None:
             notebook = Notebook(
                 _states_key(backend.info), self._ground.setting, None if self._ground.incognito else self._note_down,
-                self._ground.in_background, partial(self._known_prefix_of, following))
-            following.keep(notebook, partial(self._prefix_of, following))
-        following.noticed(state or ServerState())
-        if not following.state.asleep:
-            await following.look()
+                self._ground.in_background, partial(self._known_prefix_of, cache))
+            cache.keep(notebook, partial(self._prefix_of, cache))
+        cache.noticed(state or ServerState())
+        if not cache.state.asleep:
+            await cache.look()
         for slot, held in link.connector.refilled():
-            following.simulator.restored(slot, held)
-        link.following = following
-        if not following.state.asleep and self._servers.consent.agreed_to(backend.info):
+            cache.simulator.restored(slot, held)
+        link.cache = cache
+        if not cache.state.asleep and self._servers.consent.agreed_to(backend.info):
             self._ground.in_background(self._read_template(link, backend))
-        if following.recollection is not None and self._servers.consent.agreed_to(backend.info):
-            self._ground.in_background(self._identified(following.recollection))
+        if cache.recollection is not None and self._servers.consent.agreed_to(backend.info):
+            self._ground.in_background(self._identified(cache.recollection))
         self._ground.events.tell(WarmthChanged())
-        return following
+        return cache
 
     async def _state_of(self, link: Link, backend: Backend) -> ServerState | None:
         """Who answers now; another model or process at the same address is identified anew: it may be a replica."""
@@ -129,7 +129,7 @@ class CacheTracker:
         try:
             async with asyncio.timeout(LOOK_S):
                 state = await backend.server_state()
-                known = link.following
+                known = link.cache
                 if known is not None and known.server is backend.info and _who(state) != _who(known.state):
                     await backend.identify()
                     if backend.info == known.server:
@@ -151,10 +151,10 @@ class CacheTracker:
         """What the chat template of a conversation's model does, found out now where it was not before; None where it
         cannot be told. A server that sleeps is not woken for it."""
         link = self._servers.link(id)
-        info, following = link.info, link.following
+        info, cache = link.info, link.cache
         if info is None or self._servers.asked_model(id) != info.model:
             return None
-        asleep = following is not None and following.state.asleep
+        asleep = cache is not None and cache.state.asleep
         if link.template is None and not asleep and self._servers.consent.agreed_to(info):
             try:
                 async with asyncio.timeout(TEMPLATE_S):
@@ -168,20 +168,20 @@ class CacheTracker:
         await recollection.identify()
         self._ground.events.tell(WarmthChanged())
 
-    async def _prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
+    async def _prefix_of(self, cache: ServerCache, id: str, tip: str) -> Tokens | None:
         """The token ids of a branch of a conversation, named by the digest of its last message."""
-        if not self._servers.consent.agreed_to(following.server):
+        if not self._servers.consent.agreed_to(cache.server):
             return None
         try:
             turn = self._turn_at(self._conversations.load(id), tip)
         except StoreError:
             return None
-        return await following.prompts.prefix(turn) if turn is not None else None
+        return await cache.prompts.prefix(turn) if turn is not None else None
 
-    def _known_prefix_of(self, following: Following, id: str, tip: str) -> Tokens | None:
+    def _known_prefix_of(self, cache: ServerCache, id: str, tip: str) -> Tokens | None:
         conversation = self._conversations.loaded.get(id)
         turn = self._turn_at(conversation, tip) if conversation is not None else None
-        return following.prompts.known_prefix(turn) if turn is not None else None
+        return cache.prompts.known_prefix(turn) if turn is not None else None
 
     def _turn_at(self, conversation: OpenConversation, tip: str) -> ChatTurn | None:
         """The request that goes on after the branch with this last message."""
@@ -198,8 +198,8 @@ class CacheTracker:
     async def note_states(self) -> None:
         """Note what the servers hold, for the next time; the embedded engine ends with kvchat."""
         for link in self._servers.links:
-            if link.following is not None and link.info is not None:
-                await link.following.noted_now()
+            if link.cache is not None and link.info is not None:
+                await link.cache.noted_now()
 
     def _note_cancelled(self, key: str, note: str) -> None:
         """Note for other kvchats on this store which slots still compute what was cancelled; empty: none does."""
@@ -209,10 +209,10 @@ class CacheTracker:
         """What was learnt about this server's cache, if anything was."""
         return shape_from_json(self._ground.setting(_rules_key(info)))
 
-    async def learn(self, link: Link, following: Following) -> None:
+    async def learn(self, link: Link, cache: ServerCache) -> None:
         """Keep what was learnt about this server's cache, for the next time."""
-        if following.simulator.settled and link.connector.cache_shape() is None:
-            key, text = _rules_key(following.server), shape_to_json(following.simulator.best.shape)
+        if cache.simulator.settled and link.connector.cache_shape() is None:
+            key, text = _rules_key(cache.server), shape_to_json(cache.simulator.best.shape)
             if self._ground.setting(key) != text:
                 await self._ground.keeper.write(lambda: self._ground.store.set_setting(key, text))
 
@@ -237,61 +237,61 @@ class CacheTracker:
         """Why what a server held of a branch is gone, as far as that is known before it is sent."""
         return self._journal.ended_since(path, server.base_url)
 
-    def playing(self, followed: FollowedTurn) -> Following | None:
-        """What follows the server of a request that is on its way; None where the server was changed meanwhile."""
-        following = self._servers.link(followed.turn.session_id).following
-        return following if following is not None and following.plays(followed) else None
+    def playing(self, tracked: TrackedTurn) -> ServerCache | None:
+        """The cache of the server of a request that is on its way; None where the server was changed meanwhile."""
+        cache = self._servers.link(tracked.turn.session_id).cache
+        return cache if cache is not None and cache.plays(tracked) else None
 
-    def explained(self, followed: FollowedTurn, following: Following | None, figures: TurnFigures) -> TurnFigures:
+    def explained(self, tracked: TrackedTurn, cache: ServerCache | None, figures: TurnFigures) -> TurnFigures:
         """The figures, and where tokens were wasted the cause."""
-        self._journal.reported(followed, figures)
-        block = self._journal.block(followed.server)
-        if following is None and block > 1:
+        self._journal.reported(tracked, figures)
+        block = self._journal.block(tracked.server)
+        if cache is None and block > 1:
             figures = replace(figures, block=block)
-        evidence = self._journal.evidence(followed, figures, self._conversations.title, self._read_earlier)
+        evidence = self._journal.evidence(tracked, figures, self._conversations.title, self._read_earlier)
         evidence = replace(
-            evidence, shape=following.shape(evidence) if following is not None else None,
-            can_keep_reasoning=following.server.preserves_reasoning if following is not None else None)
+            evidence, shape=cache.shape(evidence) if cache is not None else None,
+            can_keep_reasoning=cache.server.preserves_reasoning if cache is not None else None)
         from kvchat.cache.causes.explain import explain, silent_loss  # after the first paint
 
-        finding = followed.finding = explain(evidence) or silent_loss(evidence)
+        finding = tracked.finding = explain(evidence) or silent_loss(evidence)
         if finding is None:
             return figures
         return replace(figures, cause=finding.cause.value, evidence=finding.evidence, remedy=finding.remedy)
 
-    def left(self, conversation: OpenConversation, followed: FollowedTurn | None, answer: Node) -> bool:
-        """An answer ended: note what it left in the cache. Whether that cache is followed."""
+    def left(self, conversation: OpenConversation, tracked: TrackedTurn | None, answer: Node) -> bool:
+        """An answer ended: note what it left in the cache. Whether that cache is tracked."""
         link = self._servers.link(conversation.id)
-        following = link.following
+        cache = link.cache
         self.measured()
-        if followed is not None and followed.finding is not None:
-            conversation.findings[answer.id] = followed.finding
-        follows = following is not None and followed is not None and following.plays(followed)
-        if following is not None and followed is not None and follows:
+        if tracked is not None and tracked.finding is not None:
+            conversation.findings[answer.id] = tracked.finding
+        is_tracked = cache is not None and tracked is not None and cache.plays(tracked)
+        if cache is not None and tracked is not None and is_tracked:
             path = conversation.tree.path(answer.id)
-            following.left(followed, answer, self.turn_after(conversation, path))
-            self._ground.in_background(self.learn(link, following))
-        elif followed is not None:
-            followed.closed.set()
-            self._journal.answered(followed, answer)
-        if (following is None or not following.prompts.works) and link.shared is not None:
+            cache.left(tracked, answer, self.turn_after(conversation, path))
+            self._ground.in_background(self.learn(link, cache))
+        elif tracked is not None:
+            tracked.closed.set()
+            self._journal.answered(tracked, answer)
+        if (cache is None or not cache.prompts.works) and link.shared is not None:
             link.shared.answered(answer, self._ground.timestamp())
-        return follows
+        return is_tracked
 
-    def asked_of(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> FollowedTurn:
-        """A request to a server that cannot be followed, for what can be told of it all the same."""
-        return FollowedTurn(turn, path, number=self._journal.next(), server=identity(backend.info, turn.model))
+    def asked_of(self, backend: Backend, turn: ChatTurn, path: Sequence[Node]) -> TrackedTurn:
+        """A request to a server that cannot be tracked, for what can be told of it all the same."""
+        return TrackedTurn(turn, path, number=self._journal.next(), server=identity(backend.info, turn.model))
 
-    def watched(self, followed: FollowedTurn | None, emit: Emit) -> Emit:
+    def watched(self, tracked: TrackedTurn | None, emit: Emit) -> Emit:
         """`emit`, that also notes when the server had to load its model first, and says with how far the prompt is read
         how long the history is and why it is read again, as far as that is known."""
-        ended = self._journal.ended_since(followed.path, followed.server.base_url) if followed is not None else None
+        ended = self._journal.ended_since(tracked.path, tracked.server.base_url) if tracked is not None else None
 
         def noting(event: StreamEvent) -> None:
-            if followed is not None and isinstance(event, Waiting) and event.phase == "loading":
-                followed.loading_seen = True
-            if followed is not None and isinstance(event, Progressed):
-                event = Progressed(replace(event.progress, history=followed.history, cause=ended))
+            if tracked is not None and isinstance(event, Waiting) and event.phase == "loading":
+                tracked.loading_seen = True
+            if tracked is not None and isinstance(event, Progressed):
+                event = Progressed(replace(event.progress, history=tracked.history, cause=ended))
             emit(event)
 
         return noting
@@ -381,8 +381,8 @@ class CacheTracker:
         conversation = self._conversations.loaded.get(id)
         if record is None or record.head is None:
             return UNKNOWN
-        following = self._servers.link(id).following
-        if following is None or not following.prompts.works:
+        cache = self._servers.link(id).cache
+        if cache is None or not cache.prompts.works:
             return self.branch_warmth(id, record.head)
         if conversation is not None and conversation.live is None:
             found = self.branch_warmth(id, record.head)
@@ -390,8 +390,8 @@ class CacheTracker:
                 return found
         if not record.turns:
             return UNKNOWN
-        states = [(held, True) for held in following.simulator.best.slots if held is not None and held.owner == id]
-        states += [(held, False) for held in following.simulator.best.parked if held.owner == id]
+        states = [(held, True) for held in cache.simulator.best.slots if held is not None and held.owner == id]
+        states += [(held, False) for held in cache.simulator.best.parked if held.owner == id]
         if not states:
             return Warmth(Heat.COLD, 0, record.context_used)
         held, in_slot = max(states, key=lambda item: len(item[0].tokens))
@@ -405,16 +405,16 @@ class CacheTracker:
         link, conversation = self._servers.link(id), self._conversations.loaded.get(id)
         if conversation is None or node_id not in conversation.tree:
             return UNKNOWN
-        following, shared = link.following, link.shared
+        cache, shared = link.cache, link.shared
         path = conversation.tree.path(node_id)
-        if following is None or not following.prompts.works:
+        if cache is None or not cache.prompts.works:
             return shared.warmth(path, id, self._ground.timestamp()) if shared else UNKNOWN
-        prefix = following.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
+        prefix = cache.prompts.known_prefix(self.turn_after(conversation, path)) or NO_TOKENS
         if not prefix:
             return UNKNOWN
-        found = following.simulator.best.predict(prefix)
+        found = cache.simulator.best.predict(prefix)
         missing = max(0, len(prefix) - found.cached - 1)
-        simulator = following.simulator.best
+        simulator = cache.simulator.best
         owned = [held for held in (*simulator.slots, *simulator.parked) if held is not None and held.owner == id]
         since = max((held.at for held in owned), default=None)
         if missing <= NOISE:

@@ -298,9 +298,9 @@ class Journal:
         before kvchat was started."""
         since, before = self._last_read(asked, earlier)
         owner, server = asked.turn.session_id, asked.server.base_url
-        read_ahead = [use.number for use in self._uses
-                      if use.whole and use.conversation == owner and use.server == server and use.number < asked.number]
-        since = max([since, *read_ahead])
+        warmed = [use.number for use in self._uses
+                  if use.whole and use.conversation == owner and use.server == server and use.number < asked.number]
+        since = max([since, *warmed])
         uses = [use for use in self._uses if since < use.number < asked.number and use.server == server]
         seen = [one for one in self._seen if since < one.number < asked.number and one.server == server]
         ended = next((one.what for one in reversed(seen) if one.what != "foreign"), "")

@@ -15,16 +15,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from kvchat.backends.dialect import Backend, BackendError, HostClass, ServerInfo
-from kvchat.backends.dialect import WarmUp as WarmsUp
+from kvchat.backends.dialect import Backend, BackendError, HostClass, PrefillAccess, ServerInfo
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.llamacpp.planner import WORTH, Option, Way
 from kvchat.cache.speed import SpeedSample
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat
 from kvchat.chat.cache.cache_probe import probe, unused
-from kvchat.chat.cache.following import Following
 from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import WarmthChanged
@@ -58,7 +57,7 @@ class WarmUp(ConversationObserver):
         self.enabled = False
         """Whether a person is there to warm up for: the app sets it."""
         self._rest: asyncio.Task[None] | None = None
-        self._probed: tuple[Following, ...] = ()
+        self._probed: tuple[ServerCache, ...] = ()
         """The servers whose cache was probed, or refused to be."""
         self._told_at = 0.0
         conversations.observers.append(self)
@@ -109,60 +108,60 @@ class WarmUp(ConversationObserver):
         if link.connector.connection.phase != "ready" or not link.lane.is_free:
             return
         backend = await link.connector.ready()
-        following = await self._tracker.follow(backend)  # first: a server that was started anew holds nothing any more
+        cache = await self._tracker.cache_of(backend)  # first: a server that was started anew holds nothing any more
         if not self._ground.settings.cache.warm_up:
             return
         if not self._ground.settings.cache.warm_up_on_battery and await asyncio.to_thread(on_battery):
             return
         if not self._servers.consent.agreed_to(backend.info, id):
             return
-        if following is None:
+        if cache is None:
             destination = self._servers.consent.destination(backend.info, id)
-            if isinstance(backend, WarmsUp) and destination.host_class is not HostClass.CLOUD:
-                await self._warm_unfollowed(link, backend, conversation)
+            if isinstance(backend, PrefillAccess) and destination.host_class is not HostClass.CLOUD:
+                await self._warm_untracked(link, backend, conversation)
             return
-        await following.settled()
-        await following.cancelled.free()
-        if await self._is_strange(link, following):
-            await link.lane.in_spare_time(self._probe(link, following))
-        busy = (await following.look()).busy
+        await cache.settled()
+        await cache.cancelled.free()
+        if await self._is_strange(link, cache):
+            await link.lane.in_spare_time(self._probe(link, cache))
+        busy = (await cache.look()).busy
         if busy and link.lane.works_in_background and self._tracker.warmth(id).heat is not Heat.WARM:
             await link.lane.stop_background()
-            await following.settled()
-            await following.cancelled.free()
-            busy = (await following.look()).busy
+            await cache.settled()
+            await cache.cancelled.free()
+            busy = (await cache.look()).busy
         if busy:
             return  # somebody else is being answered
         path = conversation.path()
         if not path or path[-1].state is State.STREAMING:
             return
         turn = self._tracker.turn_after(conversation, path)
-        prefix = await following.prompts.prefix(turn, await self._questions.begun(conversation))
+        prefix = await cache.prompts.prefix(turn, await self._questions.begun(conversation))
         self._ground.events.tell(WarmthChanged())
         if not prefix:
             return
-        chosen = self._routes.plan(following, path, prefix, idle=True).chosen
+        chosen = self._routes.plan(cache, path, prefix, idle=True).chosen
         if chosen.way is not Way.AS_IS or chosen.tokens > WORTH:
-            await link.lane.in_spare_time(self._read_ahead(backend, following, id, path, prefix, chosen))
+            await link.lane.in_spare_time(self._prefill(backend, cache, id, path, prefix, chosen))
 
-    async def _warm_unfollowed(self, link: Link, backend: WarmsUp, conversation: OpenConversation) -> None:
-        """Have a server read a conversation whose cache cannot be followed: where it holds it already, that costs a
+    async def _warm_untracked(self, link: Link, backend: PrefillAccess, conversation: OpenConversation) -> None:
+        """Have a server read a conversation whose cache cannot be tracked: where it holds it already, that costs a
         token."""
         path = conversation.path()
         if len(path) < 3 or path[-1].state not in (State.DONE, State.LENGTH) or link.info is None:
             return
         held = self._tracker.branch_warmth(conversation.id, path[-1].id).heat is Heat.WARM
         if not held or link.info.replicas:  # what a replica still holds, only it can tell
-            await link.lane.in_spare_time(self._read_messages(link, link.info, backend, conversation, path))
+            await link.lane.in_spare_time(self._prefill_messages(link, link.info, backend, conversation, path))
 
-    async def _read_messages(self, link: Link, info: ServerInfo, backend: WarmsUp, conversation: OpenConversation,
-                             path: Sequence[Node]) -> None:
+    async def _prefill_messages(self, link: Link, info: ServerInfo, backend: PrefillAccess,
+                                conversation: OpenConversation, path: Sequence[Node]) -> None:
         started, id = time.monotonic(), conversation.id
         self._tracker.warms(id)
         self._ground.events.tell(WarmthChanged())
         try:
             turn = replace(self._tracker.turn_after(conversation, path), parameters=conversation.record.parameters)
-            figures = await backend.read_messages(turn)
+            figures = await backend.prefill_messages(turn)
         finally:
             self._tracker.warms("")
             self._ground.events.tell(WarmthChanged())
@@ -173,30 +172,30 @@ class WarmUp(ConversationObserver):
         if prompt is not None and cached is not None and not figures.estimated:
             self._count(id, info, SpeedSample(cached, prompt, time.monotonic() - started))
 
-    async def _is_strange(self, link: Link, following: Following) -> bool:
+    async def _is_strange(self, link: Link, cache: ServerCache) -> bool:
         """Whether nothing is known of how this server's cache works, and nobody has used it yet."""
-        if following in self._probed:
+        if cache in self._probed:
             return False
-        return (link.connector.cache_shape() is None and self._tracker.learnt(following.server) is None
-                and not following.state.asleep and await unused(following))
+        return (link.connector.cache_shape() is None and self._tracker.learnt(cache.server) is None
+                and not cache.state.asleep and await unused(cache))
 
-    async def _probe(self, link: Link, following: Following) -> None:
-        self._probed = (*self._probed, following)
+    async def _probe(self, link: Link, cache: ServerCache) -> None:
+        self._probed = (*self._probed, cache)
         try:
-            await probe(following, lambda read: self._spent("", following, read))
+            await probe(cache, lambda read: self._spent("", cache, read))
         except BackendError as error:
             log.info("the server's cache was not probed: %s", error.sentence)
-        await self._tracker.learn(link, following)
+        await self._tracker.learn(link, cache)
 
-    async def _read_ahead(self, backend: Backend, following: Following, id: str, path: Sequence[Node], prefix: Tokens,
-                          chosen: Option) -> None:
+    async def _prefill(self, backend: Backend, cache: ServerCache, id: str, path: Sequence[Node], prefix: Tokens,
+                       chosen: Option) -> None:
         """The request of a warm-up. A cancel ends it; what was read stays in the cache."""
-        await self._routes.prepare(backend, following, chosen, id, path, prefix)
+        await self._routes.prepare(backend, cache, chosen, id, path, prefix)
         slot = chosen.slot if chosen.way is Way.PIN else None
-        prediction = following.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
+        prediction = cache.side_request("warm-up", id, prefix, slot, path[-1].digest.hex())
         read: int | None = None
         cached, started = prediction.cached, time.monotonic()
-        cause = self._tracker.ended_since(path, following.server)
+        cause = self._tracker.ended_since(path, cache.server)
         self._tracker.warms(id, PromptProgress(len(prefix), cached, cached, cause=cause))
 
         def progressed(progress: PromptProgress) -> None:
@@ -208,35 +207,35 @@ class WarmUp(ConversationObserver):
                 self._ground.events.tell(WarmthChanged())
 
         try:
-            done = await following.access.read_ahead(prefix, progressed, slot)
+            done = await cache.access.prefill(prefix, progressed, slot)
             read = len(prefix)
-            following.simulator.end(Tokens.unknown(1))
-            following.journal.read_whole(following.server.base_url)
-            following.holds(id, tuple(node.digest.hex() for node in path))
+            cache.simulator.end(Tokens.unknown(1))
+            cache.journal.read_whole(cache.server.base_url)
+            cache.holds(id, tuple(node.digest.hex() for node in path))
             if done.cached_tokens is not None:
                 cached = done.cached_tokens
-                following.simulator.reported(cached)
+                cache.simulator.reported(cached)
         except (asyncio.CancelledError, BackendError):
             seconds, heard, read = time.monotonic() - started, read or 0, None
 
             def came(count: int) -> None:
                 end = max(heard, min(count, len(prefix)))
                 share = (end - cached) / (heard - cached) if heard > cached else 1.0
-                self._spent(id, following, SpeedSample(cached, end, seconds * share))
+                self._spent(id, cache, SpeedSample(cached, end, seconds * share))
 
-            following.side_request_cut(heard or None, came)
+            cache.side_request_cut(heard or None, came)
             raise
         finally:
             self._tracker.warms("")
             if read is not None:
-                self._spent(id, following, SpeedSample(cached, read, time.monotonic() - started))
+                self._spent(id, cache, SpeedSample(cached, read, time.monotonic() - started))
             self._ground.events.tell(WarmthChanged())
-        await following.look()
+        await cache.look()
 
-    def _spent(self, id: str, following: Following, read: SpeedSample) -> None:
+    def _spent(self, id: str, cache: ServerCache, read: SpeedSample) -> None:
         """Note what was read ahead."""
         self._tracker.measured()
-        self._count(id, following.server, read)
+        self._count(id, cache.server, read)
 
     def _count(self, id: str, info: ServerInfo, read: SpeedSample) -> None:
         now = self._ground.timestamp()

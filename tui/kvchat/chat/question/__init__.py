@@ -31,5 +31,5 @@ class Question:
     """False: no memory goes with it."""
     again: Node | None = None
     """The question that it asks differently: what went with that goes with it, as far as the text keeps it."""
-    is_ahead: bool = False
+    is_warm_up: bool = False
     """It is still being written: only what stands in front of it whatever it will be."""

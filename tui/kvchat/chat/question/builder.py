@@ -16,7 +16,7 @@ from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.prompt.branching import Branch, asked
-from kvchat.prompt.citing import numbered
+from kvchat.prompt.citations import numbered
 from kvchat.prompt.context import ContextBlock, rendered
 from kvchat.prompt.message import Node
 from kvchat.prompt.stamp import last_stamp, stamp_due
@@ -53,7 +53,7 @@ class QuestionBuilder:
         self._sources = sources
         self._plain = plain
         self._ground = ground
-        self._ahead: tuple[str, tuple[ContextBlock, ...]] = ("", ())
+        self._warm_up: tuple[str, tuple[ContextBlock, ...]] = ("", ())
         """A conversation, and what is attached to the question that is written in it."""
 
     async def built(self, conversation: OpenConversation, head: str, question: Question) -> Branch:
@@ -70,8 +70,8 @@ class QuestionBuilder:
     async def begun(self, conversation: OpenConversation) -> str:
         """How the next question's content begins, as far as that is settled: its blocks, without the line ends after
         the last: how many there are depends on what follows."""
-        path, attached = conversation.path(), self._ahead[1] if self._ahead[0] == conversation.id else ()
-        question = Question("", attached, passages=(), files=(), is_ahead=True)
+        path, attached = conversation.path(), self._warm_up[1] if self._warm_up[0] == conversation.id else ()
+        question = Question("", attached, passages=(), files=(), is_warm_up=True)
         if not attached:
             return rendered(await self._in_front(conversation, path, question), "").rstrip("\n")
         try:
@@ -90,13 +90,13 @@ class QuestionBuilder:
 
     def prepare(self, id: str, blocks: Sequence[ContextBlock]) -> bool:
         """These blocks are attached to the question that is written in a conversation; whether that is new."""
-        before, self._ahead = self._ahead, (id, tuple(blocks)) if blocks else ("", ())
-        return self._ahead != before
+        before, self._warm_up = self._warm_up, (id, tuple(blocks)) if blocks else ("", ())
+        return self._warm_up != before
 
     def forget(self, id: str) -> None:
         """Nothing is attached any more to a question in this conversation: it was sent."""
-        if self._ahead[0] == id:
-            self._ahead = "", ()
+        if self._warm_up[0] == id:
+            self._warm_up = "", ()
 
     @property
     def _every(self) -> timedelta | None:

@@ -110,7 +110,7 @@ def counted_in(text: str, blocks: Sequence[ContextBlock]) -> frozenset[int]:
     brought = [block for block in blocks if block.kind in (FILE, PASSAGE)]
     if "@" not in text or not brought:
         return frozenset()
-    from kvchat.documents.attaching import plain_name
+    from kvchat.documents.attachments import plain_name
     from kvchat.documents.collection import place_of
     from kvchat.documents.mentions import is_of_disk, sign_of, written
 
@@ -162,7 +162,7 @@ def unsaid(path: Sequence[Node], files: Sequence[ContextBlock]) -> tuple[Context
 
 
 def _newer(known: Sequence[ContextBlock], file: ContextBlock) -> ContextBlock | None:
-    from kvchat.documents.attaching import change, whole_of
+    from kvchat.documents.attachments import change, whole_of
 
     return change(known[-1], file, whole_of(known))
 

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kvchat.backends.dialect import Backend, BackendError, ChatTurn, ServerInfo
 from kvchat.cache.token_estimate import TokenEstimate, learnt
-from kvchat.chat.cache.following import Following
+from kvchat.chat.cache.server_cache import ServerCache
 from kvchat.chat.errors import TooLongError
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
@@ -27,13 +27,13 @@ class PromptSizes:
     """The sizes of prompts, for every conversation."""
 
     def __init__(self, link: Callable[[str], Link], turn: Callable[[OpenConversation, Sequence[Node]], ChatTurn],
-                 follow: Callable[[Backend], Awaitable[Following | None]],
+                 cache_of: Callable[[Backend], Awaitable[ServerCache | None]],
                  agreed: Callable[[ServerInfo, str], bool]) -> None:
-        """`link`: the server of a conversation. `turn`: the request that asks with a branch. `follow`: what knows a
+        """`link`: the server of a conversation. `turn`: the request that asks with a branch. `cache_of`: what knows a
         server's tokens, where one does. `agreed`: whether a conversation may go to a server."""
         self._link = link
         self._turn = turn
-        self._follow = follow
+        self._cache_of = cache_of
         self._agreed = agreed
         self._learnt: dict[str, tuple[str, TokenEstimate]] = {}
         """By conversation: the last answer with figures on the branch in use, and what it tells."""
@@ -80,10 +80,10 @@ class PromptSizes:
             return None
         try:
             async with asyncio.timeout(COUNT_S):
-                following = await self._follow(await connector.ready())
-                if following is None or following.server is not info:
+                cache = await self._cache_of(await connector.ready())
+                if cache is None or cache.server is not info:
                     return None
-                tokens = await following.prompts.prompt(turn)
+                tokens = await cache.prompts.prompt(turn)
         except (BackendError, TimeoutError):
             return None
         return len(tokens) if tokens else None

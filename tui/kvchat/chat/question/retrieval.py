@@ -20,7 +20,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import ALL, Meant, OutsideError, OutsideFile, files_of, outside, path_of, unsaid
 from kvchat.chat.server.servers import Servers
-from kvchat.prompt.citing import name_of
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, MEMORY, NOTE, PASSAGE, TIME, ContextBlock
 from kvchat.prompt.conversation import ALWAYS, ASK, OFF
 from kvchat.prompt.drafts import PASTE, chips_of, label_of
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kvchat.documents.collection import Passage
     from kvchat.documents.library import Library
     from kvchat.documents.mentions import Mention, Written
-    from kvchat.documents.retrieval_plan import Consultation
+    from kvchat.documents.retrieval_plan import RetrievalPlan
 
 UNKNOWN_WINDOW = 4096
 """Tokens of a window whose size no server has told."""
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Consulted:
+class RetrievalResult:
     """What was found for a text."""
 
     passages: tuple[Passage, ...] = ()
@@ -75,9 +75,9 @@ class Retrieval:
         self._documents = documents
         self._vectors = vectors
 
-    async def set_searching(self, id: str, mode: str, collections: Sequence[str]) -> None:
+    async def set_retrieval(self, id: str, mode: str, collections: Sequence[str]) -> None:
         """Have a conversation search in these collections: `off`, `ask` or `always`."""
-        await self._conversations.update(self._conversations.load(id), searching=mode if collections else OFF,
+        await self._conversations.update(self._conversations.load(id), retrieval=mode if collections else OFF,
                            collections=tuple(dict.fromkeys(collections)))
 
     async def completions(self, beginning: str, most: int = 20) -> list[Mention]:
@@ -96,33 +96,33 @@ class Retrieval:
 
     # -- for a question
 
-    async def consult(self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True,
-                      meant: Meant = ALL) -> Consulted:
+    async def retrieve(self, id: str, text: str, after: Sequence[Node] | None = None, *, search: bool = True,
+                       meant: Meant = ALL) -> RetrievalResult:
         """What goes with this question: the files and passages that it mentions, else what is found in the
         conversation's collections. `after`: the branch it goes on from; None: the one in use. `search` False: only
         the files."""
         conversation = self._conversations.loaded.get(id)
         if conversation is None or not text.strip():
-            return Consulted()
+            return RetrievalResult()
         record = conversation.record
         every = await self._mentioned(text) if "@" in text else []
         mentions = meant.counted(text, every)
         pasted = self._pasted(every, mentions)
-        chosen = record.collections if record.searching != OFF and self._documents.has_collections else ()
+        chosen = record.collections if record.retrieval != OFF and self._documents.has_collections else ()
         if not mentions and not (chosen and search):
-            return Consulted(pasted=pasted)
+            return RetrievalResult(pasted=pasted)
         path = conversation.path() if after is None else after
         if mentions:
             found = await self._follow_mentions(conversation, text, mentions, chosen, path, search)
             return replace(found, pasted=pasted)
         try:
             async with asyncio.timeout(SEARCH_S):
-                plan, _ = await self._consultation(conversation, text, (), chosen, path)
+                plan, _ = await self._plan(conversation, text, (), chosen, path)
                 passages = await self._passages_for(id, plan, path)
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("the documents were not searched: %s", error or "it took too long")
-            return Consulted(pasted=pasted)
-        return Consulted(passages, record.searching == ALWAYS, pasted=pasted)
+            return RetrievalResult(pasted=pasted)
+        return RetrievalResult(passages, record.retrieval == ALWAYS, pasted=pasted)
 
     async def _mentioned(self, text: str) -> list[Written]:
         """The mentions that may mean something. The documents' thread is not needed for that."""
@@ -146,17 +146,17 @@ class Retrieval:
         return tuple(dict.fromkeys(names))
 
     async def _follow_mentions(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
-                               chosen: Sequence[str], path: Sequence[Node], search: bool) -> Consulted:
+                               chosen: Sequence[str], path: Sequence[Node], search: bool) -> RetrievalResult:
         """What goes with a text that mentions something."""
         from kvchat.documents.retrieval_plan import still_indexed
 
         id = conversation.id
         try:
             async with asyncio.timeout(READ_S):
-                plan, from_outside = await self._consultation(conversation, text, mentions, chosen, path)
+                plan, from_outside = await self._plan(conversation, text, mentions, chosen, path)
         except (ChatError, StoreError, TimeoutError) as error:
             log.info("a mention was not followed: %s", error or "it took too long")
-            return Consulted(problems=(NOT_SEARCHED,))
+            return RetrievalResult(problems=(NOT_SEARCHED,))
         problems = plan.problems
         passages: tuple[Passage, ...] = ()
         if search:
@@ -171,12 +171,11 @@ class Retrieval:
                          if any(one.startswith(f"docs/{name}/") for one in plan.scopes)]
                 if begun and plan.named and plan.query and not passages:
                     problems = (*problems, still_indexed(begun[0]))
-        taken = plan.named or conversation.record.searching == ALWAYS
-        return Consulted(passages, taken, plan.files, from_outside, problems)
+        taken = plan.named or conversation.record.retrieval == ALWAYS
+        return RetrievalResult(passages, taken, plan.files, from_outside, problems)
 
-    async def _consultation(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
-                            chosen: Sequence[str], path: Sequence[Node]) -> tuple[
-                                Consultation, tuple[OutsideFile, ...]]:
+    async def _plan(self, conversation: OpenConversation, text: str, mentions: Sequence[Written],
+                    chosen: Sequence[str], path: Sequence[Node]) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
         """What the text mentions, of files what the branch does not have yet, and which of these are from outside; or
         the collections to search in, where it mentions none. Raises ChatError and StoreError."""
         window = self._servers.window(conversation.id) or UNKNOWN_WINDOW
@@ -184,16 +183,16 @@ class Retrieval:
         roots, indexing = [root for _, root in self._documents.roots()], frozenset(self._documents.indexing)
         given = _given(conversation)
 
-        def look(library: Library | None) -> tuple[Consultation, tuple[OutsideFile, ...]]:
-            from kvchat.documents.retrieval_plan import consultation
+        def look(library: Library | None) -> tuple[RetrievalPlan, tuple[OutsideFile, ...]]:
+            from kvchat.documents.retrieval_plan import plan_retrieval
 
-            plan = consultation(library, text, mentions, chosen, most, indexing)
+            plan = plan_retrieval(library, text, mentions, chosen, most, indexing)
             plan = replace(plan, files=unsaid(path, plan.files))
             return plan, outside(plan.files, roots, given)
 
         return await self._documents.look_up(look)
 
-    async def _passages_for(self, id: str, plan: Consultation, path: Sequence[Node]) -> tuple[Passage, ...]:
+    async def _passages_for(self, id: str, plan: RetrievalPlan, path: Sequence[Node]) -> tuple[Passage, ...]:
         """The passages for a question. Raises ChatError and StoreError."""
         if not plan.scopes or not plan.query:
             return ()
@@ -223,7 +222,7 @@ class Retrieval:
         path_there = conversation.path()
 
         def capture() -> ContextBlock:
-            from kvchat.documents.attaching import attached
+            from kvchat.documents.attachments import attached
             from kvchat.documents.errors import DocumentError
 
             try:
@@ -245,7 +244,7 @@ class Retrieval:
             return []
 
         def look() -> list[str]:
-            from kvchat.documents.attaching import has_changed
+            from kvchat.documents.attachments import has_changed
 
             return [path for path, blocks in there.items() if has_changed(blocks[-1])]
 
@@ -258,10 +257,10 @@ class Retrieval:
         also where a mention that is looked up here cannot be followed, and OutsideError."""
         if question.again is not None:
             return await self._resolved_anew(conversation, path, question, question.again)
-        passages, files, found = question.passages, question.files, Consulted()
+        passages, files, found = question.passages, question.files, RetrievalResult()
         if passages is None or files is None:
-            found = await self.consult(conversation.id, question.text, path, search=passages is None,
-                                       meant=question.meant)
+            found = await self.retrieve(conversation.id, question.text, path, search=passages is None,
+                                        meant=question.meant)
         if found.problems:
             raise ChatError(found.problems[0])
         _all_agreed(found.outside if files is None else await self._from_outside(conversation, files), question.meant)
@@ -277,14 +276,14 @@ class Retrieval:
                              before: Node) -> Question:
         """A question that asks `before` differently, with what is found for it now, and of what went with that one
         what its text keeps."""
-        found = await self.consult(conversation.id, question.text, path, meant=question.meant)
+        found = await self.retrieve(conversation.id, question.text, path, meant=question.meant)
         if found.problems:
             raise ChatError(found.problems[0])
         _all_agreed(found.outside, question.meant)
         kept = [replace(block, source=name_of(block)) if block.kind != PASSAGE else block
                 for block in _kept(before, question.text)]
         passages = [one.block for one in found.passages] if found.taken else []
-        if conversation.record.searching == ASK and not passages:  # those it has are the person's choice
+        if conversation.record.retrieval == ASK and not passages:  # those it has are the person's choice
             now = {one.ref: one.block for one in found.passages}
             passages = [now.get(block.ref, replace(block, source=name_of(block)))
                         for block in kept if block.kind == PASSAGE]
@@ -304,7 +303,7 @@ class Retrieval:
         where the file says something else by now."""
         if not any(block.kind == FILE and ".." in block.ref.rpartition("#")[2] for block in blocks):
             return text, blocks
-        from kvchat.documents.attaching import has_base, is_same_state
+        from kvchat.documents.attachments import has_base, is_same_state
 
         there = [block for known in files_of(conversation.path()).values() for block in known]
         sent = []

@@ -58,7 +58,7 @@ class MemorySource:
 
     async def _found(self, conversation: OpenConversation, path: Sequence[Node],
                      question: Question) -> Sequence[Recalled]:
-        if not question.is_ahead:
+        if not question.is_warm_up:
             return await self._recall(conversation.id, question.text, path)
         profile = await self._profile(conversation)
         return (profile,) if profile is not None else ()

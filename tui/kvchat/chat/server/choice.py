@@ -146,10 +146,10 @@ class ServerChooser:
             self._warm_at(link), current, info.embedded)
 
     def _warm_at(self, link: Link) -> int:
-        following = link.following
-        if following is None:
+        cache = link.cache
+        if cache is None:
             return 0
-        owners = {held.owner for held in following.simulator.best.slots if held is not None and held.owner}
+        owners = {held.owner for held in cache.simulator.best.slots if held is not None and held.owner}
         return sum(self._tracker.warmth(id).heat is Heat.WARM for id in owners)
 
     async def examined(self, progress: Callable[[str], None], agreed: bool) -> Report:
@@ -187,7 +187,7 @@ class ServerChooser:
         try:
             await link.lane.in_spare_time(look())
         finally:
-            link.following = None  # what the slots hold now was not played
+            link.cache = None  # what the slots hold now was not played
         if found is None:
             raise ChatError("The examination was ended by a question that went first. Ask again later.")
         return report(found)

@@ -372,7 +372,7 @@ async def found_here() -> list[Found]:
 
 def best_first(found: Iterable[Found]) -> list[Found]:
     """Servers that were found, in the order in which they are tried."""
-    return sorted(found, key=lambda server: (not kinds.kind_of(server.kind).is_followed, server.phase != "ready"))
+    return sorted(found, key=lambda server: (not kinds.kind_of(server.kind).is_tracked, server.phase != "ready"))
 
 
 def server_options(server: ServerSettings) -> ServerOptions:

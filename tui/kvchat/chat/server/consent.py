@@ -10,10 +10,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from kvchat.backends.dialect import HostClass, ServerInfo
+from kvchat.cache.causes.cause import Statement, said
 from kvchat.chat.conversations import Conversations
 from kvchat.chat.ground import Ground
 from kvchat.chat.server.link import Link, is_on_this_machine, normal
-from kvchat.prompt.message import Role
+from kvchat.prompt.message import NoteKind, Role
 from kvchat.store import Store
 
 
@@ -78,10 +79,9 @@ class Consent:
         return info.host_class is HostClass.LOOPBACK or bool(store.setting(_agreement(info)))
 
 
-def not_agreed(server: ServerInfo) -> str:
+def not_agreed(server: ServerInfo) -> Statement:
     """Why nothing was sent to a server that is not on this machine."""
-    return (f"{server.base_url} is not on this machine, and you have not agreed to send this conversation to it. "
-            "Nothing was sent; try again in the app to be asked, or name it with --base-url.")
+    return said(NoteKind.NOT_AGREED, url=server.base_url)
 
 
 def has_agreed(store: Store, base_url: str) -> bool:

@@ -22,7 +22,7 @@ from kvchat.sanitize import one_line
 from kvchat.store.presence.server_presence import Seats
 
 if TYPE_CHECKING:
-    from kvchat.chat.cache.following import Following
+    from kvchat.chat.cache.server_cache import ServerCache
     from kvchat.chat.cache.shared_prefixes import SharedPrefixes
 
 DEFAULT = ""
@@ -40,9 +40,9 @@ class Link:
     lanes: dict[str, Lane]
     """The lanes of all servers, by their addresses."""
     seats: Seats
-    following: Following | None = None
+    cache: ServerCache | None = None
     shared: SharedPrefixes | None = None
-    """The prefixes sent to a server that cannot be followed."""
+    """The prefixes sent to a server that cannot be tracked."""
     template: TemplateFacts | None = None
     """What the chat template of its model does; None until it was found out."""
     meeting: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -63,8 +63,8 @@ class Link:
 
     def changed(self) -> None:
         """The server was identified, lost or changed: what was known of another one is forgotten."""
-        if self.following is not None and self.following.server is not self.info:
-            self.following = self.template = None
+        if self.cache is not None and self.cache.server is not self.info:
+            self.cache = self.template = None
         if self.connector.connection.phase == "lost" or (
                 self.shared is not None and self.shared.server is not self.info):
             self.shared = None  # what a server holds that was gone is not known

@@ -28,6 +28,7 @@ from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.faults import Fault
+from kvchat.text.notes import note_sentence
 from kvchat.text.servers import place_words
 
 LAST_SERVER = "last server"
@@ -170,7 +171,7 @@ class Servers(ConversationObserver):
         except BackendError as error:
             raise ChatError(error.sentence) from None
         if not self.consent.agreed_to(backend.info, id):
-            raise ChatError(not_agreed(backend.info))
+            raise ChatError(note_sentence(not_agreed(backend.info)))
         return backend.info
 
     async def restart(self) -> None:
@@ -238,8 +239,8 @@ class Servers(ConversationObserver):
 
         async def left_alone(link: Link) -> None:
             await link.lane.stop_spare()
-            if link.following is not None:
-                await link.following.settled(QUIT_S)
+            if link.cache is not None:
+                await link.cache.settled(QUIT_S)
 
         await asyncio.gather(*(left_alone(link) for link in self.links))
 

@@ -107,7 +107,7 @@ def _share(one: set[str], other: set[str]) -> float:
 # -- what is believed
 
 @dataclass(slots=True)
-class _Tidying:
+class _Consolidator:
     """The changes so far; no entry is in two of them."""
 
     shown: dict[str, Entry]
@@ -160,18 +160,18 @@ def checked(answer: str, entries: Sequence[Entry], now: float, session: str = ""
     shown = _shown(entries)
     if len(shown) < 2 or next(iter(shown.values())).page == PROFILE:
         return []
-    tidying = _Tidying(shown, now, session, [], set())
+    consolidator = _Consolidator(shown, now, session, [], set())
     found = values(answer)
     for value in found:
         pairs = objects(value, ("pairs",)) or ([value] if isinstance(value, dict) and "older" in value else [])
         for one in pairs[:MOST_PAIRS]:
-            tidying.pair(one)
+            consolidator.pair(one)
     if over_budget(entries, tokens):
         for value in found:
             lines = objects(value, ("shorter",)) or ([value] if isinstance(value, dict) and "of" in value else [])
             for one in lines[:MOST_LINES]:
-                tidying.line(one)
-    return tidying.changes
+                consolidator.line(one)
+    return consolidator.changes
 
 
 def contradict(older: Entry, newer: Entry) -> bool:

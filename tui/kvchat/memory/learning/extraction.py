@@ -150,7 +150,7 @@ def _object(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": dict(fields), "required": list(fields), "additionalProperties": False}
 
 
-def apart(passage: Passage) -> list[Message]:
+def own_prompt(passage: Passage) -> list[Message]:
     """The messages of a request that stands alone: the pending messages, quoted, without their blocks, and what is
     asked about them."""
     lines = [f"[turn {number}, {message.role}] {_shortened(message)}" for number, message in passage.turns]

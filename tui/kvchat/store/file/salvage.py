@@ -291,7 +291,7 @@ def _real(names: Sequence[str], values: Sequence[Value]) -> dict[str, Value]:
 def _save_node(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
     found = _real(("id", *_NODE), values)
     node = node_of([found[name] for name in NODE_FIELDS])
-    texts = [node.id, node.text, node.message.reasoning, node.model, node.note]
+    texts = [node.id, node.text, node.message.reasoning, node.model, found["note"]]
     whole = (found["role"] in tuple(Role) and _texts(texts)
              and isinstance(node.wire, bytes) and isinstance(node.digest, bytes) and isinstance(node.created, float))
     if not whole or not _ID.fullmatch(node.id):
@@ -317,7 +317,7 @@ def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequenc
     found = _real(CONVERSATION_FIELDS, [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS):]]
                   if len(values) < len(CONVERSATION_FIELDS) else values)
     conversation = conversations_of([list(found.values())])[0]
-    whole = (_texts([found[name] for name in ("id", "title", "model", "server", "collections", "searching")])
+    whole = (_texts([found[name] for name in ("id", "title", "model", "server", "collections", "retrieval")])
              and isinstance(conversation.updated, float))
     if not whole or not _ID.fullmatch(conversation.id):
         raise ValueError("not a conversation")

@@ -221,8 +221,13 @@ def _kinds(db: sqlite3.Connection) -> None:
         db.execute("UPDATE job SET why = ? WHERE why = ?", (kind, sentence))
 
 
+def _retrieval(db: sqlite3.Connection) -> None:
+    """The column has the name that the rest of kvchat uses."""
+    db.execute("ALTER TABLE conversation RENAME COLUMN searching TO retrieval")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -231,6 +236,7 @@ _NEW_TABLES = (
     set[str](),
     {"job", "side_request", "cell", "covered", "entry", "change"},
     {"collection"},
+    set[str](),
     set[str](),
 )
 """The tables that MIGRATIONS[n] makes."""

@@ -108,7 +108,7 @@ class CompactionController:
         if live.first_token_at is not None:
             self._transcript.set_live(summary_row(live))
         else:
-            from kvchat.chat.answering import previous_figures
+            from kvchat.chat.answer_run import previous_figures
 
             speed = self._tracker.prefill_speed(running.conversation)
             self._transcript.set_live(
@@ -120,7 +120,7 @@ def summary_item(running: RunningCompaction) -> TranscriptItem:
     live, turns = running.live, running.replaced
     return TranscriptItem(
         live.node, Role.ASSISTANT, f"Summary of {counted(turns, 'older turn')}", text=live.text,
-        reasoning=live.reasoning, state=State.STREAMING, figures=STOPS, streaming=True)
+        reasoning=live.reasoning, state=State.STREAMING, time=STOPS, streaming=True)
 
 
 def summary_row(live: LiveAnswer) -> Callable[[int], Sequence[Span]]:

@@ -20,7 +20,7 @@ from kvchat.ui.widgets.composer.context_items import FILE, PASSAGE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kvchat.chat.question.retrieval import Consulted
+    from kvchat.chat.question.retrieval import RetrievalResult
     from kvchat.chat.service import ChatService
     from kvchat.prompt.context import ContextBlock
     from kvchat.ui.widgets.composer.widget import Composer
@@ -70,11 +70,11 @@ class ContextController:
         if not self._composer.choose_context():
             self.workspace.say("No memories and no passages go with what is written.")
 
-    @in_worker("consult", exclusive=True)
+    @in_worker("retrieve", exclusive=True)
     async def _find(self, id: str, text: str, typed: frozenset[int], editing: str | None) -> None:
         slow = self.workspace.screen.set_timer(SLOW_S, lambda: self._composer.set_searching(text))
         try:
-            found = await self.consulted(id, text, Meant(typed), editing)
+            found = await self.retrieve(id, text, Meant(typed), editing)
         finally:
             slow.stop()
         if not self.workspace.shows(id) or self.workspace.editing != editing:
@@ -86,11 +86,11 @@ class ContextController:
             outside={file.ref: file.path for file in found.outside}, problems=found.problems, pasted=found.pasted,
             fixed=editing is not None)
 
-    async def consulted(self, id: str, text: str, meant: Meant, editing: str | None) -> Consulted:
+    async def retrieve(self, id: str, text: str, meant: Meant, editing: str | None) -> RetrievalResult:
         if editing is None:
-            return await self._retrieval.consult(id, text, meant=meant)
+            return await self._retrieval.retrieve(id, text, meant=meant)
         tree = self.workspace.conversation.tree
-        return await self._retrieval.consult(id, text, tree.path(tree[editing].parent), meant=meant)
+        return await self._retrieval.retrieve(id, text, tree.path(tree[editing].parent), meant=meant)
 
     @in_worker("mention", exclusive=True)
     async def suggest(self, beginning: str) -> None:

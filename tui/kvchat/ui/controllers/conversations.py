@@ -111,11 +111,12 @@ class ConversationController:
         if title:
             await self._conversations.rename(id, title)
 
-    async def delete(self) -> None:
-        if self.workspace.conversation.record.turns == 0:
+    async def delete(self, id: str = "") -> None:
+        """Put a conversation, else the open one, into the trash."""
+        if not id and self.workspace.conversation.record.turns == 0:
             self.workspace.say("This conversation is empty; there is nothing to delete.")
             return
-        await self._delete(self.workspace.conversation.id)
+        await self._delete(id or self.workspace.conversation.id)
 
     async def _delete(self, id: str) -> None:
         """To the trash; the next one in the list is shown."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.chat.errors import ChatError
-from kvchat.prompt.citing import sources
+from kvchat.prompt.citations import sources
 from kvchat.prompt.conversation import ASK, OFF
 from kvchat.prompt.message import Node, Role
 from kvchat.sanitize import one_line
@@ -74,7 +74,7 @@ class DocumentController:
         await self.workspace.ask(ManagerScreen(DocumentsSource(
             self._documents, self._retrieval, service.conversations, service.clock, self.workspace.open_id, add=add,
             editor=service.settings.editor), service.events))
-        self.show_searching()
+        self.show_retrieval()
 
     @in_worker("dialog")
     async def _search(self, query: str) -> None:
@@ -110,7 +110,7 @@ class DocumentController:
 
         if await self.workspace.ask(remove_question(one, status)) and await self.workspace.attempt(
                 self._documents.remove(one.name)):
-            self.show_searching()
+            self.show_retrieval()
             self.workspace.say(f"{one_line(one.name, 40)} is removed; its files stay.")
 
     async def _add(self, path: str) -> None:
@@ -148,21 +148,21 @@ class DocumentController:
                 return
         else:
             chosen = []
-        if await self.workspace.attempt(self._retrieval.set_searching(self.workspace.conversation.id, mode, chosen)):
-            self.show_searching()
-            self.workspace.say(searching_words(mode, chosen))
+        if await self.workspace.attempt(self._retrieval.set_retrieval(self.workspace.conversation.id, mode, chosen)):
+            self.show_retrieval()
+            self.workspace.say(retrieval_words(mode, chosen))
 
-    def show_searching(self) -> None:
+    def show_retrieval(self) -> None:
         """In the header, what this conversation searches by itself, of what exists."""
         record = self.workspace.current.record if self.workspace.current is not None else None
-        searches = record is not None and record.searching != OFF and bool(record.collections)
+        searches = record is not None and record.retrieval != OFF and bool(record.collections)
         if searches and self._known is None:
             self._look_what_exists()
         names = [one_line(name, 24) for name in record.collections if name in (self._known or ())] if record else []
         if record is None or not searches or not names:
             self._header.set_documents(())
             return
-        ask = "?" if record.searching == ASK else ""
+        ask = "?" if record.retrieval == ASK else ""
         what = names[0] if len(names) == 1 else f"{len(names):,}"
         self._header.set_documents((f"▤ {', '.join(names)}{ask}", f"▤ {what}{ask}", f"▤{ask}"))
 
@@ -173,7 +173,7 @@ class DocumentController:
         except ChatError:
             self._known = frozenset()  # nothing can be searched
         if self.workspace.screen.is_mounted:
-            self.show_searching()
+            self.show_retrieval()
 
     # -- what the service tells
 
@@ -257,7 +257,7 @@ def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sourc
                    "This answer cites no source.")
 
 
-def searching_words(mode: str, names: Sequence[str]) -> str:
+def retrieval_words(mode: str, names: Sequence[str]) -> str:
     """What was switched, in a sentence."""
     listed = ", ".join(one_line(name, 40) for name in names[:5]) + (" …" if len(names) > 5 else "")
     match mode:

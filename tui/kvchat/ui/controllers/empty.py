@@ -1,4 +1,5 @@
-"""What stands in an empty conversation: a few words, or the first-run panel while there is no server."""
+"""What stands in an empty conversation: the server, the last conversations, some tips; while there is no server, the
+first-run panel."""
 
 from __future__ import annotations
 
@@ -9,12 +10,18 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from kvchat.text.cache import HEAT_GLYPHS, opening_words
+from kvchat.text.format import age
+from kvchat.text.servers import server_facts
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.ui.widgets.composer.widget import Composer
     from kvchat.ui.widgets.transcript.widget import Transcript
+
+RECENT = 5
+"""Conversations to go back to."""
 
 
 class EmptyConversation:
@@ -46,16 +53,27 @@ class EmptyConversation:
         self._hello.display = empty and not nothing_there
         self._transcript.display = not empty
         if self._hello.display:
-            self._hello.update(Content("\n").join(map(Content, self._lines())))
+            self._hello.update(self._content())
 
-    def _lines(self) -> list[str]:
-        keys, server = self.workspace.app.key_of, self._servers.info
-        lines = ["Write below. Enter sends, Esc stops, Tab goes to the conversation.",
-                 f"{keys('help')} shows every key, {keys('palette')} finds any action.",
-                 f"{keys('model')} chooses the model and the server."]
-        if server and server.embedded and "SmolLM2-135M" in server.model:
-            lines.append("This small model came along for a first look.")
-        return lines
+    def _content(self) -> Content:
+        from kvchat.ui.render.empty import Recent, empty_screen, tips
+
+        app, service = self.workspace.app, self._service
+        key, server, now = app.key_of, self._servers.info, service.clock().timestamp()
+        others = [record for record in service.conversations.all() if record.turns]
+        warmth = {record.id: service.tracker.warmth(record.id) for record in others[:RECENT]}
+        recent = [Recent(HEAT_GLYPHS[warmth[record.id].heat], record.title, opening_words(warmth[record.id]) or
+                         f"{age(now - record.updated)} ago") for record in others[:RECENT]]
+        notes = []
+        if server is not None and server.embedded and "SmolLM2-135M" in server.model:
+            notes.append(f"Bundled demo model: fast, not smart · {key('model')} for a real one")
+        if service.settings.memory.enabled and not service.incognito:
+            notes.append(f"Memory keeps facts from chats · {key('memory')}, {key('memory.switch')} turns it off")
+        facts = "no server yet" if server is None else server_facts(
+            server.model, server.context_size, server.slots, service.tracker.speed_fit())
+        area = self._around.size
+        return empty_screen(area.width - 6, area.height - self._composer.size.height - 2, facts=facts, notes=notes,
+                            recent=recent, tips=tips(key, len(others)))
 
     @in_worker("welcome", exclusive=True)
     async def _mount_panel(self) -> None:

@@ -31,7 +31,7 @@ class MemoryController:
         self._status = status
         self._noted: tuple[str, ...] = ()
         """The ids of what was noted since the person looked last."""
-        self._proposed: tuple[str, ...] = ()
+        self._pending: tuple[str, ...] = ()
         """Those that wait for the person's yes."""
 
     async def run(self, argument: str = "") -> None:
@@ -60,7 +60,7 @@ class MemoryController:
         from kvchat.ui.screens.manager import ManagerScreen
         from kvchat.ui.screens.memory.source import MemorySource
 
-        fresh, self._noted, self._proposed = (*self._noted, *self._proposed), (), ()
+        fresh, self._noted, self._pending = (*self._noted, *self._pending), (), ()
         self._status.set_memory("")
         service = self._service
         chosen = await self.workspace.ask(ManagerScreen(MemorySource(
@@ -77,7 +77,7 @@ class MemoryController:
             waiting = await self._memory.proposals()
         except ChatError:
             return
-        self._proposed = tuple(waiting)
+        self._pending = tuple(waiting)
         self._status.set_memory(noted_words(len(self._noted), len(waiting)), self.workspace.key_of("memory"))
 
     async def remember(self, text: str = "") -> None:
@@ -115,11 +115,11 @@ class MemoryController:
     def noted(self, event: MemoriesNoted) -> None:
         """Something was noted: a quiet word, until it is looked at."""
         self._noted = tuple(dict.fromkeys((*self._noted, *event.noted)))
-        self._proposed = tuple(dict.fromkeys((*self._proposed, *event.proposed)))
-        self._status.set_memory(noted_words(len(self._noted), len(self._proposed)), self.workspace.key_of("memory"))
+        self._pending = tuple(dict.fromkeys((*self._pending, *event.pending)))
+        self._status.set_memory(noted_words(len(self._noted), len(self._pending)), self.workspace.key_of("memory"))
 
 
-def noted_words(noted: int, proposed: int) -> str:
+def noted_words(noted: int, pending: int) -> str:
     """`2 noted`, `1 to confirm`, `2 noted, 1 to confirm`; empty when there is neither."""
-    parts = [f"{noted:,} noted" if noted else "", f"{proposed:,} to confirm" if proposed else ""]
+    parts = [f"{noted:,} noted" if noted else "", f"{pending:,} to confirm" if pending else ""]
     return ", ".join(filter(None, parts))

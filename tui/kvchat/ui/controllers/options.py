@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.themes import AUTOMATIC
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -89,8 +90,12 @@ class OptionController:
 
     def theme(self, name: str = "") -> None:
         app = self.workspace.app
-        if not name:
+        if app.no_color:
+            self.workspace.say("NO_COLOR is set: no theme has colours.")
+        elif not name:
             app.search_themes()
+        elif name == AUTOMATIC:
+            app.follow_terminal()
         elif name in app.available_themes:
             app.theme = name
         else:

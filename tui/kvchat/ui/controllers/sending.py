@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from kvchat.chat.compactor import CompactionPrice
     from kvchat.chat.events import QuestionRefused
     from kvchat.chat.live import OpenConversation
-    from kvchat.chat.question.retrieval import Consulted
+    from kvchat.chat.question.retrieval import RetrievalResult
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.context import ContextController
@@ -55,7 +55,7 @@ class Sending:
     """The question that it takes the place of, if it is an edit."""
     later: str = ""
     """The draft that was begun after it."""
-    looking: asyncio.Task[Consulted] | None = None
+    looking: asyncio.Task[RetrievalResult] | None = None
     """The look-up, while it runs."""
     is_begun: bool = False
     """Whether it may leave this machine."""
@@ -185,9 +185,9 @@ class SendingController:
         """The question with what goes with it. Looking that up is all that can be stopped. Raises ChatError."""
         question = sending.event.question
         if sending.editing is not None:
-            look_up = self._context.consulted(sending.id, question.text, question.meant, sending.editing)
+            look_up = self._context.retrieve(sending.id, question.text, question.meant, sending.editing)
         else:
-            look_up = self._service.retrieval.consult(sending.id, question.text, search=question.passages is None,
+            look_up = self._service.retrieval.retrieve(sending.id, question.text, search=question.passages is None,
                                            meant=question.meant)
         sending.looking = asyncio.create_task(look_up)
         try:

@@ -9,15 +9,16 @@ import time
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
-from kvchat.chat.answering import previous_figures
+from kvchat.chat.answer_run import previous_figures
 from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
 from kvchat.text.cache import cost_words, to_read
 from kvchat.text.format import counted, duration
+from kvchat.text.notes import note_sentence
 from kvchat.ui.controllers.workspace import Workspace
-from kvchat.ui.view_models import item_of, live_row, sidebar_rows
+from kvchat.ui.view_models import item_of, live_row, prefilled, sidebar_rows
 from kvchat.ui.widgets.sidebar_rows import MARKS, Mark
 from kvchat.ui.widgets.statusline import live_of
 
@@ -84,6 +85,8 @@ class ConversationView:
         self._sidebar.refresh_marks()
         if self.workspace.current is not None:
             self._show_aside()
+            self._show_rail()
+            self._empty.show()
 
     # -- the conversation
 
@@ -97,13 +100,14 @@ class ConversationView:
                                    lambda at: counted_in(asked[at].text, asked[at].message.blocks))
         self._status.set_live(None)
         self._transcript.set_live(None)
+        self._show_rail()
         last = next((n for n in reversed(path) if n.role is Role.ASSISTANT), None)
         self._status.speed = self._tracker.speed_in(path)
         self._status.set_turns(conversation.figures(), state=last.state if last else State.DONE)
         self._sending.show_refusal()
         self._show_waiting(conversation.id)
         self._show_aside()
-        self._documents.show_searching()
+        self._documents.show_retrieval()
         self._show_context(conversation.context_used if conversation.record.turns else None)
         self.workspace.app.set_window_title(conversation.record.title if conversation.record.turns else "")
         self._empty.show()
@@ -114,18 +118,21 @@ class ConversationView:
         """At the right of the status line: how far the conversation is read ahead, and how full its window is, what its
         next turn would read, or what was saved."""
         conversation = self.workspace.conversation
-        ahead = self._tracker.warming == conversation.id
-        self._status.set_reading_ahead(ahead, self._tracker.warmup_progress if ahead else None)
+        warms_up = self._tracker.warming == conversation.id
+        self._status.set_warm_up(warms_up, self._tracker.warmup_progress if warms_up else None)
         totals, warmth = conversation.totals(self._status.speed), self._tracker.warmth(conversation.id)
         words = ""
         if offer := self._compaction.offer_words():
             words = offer
         elif (tokens := to_read(warmth)) and tokens > NOISE:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
-            words = f"{warmth.heat}: {cost_words(tokens, seconds)} to read"
+            words = f"{warmth.heat}: {cost_words(tokens, seconds)} to prefill"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
             words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
         self._status.set_aside(words)
+
+    def _show_rail(self) -> None:
+        self._transcript.set_rail(self._service.rail.stretches(self.workspace.conversation.id))
 
     def _show_context(self, used: int | None) -> None:
         server = self._service.servers.info
@@ -160,10 +167,30 @@ class ConversationView:
                 item_of(conversation.tree, answer, None, workspace.model(), workspace.now()))
             self._compaction.offer()
         elif answer.state is State.ERROR:
-            workspace.say(f"{one_line(conversation.record.title, 40)}: {answer.note}", "error")
+            workspace.say(f"{one_line(conversation.record.title, 40)}: {note_sentence(answer.note)}", "error")
         if self._service.settings.notify and not (here and workspace.app.app_focus):
-            workspace.app.bell()
+            self._call(conversation.record.title, answer.state)
         self.show_list()
+
+    def _call(self, title: str, state: State) -> None:
+        """Call the person to an answer that has ended. A notification may be kept in the system's history."""
+        app = self.workspace.app
+        app.bell()
+        if app.desktop is not None and not app.app_focus:
+            words = "Answer failed" if state is State.ERROR else "Answer ready"
+            app.desktop.notify(words if self._service.incognito else f"{words}: {title}")
+
+    def _show_prefilled(self) -> None:
+        """In the terminal's tab: the open conversation's prefill, else that of another one."""
+        if (desktop := self.workspace.app.desktop) is None or not self.workspace.app.has_terminal:
+            return
+        found = None
+        if self._service.settings.progress:
+            now, current = time.monotonic(), self.workspace.current
+            opened = [self._conversations.get(id) for id in self._conversations.streaming()]
+            lives = [one.live for one in sorted(opened, key=lambda one: one is not current) if one and one.live]
+            found = next((share for live in lives if (share := prefilled(live, now)) is not None), None)
+        desktop.progress.show(found)
 
     def compaction_changed(self, id: str) -> None:
         """A summary begins, goes on or ends."""
@@ -187,6 +214,7 @@ class ConversationView:
         if not self._conversations.streaming() and self._ticking is not None:
             self._ticking.stop()
             self._ticking = None
+        self._show_prefilled()
         self._compaction.show()
         conversation = self.workspace.current
         live = conversation.live if conversation is not None else None
@@ -197,6 +225,7 @@ class ConversationView:
         before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
         self._transcript.set_live(self._server.offline_row(live, now) or live_row(live, now, speed, before))
         self._status.set_live(live_of(live, now))
+        self._show_rail()
         progress, reported = live.progress, live.reported
         prompt = reported.prompt_tokens or (progress.total if progress else None)
         if prompt is not None:

@@ -10,11 +10,14 @@ from dataclasses import dataclass
 
 from rich.cells import cell_len
 
-from kvchat.prompt.citing import number_of
+from kvchat.cache.accounting import TurnFigures
+from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import clean, one_line
-from kvchat.ui.render.rows import BLANK, GAP, Row, Span
+from kvchat.text.cache import answer_words, notable_waste
+from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
+from kvchat.ui.render.rows import BLANK, GAP, Row, Span, spans_width
 from kvchat.ui.render.sources import Source, given_rows, origin_of, source_rows
 from kvchat.ui.render.wrap import plain_rows, wrapped
 
@@ -40,8 +43,8 @@ class TranscriptItem:
     """One sentence about how it ended."""
     siblings: tuple[int, int] = (1, 1)
     """Its place among the versions of this message, from 1, and how many there are."""
-    figures: str = ""
-    """What it cost, for the title's right side: `31 tok · 58.2 tok/s`."""
+    figures: TurnFigures | None = None
+    """What an answer cost."""
     streaming: bool = False
     sources: tuple[Source, ...] = ()
     """What a settled answer cites."""
@@ -55,20 +58,49 @@ class Folds:
     reasoning: bool = False
 
 
+BAR = 8
+"""Cells of the bar in an answer's title."""
+TITLE_ROOM = 14
+"""Cells of the title that figures leave alone."""
+
+
 def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Row:
     """The title at the left with `2/3` when there are other versions; figures or time at the right."""
     index, total = item.siblings
     versions = f"  {index}/{total}" if total > 1 else ""
     hint = "  ← →" if versions and selected else ""
-    right = one_line(item.figures or item.time)
     room = width - cell_len(versions + hint)
-    if room - cell_len(right) < 14:
-        right = ""
-    title = one_line(item.title, max(4, room - cell_len(right) - 2)) or "unnamed"
-    gap = max(1, width - cell_len(title + versions + hint + right))
+    wanted = min(cell_len(one_line(item.title)), 24) + 2
+    right = figure_spans(item.figures, room - max(TITLE_ROOM, wanted)) if item.figures else []
+    if not right and room - cell_len(item.time) >= TITLE_ROOM:
+        right = [Span(one_line(item.time), "muted", "")]
+    taken = spans_width(right)
+    title = one_line(item.title, max(4, room - taken - 2)) or "unnamed"
+    gap = max(1, width - cell_len(title + versions + hint) - taken)
     style = "title-user" if item.role is Role.USER else "title-model"
     return Row((Span(title, style), Span(versions, "versions", ""), Span(hint, "key", ""),
-                Span(" " * gap, "", ""), Span(right, "muted", "")))
+                Span(" " * gap, "", ""), *right))
+
+
+def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
+    """`███████▒ 98 % cached · 0.14 s · 58 tok/s`, as much of it as fits in `room` cells: what part of the prompt was
+    cached, new and wasted, then the figures, most important first."""
+    words, bar = answer_words(figures), list[Span]()
+    prompt, cached, evaluated = figures.prompt_tokens, figures.cached_tokens, figures.evaluated_tokens
+    if prompt and cached is not None and evaluated is not None and BAR + 1 + cell_len(words[0]) <= room:
+        lost = notable_waste(figures)
+        parts = (cached, CACHED), (lost, WASTED), (evaluated - lost, EVALUATED)
+        bar = [*cells([(tokens / prompt, *look) for tokens, look in parts], BAR), Span(" ")]
+    room -= spans_width(bar)
+    spans: list[Span] = []
+    for text in words:
+        style = "wasted" if notable_waste(figures) and not spans else "muted"
+        separator = " · " if spans else ""
+        room -= cell_len(separator + text)
+        if room < 0:
+            break
+        spans += [Span(separator, "muted"), Span(text, style)]
+    return [span._replace(source="") for span in (*bar, *spans)]
 
 
 def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:

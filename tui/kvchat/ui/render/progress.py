@@ -14,12 +14,13 @@ from kvchat.cache.accounting import NOISE
 from kvchat.text.format import count, counted, duration
 from kvchat.ui.render.rows import Span
 
-REUSED, EVALUATED, AVOIDABLE = "█", "▒", "░"
-_LABEL = "reading "
+CACHED, EVALUATED, WASTED = ("█", "cached"), ("▒", "evaluated"), ("░", "wasted")
+"""The glyphs of tokens, and their styles."""
+_LABEL = "prefill "
 WAITING = {
     "queued": "waiting for the server",
     "loading": "the model is loading",
-    "prefill": "reading the prompt, no word of how far",
+    "prefill": "prefilling, no word of how far",
     "silent": "the answer pauses",
     "closing": "the request before is being closed",
     "lane": "waiting for another answer on this server",
@@ -34,18 +35,26 @@ _ALIVE = {True: "alive", False: "no answer to the last check", None: "not checke
 
 
 def bar(parts: Sequence[tuple[float, str, str]], width: int) -> list[Span]:
-    """A bar of `width` cells between its edges: (share of the whole, glyph, style) from the left, the rest empty.
-    A share that is not 0 has at least one cell as long as there is room."""
-    room = max(1, width - 2)
-    spans = [Span("▕", "border")]
+    """A bar of `width` cells between its edges: (share of the whole, glyph, style) from the left, the rest empty."""
+    inside = cells(parts, max(1, width - 2))
+    empty = max(1, width - 2) - sum(len(span.text) for span in inside)
+    return [Span("▕", "border"), *inside, Span(" " * empty), Span("▏", "border")]
+
+
+def cells(parts: Sequence[tuple[float, str, str]], room: int) -> list[Span]:
+    """(share of the whole, glyph, style) as cells of a bar of `room`, as far as the shares go. One that is not 0 has at
+    least one cell as long as there is room."""
+    spans: list[Span] = []
     used, total = 0, 0.0
+    later = sum(share > 0 for share, _, _ in parts)
     for share, glyph, style in parts:
         total += share
-        cells = min(room, max(round(total * room), used + (share > 0))) - used
-        if cells > 0:
-            spans.append(Span(glyph * cells, style))
-            used += cells
-    return [*spans, Span(" " * (room - used)), Span("▏", "border")]
+        later -= share > 0
+        number = min(room - later, max(round(total * room), used + (share > 0))) - used
+        if number > 0:
+            spans.append(Span(glyph * number, style))
+            used += number
+    return spans
 
 
 def _fitting(words: Sequence[tuple[str, str]], width: int) -> list[Span]:
@@ -66,7 +75,7 @@ def reading_row(
     cause: str = "",
 ) -> list[Span]:
     """A prompt of `total` tokens of which `processed` are done, `cached` of them reused. `new_tokens`: what this
-    turn added, if known; what is evaluated beyond it is avoidable and comes first, with its `cause`. `speed`: tokens
+    turn added, if known; what is evaluated beyond it is wasted and comes first, with its `cause`. `speed`: tokens
     per second."""
     total = max(1, total)
     cached = min(max(0, cached), total)
@@ -76,21 +85,21 @@ def reading_row(
     excess = excess if excess > NOISE else 0
     again = min(done, excess)
     whole = count(evaluate)
-    words = [("reuse unknown" if only_new else f"{count(cached)} reused", "muted"),
+    words = [("reuse unknown" if only_new else f"{count(cached)} cached", "muted"),
              (f"{count(done):>{len(whole)}}/{whole} new", "muted")]
     if excess:
         fresh = count(evaluate - excess)
-        words = [(f"{count(excess)} avoidable{cause and f': {cause}'}", "warning"), words[0],
+        words = [(f"{count(excess)} wasted{cause and f': {cause}'}", "warning"), words[0],
                  (f"{count(done - again):>{len(fresh)}}/{fresh} new", "muted")]
     words += [(f"{speed:,.0f} tok/s", "muted")] if speed else [("speed unknown", "muted")]
     if seconds_left is not None:
         words.append((f"{duration(seconds_left)} left", "muted"))
     bar_width = max(10, min(52, width // 2 - cell_len(_LABEL)))
     # However little is new, its part of the bar is wide enough to be watched.
-    reused = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
-    per_token = (1 - reused) / max(1, evaluate)
-    parts = ((reused if cached else 0.0, REUSED, "reused"), (again * per_token, AVOIDABLE, "avoidable"),
-             ((done - again) * per_token, EVALUATED, "evaluated"))
+    share = min(cached / total, 1 - min(8 / bar_width, 1 / 3)) if evaluate else 1.0
+    per_token = (1 - share) / max(1, evaluate)
+    parts = ((share if cached else 0.0, *CACHED), (again * per_token, *WASTED),
+             ((done - again) * per_token, *EVALUATED))
     return [Span(_LABEL, "muted"), *bar(parts, bar_width), *_fitting(words, width - cell_len(_LABEL) - bar_width)]
 
 

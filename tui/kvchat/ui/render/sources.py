@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from rich.cells import cell_len
 
-from kvchat.prompt.citing import citations, cited, name_of, number_of
+from kvchat.prompt.citations import citations, cited, name_of, number_of
 from kvchat.prompt.context import FILE, PASSAGE, ContextBlock
 from kvchat.sanitize import one_line
 from kvchat.ui.render.rows import GAP, Row, Span

@@ -22,8 +22,9 @@ from kvchat.cache.warmth import Heat, Warmth
 from kvchat.prompt.message import Node, Role, State, instructions_of
 from kvchat.prompt.tree import Tree
 from kvchat.sanitize import one_line
-from kvchat.text.cache import reread_number
+from kvchat.text.cache import prefill_number
 from kvchat.text.format import count, counted, moment
+from kvchat.text.notes import note_sentence
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
@@ -146,7 +147,7 @@ class BranchTreeScreen(ListModal[Branching]):
         if warmth.heat is Heat.UNKNOWN:
             return content()
         mark = MARKS[warmth.heat]
-        number = reread_number(warmth)
+        number = prefill_number(warmth)
         return content("  ", (GLYPHS[mark], MARK_TONES[mark]), (f" {number}" if number else "", MUTED))
 
     def choose(self, index: int) -> None:
@@ -162,4 +163,4 @@ def _who(node: Node) -> str:
 
 
 def _words(node: Node) -> str:
-    return instructions_of(node.text) if node.role is Role.SYSTEM else node.text or node.note
+    return instructions_of(node.text) if node.role is Role.SYSTEM else node.text or note_sentence(node.note)

@@ -16,17 +16,17 @@ from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
 from kvchat.doctor.report import Report, Severity, Verdict
-from kvchat.doctor.words import GLYPHS, facts, gain, headline
+from kvchat.doctor.words import GLYPHS, facts, headline
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, Modal
-from kvchat.ui.screens.tones import ACCENT, AVOIDABLE, BAD, MUTED, REUSED, STRONG, Part, content
+from kvchat.ui.screens.tones import ACCENT, BAD, CACHED, MUTED, STRONG, WASTED, Part, content
 
 Examine = Callable[[Callable[[str], None], bool], Awaitable[Report]]
 """Examines the server in use: it is given what to tell progress to, and whether the person agreed to what costs
 something. Raises ChatError."""
 
-TONES: dict[Severity, str] = {Severity.PROBLEM: BAD, Severity.NOTE: AVOIDABLE, Severity.FINE: REUSED}
+TONES: dict[Severity, str] = {Severity.PROBLEM: BAD, Severity.NOTE: WASTED, Severity.FINE: CACHED}
 _CLOSE: Hint = ("dialog.close", "close")
 
 
@@ -112,7 +112,7 @@ class DoctorScreen(Modal[None]):
 
 def _told(report: Report) -> Iterable[Widget]:
     """The report: its headline, the verdicts, then what was found out."""
-    tone = REUSED if report.well else BAD if report.of(Severity.PROBLEM) else AVOIDABLE
+    tone = CACHED if report.well else BAD if report.of(Severity.PROBLEM) else WASTED
     yield _words((headline(report), tone), (" ", ""))
     for verdict in report.verdicts:
         yield from _verdict(verdict)
@@ -125,7 +125,7 @@ def _verdict(verdict: Verdict) -> Iterable[Widget]:
     glyph = _words((GLYPHS[verdict.severity], TONES[verdict.severity]), classes="glyph")
     yield _row(glyph, _words(one_line(verdict.sentence)), apart=True)
     if verdict.advice:
-        saved = gain(verdict)
+        saved = verdict.gain
         yield _row(_words(("→", ACCENT), classes="glyph"),
                    _words(one_line(verdict.advice), (f" ({saved})" if saved else "", MUTED)))
 

@@ -33,7 +33,7 @@ from kvchat.ui.actions import bindings
 from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine
-from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, content
+from kvchat.ui.screens.tones import BAD, MUTED, WASTED, content
 
 if TYPE_CHECKING:
     from kvchat.ui.controllers.workspace import Workspace
@@ -229,7 +229,7 @@ class ExportScreen(Modal[ExportRequest]):
             self._agreed = path
             self.query_one(Input).focus()
             self.query_one("#answer", Static).update(content(
-                (f"{one_line(path.name, 60)} is there already. ", AVOIDABLE),
+                (f"{one_line(path.name, 60)} is there already. ", WASTED),
                 "Enter replaces it; or write another name."))
             return
         self.finish(ExportRequest(self._format, path, self._all_branches, self._all_conversations, exists))

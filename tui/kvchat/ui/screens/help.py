@@ -13,20 +13,27 @@ from textual.widgets import Input, Static
 from kvchat.ui.actions import HelpRow
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
-from kvchat.ui.screens.tones import ACCENT, GLYPHS, MARK_TONES, MUTED, STRONG, content
+from kvchat.ui.screens.tones import ACCENT, CACHED, EVALUATED, GLYPHS, MARK_TONES, MUTED, STRONG, content
 from kvchat.ui.widgets import sidebar_rows
 
 CACHE_GLYPHS = (
-    ("█", "reused: the server had these tokens in its cache"),
-    ("▒", "evaluated and new: this turn added them, they had to be read"),
-    ("░", "avoidable: read again although they had been read before"),
+    ("█", "cached: the server had these tokens in its cache"),
+    ("▒", "new: this turn added them, the server had to prefill them"),
+    ("░", "wasted: prefilled again without need"),
 )
+RAIL = (
+    ("┃", CACHED, "cached in a slot: the next request takes these tokens as they are"),
+    ("╎", CACHED, "in the server's host cache or in a snapshot: brought back first"),
+    ("░", EVALUATED, "cached nowhere: the next request prefills them"),
+    (" ", MUTED, "no mark: the server does not tell"),
+)
+"""The marks left of the messages."""
 FIGURES = (
     ("hit ratio", "cached tokens / prompt tokens: how much of the prompt came from the cache"),
     ("reuse", "cached tokens / (prompt tokens − new tokens): 100 % is the physical limit"),
-    ("avoidable", "evaluated tokens − new tokens: work that need not have been done"),
+    ("wasted", "evaluated tokens − new tokens: work that need not have been done"),
     ("time saved", "cached tokens / measured prefill speed"),
-    ("first token", "from sending to the first token (TTFT), measured by kvchat"),
+    ("TTFT", "from sending to the first token, measured by kvchat"),
     ("prefill", "tokens of the prompt that the server evaluates in a second"),
     ("decode", "tokens of an answer in a second"),
 )
@@ -127,5 +134,7 @@ def _legend() -> Iterable[Line]:
         yield Line("Cache", content((glyph * 3, GLYPHS[glyph])), "", "", words)
     for mark, glyph in sidebar_rows.GLYPHS.items():
         yield Line("Marks of conversations", content((glyph, MARK_TONES[mark])), "", "", sidebar_rows.WORDS[mark])
+    for glyph, tone, words in RAIL:
+        yield Line("Marks beside messages", content((glyph, tone)), "", "", words)
     for name, words in FIGURES:
         yield Line("Figures", content((name, ACCENT)), "", "", words)

@@ -28,36 +28,38 @@ from kvchat.text.cache import (
     REUSE_UNKNOWN,
     UNREPORTED,
     accuracy,
-    ahead,
-    beside,
     count_of,
     held_words,
     misses,
+    notable_waste,
+    plan_words,
     prediction,
     reuse_percent,
+    side_request_words,
     spark_values,
     speed_words,
     token_parts,
     verdict,
+    warm_up_words,
     warmth_words,
-    wasted,
     why,
 )
 from kvchat.text.format import UNKNOWN, count, counted, duration, percent, short_day
+from kvchat.text.prompt_warnings import warning_sentence
 from kvchat.ui.actions import bindings
 from kvchat.ui.render.wrap import breaks
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import RowList
 from kvchat.ui.screens.tones import (
     ACCENT,
-    AVOIDABLE,
     BAD,
+    CACHED,
     EVALUATED,
     GLYPHS,
     MARK_TONES,
     MUTED,
-    REUSED,
     STRONG,
+    WASTED,
     content,
     joined,
     shown,
@@ -76,7 +78,7 @@ if TYPE_CHECKING:
 
 QUESTION = 22
 """Cells for the first words of a question, where there is room."""
-GLYPH_HEADS = (("█", "reused"), ("▒", "new"), ("░", "avoid."))
+GLYPH_HEADS = (("█", "cached"), ("▒", "new"), ("░", "wasted"))
 OTHER_HEADS = ("first", "prefill", "decode")
 """Time to the first token, prompt tokens and answer tokens a second."""
 
@@ -90,16 +92,16 @@ def split_cells(tokens: Sequence[int], scale: int, width: int) -> list[int]:
 
 
 def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, int]:
-    """How many cells of a turn's bar are reused, new and avoidable. Avoidable tokens within the noise are new."""
-    avoidable = wasted(figures)
-    reused, new, again = split_cells(
-        (figures.cached_tokens or 0, (figures.evaluated_tokens or 0) - avoidable, avoidable), scale, width)
-    return reused, new, again
+    """How many cells of a turn's bar are reused, new and wasted. Wasted tokens within the noise are new."""
+    wasted = notable_waste(figures)
+    cached, new, again = split_cells(
+        (figures.cached_tokens or 0, (figures.evaluated_tokens or 0) - wasted, wasted), scale, width)
+    return cached, new, again
 
 
-def bar(reused: int, new: int, avoidable: int) -> Content:
+def bar(cached: int, new: int, wasted: int) -> Content:
     """A bar of so many cells of each kind."""
-    return content(("█" * reused, REUSED), ("▒" * new, EVALUATED), ("░" * avoidable, AVOIDABLE))
+    return content(("█" * cached, CACHED), ("▒" * new, EVALUATED), ("░" * wasted, WASTED))
 
 
 def scale_of(turns: Sequence[TurnReport]) -> int:
@@ -113,7 +115,7 @@ def column_cells(width: int) -> tuple[int, ...]:
 
 
 def glyph_heads(cells: Sequence[int]) -> list[Content]:
-    """The heads of the columns of reused, new and avoidable tokens, with their glyphs."""
+    """The heads of the columns of reused, new and wasted tokens, with their glyphs."""
     return [content(" " * max(0, wide - len(word) - 2), (glyph, GLYPHS[glyph]), (f" {word}", MUTED))
             for (glyph, word), wide in zip(GLYPH_HEADS, cells, strict=True)]
 
@@ -145,14 +147,14 @@ def turn_row(turns: Sequence[TurnReport], index: int, scale: int, width: int) ->
 
 
 def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
-    """A turn in sentences: its avoidable tokens with their cause, what helps, and what had been predicted."""
+    """A turn in sentences: its wasted tokens with their cause, what helps, and what had been predicted."""
     turn = turns[index]
-    again = turn.figures is not None and wasted(turn.figures) and not turn.figures.first_read
-    said = content(("░ ", AVOIDABLE), verdict(turn)) if again else content((verdict(turn), MUTED))
+    again = turn.figures is not None and notable_waste(turn.figures) and not turn.figures.first_read
+    said = content(("░ ", WASTED), verdict(turn)) if again else content((verdict(turn), MUTED))
     lines = [content((f"Turn {index + 1}: ", STRONG)) + said]
     remedy = why(turn)[1]
     if remedy:
-        lines.append(content(("→ ", AVOIDABLE), one_line(remedy)))
+        lines.append(content(("→ ", WASTED), one_line(remedy)))
     if predicted := prediction(turn.figures):
         lines.append(content((f"{predicted[0].upper()}{predicted[1:]}.", MUTED)))
     return lines
@@ -160,7 +162,7 @@ def turn_words(turns: Sequence[TurnReport], index: int) -> list[Content]:
 
 def _figures(figures: TurnFigures | None, cells: Sequence[int]) -> str:
     figures = figures or TurnFigures()
-    tokens = (figures.cached_tokens, figures.needed_tokens, figures.avoidable_tokens)
+    tokens = (figures.cached_tokens, figures.needed_tokens, figures.wasted_tokens)
     speeds = (figures.prefill_speed, figures.decode_speed)
     values = (*(count_of(figures, number) for number in tokens), _seconds(figures.ttft_ms, cells[3]),
               *map(_per_second, speeds))
@@ -189,7 +191,7 @@ def headline(report: CacheReport, width: int, now: float) -> list[Content]:
     mark = MARKS[report.warmth.heat]
     percent = reuse_percent(figures) if figures else None
     spark = sparkline(spark_values([turn.figures for turn in report.turns]), SPARK)
-    reuse = content((spark.strip(), REUSED), ("  ", ""), (f"{UNKNOWN if percent is None else percent} %", STRONG))
+    reuse = content((spark.strip(), CACHED), ("  ", ""), (f"{UNKNOWN if percent is None else percent} %", STRONG))
     warm = content((MARK_GLYPHS[mark], MARK_TONES[mark]), f" {warmth_words(report.warmth, now)}")
     label = content(("reuse by turn ", MUTED))
     if warm.cell_length + label.cell_length + reuse.cell_length + 2 <= width:
@@ -204,14 +206,14 @@ def _prefix(report: CacheReport, width: int) -> Content:
     """The last request as one bar: what was reused, what was read again, what was new."""
     figures = report.turns[-1].figures if report.turns else None
     if figures is None or figures.evaluated_tokens is None:
-        return content(("the last request's figures are not known" if report.turns else "nothing read yet", MUTED))
-    (cached, label), (fresh, kind), *last = token_parts(figures)
-    words = content((cached, REUSED), (f" {label} · ", MUTED), (fresh, STRONG), (f" {kind}", MUTED))
+        return content(("the last request's figures are not known" if report.turns else "nothing was asked yet", MUTED))
+    (number, label), (fresh, kind), *last = token_parts(figures)
+    words = content((number, CACHED), (f" {label} · ", MUTED), (fresh, STRONG), (f" {kind}", MUTED))
     for tokens, label in last:
-        words += content((" · ", MUTED), (f"{tokens} {label}", AVOIDABLE if wasted(figures) else MUTED))
+        words += content((" · ", MUTED), (f"{tokens} {label}", WASTED if notable_waste(figures) else MUTED))
     room = max(8, width - words.cell_length - 4)
-    reused, new, avoidable = cells_of(figures, figures.prompt_tokens or 0, room)
-    whole = content(("▕", MUTED), ("█" * reused, REUSED), ("░" * avoidable, AVOIDABLE), ("▒" * new, EVALUATED))
+    cached, new, wasted = cells_of(figures, figures.prompt_tokens or 0, room)
+    whole = content(("▕", MUTED), ("█" * cached, CACHED), ("░" * wasted, WASTED), ("▒" * new, EVALUATED))
     return whole.truncate(room + 1, pad=True) + content(("▏ ", MUTED)) + words
 
 
@@ -230,24 +232,24 @@ def message_row(report: CacheReport, index: int, scale: int, width: int) -> Cont
     """A message: who, its first words, its bar, its tokens; ≠ where the prompt parts from what the server held."""
     message = report.messages[index]
     parted = divergence(report)
-    mark = content(("≠ ", AVOIDABLE)) if parted is not None and parted.message == index else content("  ")
+    mark = content(("≠ ", WASTED)) if parted is not None and parted.message == index else content("  ")
     number = f"{index:>{len(str(len(report.messages)))}} "
     start = mark + content((number, MUTED), f"{ROLES.get(message.role, one_line(message.role, 8)):<8}")
     right = content(f"{_tokens(message.tokens, report.exact):>9}")
     if width >= WIDE:
-        parts = (message.reused, message.new, message.avoidable)
+        parts = (message.cached, message.new, message.wasted)
         right += content("".join(count(part).rjust(wide) for part, wide in zip(parts, (10, 9, 11), strict=True)))
     room = max(0, width - start.cell_length - right.cell_length - 2)
     words = room * 2 // 5
     start += content((shown(message.text, words), MUTED)).truncate(words, pad=True) + content("  ")
     room -= words + 2
-    if message.reused is None:
+    if message.cached is None:
         reply = index == len(report.messages) - 1 and message.role == "assistant"
         return joined(start + content(("the reply" if reply else "not known", MUTED)), right, width)
-    again = message.avoidable if message.avoidable and message.avoidable > NOISE else 0
-    read = max(0, (message.tokens or 0) - message.reused - again)
-    reused, new, avoidable = split_cells((message.reused, read, again), scale, room)
-    return joined(start + bar(reused, new, avoidable), right, width)
+    again = message.wasted if message.wasted and message.wasted > NOISE else 0
+    read = max(0, (message.tokens or 0) - message.cached - again)
+    cached, new, wasted = split_cells((message.cached, read, again), scale, room)
+    return joined(start + bar(cached, new, wasted), right, width)
 
 
 def message_words(report: CacheReport, index: int) -> list[Content]:
@@ -258,10 +260,10 @@ def message_words(report: CacheReport, index: int) -> list[Content]:
         if figures is None or figures.cached_tokens is None:
             return [content((REUSE_UNKNOWN, MUTED))]
         return [content(("The last request begins with all the server held; nothing differs.", MUTED)
-                        if not wasted(figures) else ("Where the prompts part is not known.", MUTED))]
+                        if not notable_waste(figures) else ("Where the prompts part is not known.", MUTED))]
     place = f"in message {parted.message}" if parted.message is not None else "in a message that is not known"
     here = "here" if parted.message == index else place
-    lines = [content(("≠ ", AVOIDABLE), (f"The prompt parts {here} from what the server held, ", ""),
+    lines = [content(("≠ ", WASTED), (f"The prompt parts {here} from what the server held, ", ""),
                      (f"after {counted(parted.token, 'token')}.", ""))]
     if parted.held or parted.sent:
         lines.append(content(("held ", MUTED), f"“{one_line(parted.held, 80)}”", ("   sent ", MUTED),
@@ -280,7 +282,7 @@ def _tokens(tokens: int | None, exact: bool) -> str:
 
 
 LABEL = 13
-TOTAL_HEADS = ("reuse", "hit ratio", "reused", "avoidable", "saved")
+TOTAL_HEADS = ("reuse", "hit ratio", "cached", "wasted", "saved")
 TOTAL_CELLS = (8, 11, 11, 11, 13)
 DAY = 7
 """Cells of a day of the week."""
@@ -294,10 +296,10 @@ def totals_line(totals: Totals, width: int) -> Content:
         return content(("  no turns yet", MUTED))
     if totals.turns == totals.unknown:
         return content((f"  {counted(totals.turns, 'turn')}, {UNREPORTED}", MUTED))
-    much = totals.avoidable_tokens > NOISE * totals.turns
+    much = totals.wasted_tokens > NOISE * totals.turns
     values = (percent(totals.reuse), percent(totals.hit_ratio), count(totals.cached_tokens),
-              count(totals.avoidable_tokens), duration(totals.seconds_saved))
-    tones = (STRONG, "", REUSED, AVOIDABLE if much else "", "")
+              count(totals.wasted_tokens), duration(totals.seconds_saved))
+    tones = (STRONG, "", CACHED, WASTED if much else "", "")
     line = content(*((value.rjust(cells), tone) for value, cells, tone in zip(values, TOTAL_CELLS, tones, strict=True)))
     unknown = content((f"   {totals.unknown} of {counted(totals.turns, 'turn')} unknown", MUTED))
     return line + unknown if totals.unknown and line.cell_length + unknown.cell_length <= width else line
@@ -309,7 +311,7 @@ def days_lines(days: Sequence[Day]) -> Iterable[Content]:
     for day in days:
         reuse, name = day.totals.reuse, short_day(day.date).split()[0]
         block = "" if reuse is None else sparkline([reuse], 1)
-        names += content((f"{block:>{DAY - len(name) - 1}} ", REUSED)) + content((name, MUTED))
+        names += content((f"{block:>{DAY - len(name) - 1}} ", CACHED)) + content((name, MUTED))
     yield names
     yield content(" " * LABEL + "".join(f"{percent(day.totals.reuse):>{DAY}}" for day in days))
 
@@ -318,9 +320,9 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     """All of it in lines of `width` cells, the most important first. `digest` names the system prompt."""
     lines: list[Content] = []
     for warning in report.warnings:
-        lines += _told("! prompt", warning, width, AVOIDABLE)
+        lines += _told("! prompt", warning_sentence(warning), width, WASTED)
     lines += _sums(report, width)
-    lines += _told("planner", report.plan.sentence if report.plan else "no request yet", width)
+    lines += _told("planner", plan_words(report.plan), width)
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
     lines += _told("rules", report.rules or "what this server does with its cache is not known", width)
@@ -348,9 +350,11 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
     for name, ledger in (("misses", report.here), ("  7 days", report.week)):
         told = misses(ledger)
         yield from _told(name, "; ".join(told) if told else "none", width)
-    yield from _told("read ahead", f"{ahead(report.here.warmup)} · 7 days: {ahead(report.week.warmup)}", width)
+    yield from _told(
+        "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width)
     if report.week.memory.count:
-        yield from _told("memory", f"{beside(report.here.memory)} · 7 days: {beside(report.week.memory)}", width)
+        here, week = side_request_words(report.here.memory), side_request_words(report.week.memory)
+        yield from _told("memory", f"{here} · 7 days: {week}", width)
 
 
 def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Content]:
@@ -360,7 +364,7 @@ def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Con
         yield from _told("slots", "what they hold is not known", width)
     for state in found:
         parked = "slot" not in state.where
-        glyph = content(("◐ ", AVOIDABLE) if parked else ("● ", REUSED))
+        glyph = content(("◐ ", WASTED) if parked else ("● ", CACHED))
         words = held_words(state, now, shown(state.owner, TITLE))
         yield content((f"{one_line(state.where, LABEL - 2):<{LABEL}}", MUTED)) + glyph + content(words)
 

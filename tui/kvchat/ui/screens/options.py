@@ -25,13 +25,14 @@ from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS
-from kvchat.prompt.request import Parameters, reserved
+from kvchat.prompt.request import Parameters
 from kvchat.sanitize import clean, one_line
 from kvchat.text.prices import FREE, change_price
+from kvchat.text.reserved import reserved_words
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Modal
 from kvchat.ui.screens.rows import FilterLine, RowList
-from kvchat.ui.screens.tones import AVOIDABLE, BAD, MUTED, STRONG, content, shown
+from kvchat.ui.screens.tones import BAD, MUTED, STRONG, WASTED, content, shown
 
 if TYPE_CHECKING:
     from kvchat.chat.options import Options
@@ -129,8 +130,8 @@ def parsed_extra(text: str) -> dict[str, object]:
     """The further fields that a line says. Raises ValueError with a sentence."""
     extra = parsed_table(text)
     for name in extra:
-        if why := reserved(name):
-            raise ValueError(f"{one_line(name, 30)} cannot be set: {why}.")
+        if why := reserved_words(name):
+            raise ValueError(f"{one_line(name, 30)} {why}.")
     return extra
 
 
@@ -338,7 +339,7 @@ class SystemPromptScreen(Modal[str]):
         line = self.query_one("#price", Static)
         changed = self._text() != self._before.strip()
         price = change_price(self._price if changed else None)
-        line.update(content((price[0], AVOIDABLE), price[1:]) if price.startswith("░")
+        line.update(content((price[0], WASTED), price[1:]) if price.startswith("░")
                     else content((price, "" if changed else MUTED)))
 
     def _text(self) -> str:

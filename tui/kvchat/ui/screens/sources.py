@@ -26,7 +26,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from kvchat.chat.errors import ChatError
-from kvchat.documents.standing import NOT_TEXT, Standing, file_lines, place_in
+from kvchat.documents.source_state import NOT_TEXT, SourceState, file_lines, place_in
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import clean, one_line
 from kvchat.ui.actions import bindings
@@ -78,7 +78,7 @@ class SourceScreen(ListModal[None]):
         self.documents = documents
         self.block = block
         self.place = place_in(block)
-        self.standing: Standing | None = None
+        self.source_state: SourceState | None = None
         """None: it is being looked up."""
         self._query = query
         self._editor = editor
@@ -107,9 +107,9 @@ class SourceScreen(ListModal[None]):
     async def look(self) -> None:
         """See what the file says by now."""
         try:
-            self.standing = await self.documents.standing(self.block)
+            self.source_state = await self.documents.source_state(self.block)
         except ChatError as error:
-            self.standing = Standing(words=str(error))
+            self.source_state = SourceState(words=str(error))
         self._about()
         self._width = 0
         self.call_after_refresh(self._wrap)
@@ -122,7 +122,7 @@ class SourceScreen(ListModal[None]):
         lines: list[Content] = []
         if headings := headings_of(self.block):
             lines.append(content((one_line(headings, width), ACCENT)))
-        state = self.standing
+        state = self.source_state
         if state is not None and state.path is not None:
             lines.append(content((ending(home_path(state.path), width), MUTED)))
         if state is not None and state.words:
@@ -138,7 +138,7 @@ class SourceScreen(ListModal[None]):
         """The text in rows as wide as there is room."""
         if not self._stands:
             return
-        rows, state = self.rows, self.standing
+        rows, state = self.rows, self.source_state
         first = state.line if state is not None and state.exact else None
         digits = len(f"{first + len(self._lines) - 1}") + 3 if first is not None else 0
         width = rows.room - digits
@@ -155,7 +155,7 @@ class SourceScreen(ListModal[None]):
     def _draw(self, index: int, width: int) -> Content:
         number, text = self._rows[index]
         left: list[Part] = []
-        if self.standing is not None and self.standing.exact:
+        if self.source_state is not None and self.source_state.exact:
             digits = max(1, width - self._width - 3)
             left = [(f"{'' if number is None else number:>{digits}} │ ", MUTED)]
         return content(*left) + highlighted(content(text), self._query)
@@ -168,8 +168,8 @@ class SourceScreen(ListModal[None]):
     # -- doing
 
     @property
-    def _file(self) -> Standing:
-        return self.standing or Standing()
+    def _file(self) -> SourceState:
+        return self.source_state or SourceState()
 
     @work(group="editor")
     async def action_editor(self) -> None:

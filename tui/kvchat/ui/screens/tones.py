@@ -22,12 +22,12 @@ STRONG = ".tone--strong"
 ACCENT = ".tone--accent"
 MATCH = ".tone--match"
 BAD = ".tone--bad"
-REUSED = ".tone--reused"
+CACHED = ".tone--cached"
 EVALUATED = ".tone--evaluated"
-AVOIDABLE = ".tone--avoidable"
+WASTED = ".tone--wasted"
 USER = ".tone--user"
 
-TONE_CLASSES = frozenset(tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, REUSED, EVALUATED, AVOIDABLE, USER))
+TONE_CLASSES = frozenset(tone[1:] for tone in (MUTED, STRONG, ACCENT, MATCH, BAD, CACHED, EVALUATED, WASTED, USER))
 
 TONE_CSS = """
     & > .tone--muted { color: $foreground 60%; }
@@ -35,25 +35,25 @@ TONE_CSS = """
     & > .tone--accent { color: $accent; }
     & > .tone--match { color: $accent; text-style: bold underline; }
     & > .tone--bad { color: $text-error; }
-    & > .tone--reused { color: $cache-reused; }
+    & > .tone--cached { color: $cache-cached; }
     & > .tone--evaluated { color: $cache-evaluated; }
-    & > .tone--avoidable { color: $cache-avoidable; }
+    & > .tone--wasted { color: $cache-wasted; }
     & > .tone--user { color: $role-user; }
     &:ansi > .tone--muted { color: ansi_default; text-style: dim; }
     &:ansi > .tone--user { color: ansi_cyan; }
     &:ansi > .tone--accent { color: ansi_cyan; }
     &:ansi > .tone--match { color: ansi_cyan; }
     &:ansi > .tone--bad { color: ansi_red; }
-    &:ansi > .tone--reused { color: ansi_green; }
+    &:ansi > .tone--cached { color: ansi_green; }
     &:ansi > .tone--evaluated { color: ansi_default; }
-    &:ansi > .tone--avoidable { color: ansi_yellow; }
+    &:ansi > .tone--wasted { color: ansi_yellow; }
 """
 
-GLYPHS = {"█": REUSED, "▒": EVALUATED, "░": AVOIDABLE}
+GLYPHS = {"█": CACHED, "▒": EVALUATED, "░": WASTED}
 """The three glyphs of the cache: what came from it, what was new, what need not have been evaluated."""
 
 MARK_TONES: dict[Mark, str] = {
-    "warm": REUSED, "parked": AVOIDABLE, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
+    "warm": CACHED, "parked": WASTED, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
 }
 
 Part = str | tuple[str, str]

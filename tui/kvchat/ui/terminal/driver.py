@@ -26,6 +26,7 @@ from textual.message import Message
 
 if TYPE_CHECKING:
     from kvchat.ui.app import KvchatApp
+    from kvchat.ui.terminal.background import BackgroundAnswer
 
 READ_SIZE = 4096
 WAKE_S = 0.1
@@ -61,6 +62,10 @@ class TerminalDriver(LinuxDriver):
     def __init__(self, app: App[Any], **options: Any) -> None:
         super().__init__(app, **options)
         self._file = cast("Any", _Outlet(cast("TextIO", self._file)))
+        self.has_terminal = False
+        """Whether the terminal is the app's just now: not another program's, as an editor's."""
+        self._background: BackgroundAnswer | None = None
+        """The answer that is awaited."""
         self._typed_before = 0
         """Octets that were typed before the terminal was raw and are not read yet: an Enter is a line feed in them."""
 
@@ -75,6 +80,13 @@ class TerminalDriver(LinuxDriver):
             self._typed_before = _octets_waiting(self.fileno)
         super().start_application_mode()  # type: ignore[no-untyped-call]
         self.attrs_before = before
+        self.has_terminal = True
+
+    def stop_application_mode(self) -> None:
+        if (desktop := cast("KvchatApp", self._app).desktop) is not None:
+            desktop.progress.remove()
+        self.has_terminal = False
+        super().stop_application_mode()
 
     def _run_input_thread(self) -> None:
         try:
@@ -97,11 +109,32 @@ class TerminalDriver(LinuxDriver):
                     if not data:
                         self._app.call_later(cast("KvchatApp", self._app).ending.hang_up)
                         return
-                    data = self._with_enters(data)
-                    for message in parser.feed(text) if (text := decode(data)) else ():
+                    text = self._without_answer(decode(self._with_enters(data)))
+                    for message in parser.feed(text) if text else ():
                         self.process_message(message)
+                if self._background is not None and (late := self._background.tick()):
+                    for message in parser.feed(late):
+                        self.process_message(message)
+                    if parser._timeout_time is not None:
+                        parser._timeout_time = 0.0  # an ESC has waited already for what may follow it
                 for message in parser.tick():
                     self.process_message(message)
+
+    def ask_background(self) -> None:
+        """Ask the terminal for the colour of its background. `KvchatApp.take_background` gets the answer, if any."""
+        from kvchat.ui.terminal.background import QUERY, BackgroundAnswer
+
+        self._background = BackgroundAnswer()
+        self.write(QUERY)
+
+    def _without_answer(self, text: str) -> str:
+        answer = self._background
+        if answer is None or answer.has_come:
+            return text
+        text = answer.feed(text)
+        if answer.has_come and answer.is_light is not None:
+            self._app.call_later(cast("KvchatApp", self._app).take_background, answer.is_light)
+        return text
 
     def _with_enters(self, data: bytes) -> bytes:
         cooked, raw = data[:self._typed_before], data[self._typed_before:]

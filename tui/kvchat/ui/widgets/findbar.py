@@ -36,6 +36,8 @@ class FindBar(Horizontal):
         super().__init__()
         self._transcript = transcript
         self._composer = composer
+        self._comes_back = False
+        """Whether Enter goes back to the conversation, from which it was opened."""
         self._found = 0
         """Matches of the query."""
 
@@ -48,7 +50,8 @@ class FindBar(Horizontal):
     def is_open(self) -> bool:
         return self.has_class("-open")
 
-    def open(self, query: str = "") -> None:
+    def open(self, query: str = "", *, comes_back: bool = False) -> None:
+        self._comes_back = comes_back
         self.add_class("-open")
         line = self.query_one(Input)
         if query:
@@ -60,7 +63,18 @@ class FindBar(Horizontal):
     def action_close(self) -> None:
         self.remove_class("-open")
         self._transcript.find("")
-        self._composer.focus()
+        (self._transcript if self._comes_back else self._composer).focus()
+
+    def go_on(self, step: int) -> None:
+        """From the conversation: to the next match of what was looked for last."""
+        if not self.query_one(Input).value:
+            self.open(comes_back=True)
+            return
+        if not self.is_open:
+            self._comes_back = True
+            self.add_class("-open")
+            self._find(self.query_one(Input).value)
+        self.action_step(step)
 
     def action_step(self, step: int) -> None:
         self._show_count(self._transcript.find_next(step))
@@ -84,4 +98,9 @@ class FindBar(Horizontal):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.action_step(-1)
+        if not self._comes_back:
+            self.action_step(-1)
+        elif event.value:
+            self._transcript.focus()
+        else:
+            self.action_close()

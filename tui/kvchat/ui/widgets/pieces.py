@@ -43,7 +43,7 @@ def sparkline(values: Sequence[float | None], width: int) -> str:
     return "".join(marks).rjust(width)
 
 
-Tone = Literal["plain", "quiet", "strong", "accent", "reused", "spark", "new", "warning", "error", "badge"]
+Tone = Literal["plain", "quiet", "strong", "accent", "cached", "spark", "new", "warning", "error", "badge"]
 
 
 class Piece(NamedTuple):
@@ -60,8 +60,8 @@ TONES: StyleTable = {
     "quiet": ("$text-muted", "dim ansi_default"),
     "strong": ("bold $foreground", "bold ansi_default"),
     "accent": "$text-accent",
-    "reused": "$cache-reused",
-    "spark": "$cache-reused",
+    "cached": "$cache-cached",
+    "spark": "$cache-cached",
     "new": ("$foreground", "ansi_default"),
     "warning": ("bold $text-warning", "bold $warning"),
     "error": ("bold $text-error", "bold $error"),

@@ -56,11 +56,12 @@ STYLES: StyleTable = {
 
 
 class Sidebar(ScrollView, can_focus=True):
-    """The conversations, newest first. Messages: Opened, MenuRequested, RenameRequested, each with the `id`."""
+    """The conversations, newest first. Messages: Opened, MenuRequested, RenameRequested, DeleteRequested, each
+    with the `id`."""
 
     DEFAULT_CSS = """
     Sidebar {
-        width: 28; height: 1fr; background: transparent; color: $foreground;
+        width: 24%; min-width: 24; max-width: 36; height: 1fr; background: transparent; color: $foreground;
         overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
     }
     """
@@ -89,6 +90,9 @@ class Sidebar(ScrollView, can_focus=True):
 
     class RenameRequested(_AboutRow):
         """A new title was asked for, with r."""
+
+    class DeleteRequested(_AboutRow):
+        """It is to go to the trash, with d."""
 
     def __init__(self, *, clock: Callable[[], float] = time.time, warmth: Callable[[str], Warmth] = lambda _: UNKNOWN,
                  id: str | None = None, classes: str | None = None) -> None:
@@ -299,6 +303,10 @@ class Sidebar(ScrollView, can_focus=True):
     def action_rename(self) -> None:
         if (id := self.cursor_id) is not None:
             self.post_message(self.RenameRequested(id))
+
+    def action_delete(self) -> None:
+        if (id := self.cursor_id) is not None:
+            self.post_message(self.DeleteRequested(id))
 
     def _row_at(self, event: events.MouseEvent) -> int | None:
         at = event.y + self.scroll_offset.y

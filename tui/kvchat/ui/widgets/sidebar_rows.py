@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from typing import Literal
 
 from kvchat.cache.warmth import Heat, Warmth
-from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, reread_number, warmth_words
+from kvchat.text.cache import HEAT_GLYPHS, HEAT_WORDS, prefill_number, warmth_words
 
 Mark = Literal["warm", "parked", "cold", "unknown", "streaming", "attention"]
 
@@ -47,7 +47,7 @@ def mark_of(row: SidebarRow, warmth: Warmth) -> Mark:
 
 def number_of(row: SidebarRow, warmth: Warmth) -> str:
     """What opening it would read, short: 412, 8.1k; empty when that is nothing or not known."""
-    return "" if row.streaming else reread_number(warmth)
+    return "" if row.streaming else prefill_number(warmth)
 
 
 def described(row: SidebarRow, warmth: Warmth, now: float) -> str:

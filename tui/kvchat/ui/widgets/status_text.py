@@ -1,6 +1,6 @@
 """What the status line says about the cache: one sentence for each case a turn can end in, and one while it runs.
 
-The rule: figures are the server's. What it did not report is said to be unknown, never shown as 0; avoidable tokens
+The rule: figures are the server's. What it did not report is said to be unknown, never shown as 0; wasted tokens
 are mentioned only above the noise. Pure functions of the figures and the width of the
 screen.
 """
@@ -14,7 +14,7 @@ from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured
 from kvchat.cache.speed import SpeedFit
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import UNREPORTED, reuse_percent, roughly, spark_values, wasted, wasted_words
+from kvchat.text.cache import UNREPORTED, notable_waste, reuse_percent, roughly, spark_values, wasted_words
 from kvchat.text.findings import cause_name
 from kvchat.text.format import duration, short_count
 from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, sparkline, width_of
@@ -25,7 +25,7 @@ PADDING = 2
 """Cells of the line that stay empty."""
 SPARK = 10
 """Turns in the sparkline."""
-AHEAD = (3, 12)
+WARM_UP_CELLS = (3, 12)
 """The fewest and the most cells in the bar of a conversation that is prefilled ahead."""
 _DOT = Piece(" · ", "quiet")
 
@@ -52,11 +52,11 @@ class Live:
 
 def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DONE, seen: bool = False,
             key: str = "F2", brief: bool = False, server: SpeedFit | None = None) -> list[Piece]:
-    """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its avoidable
+    """The line after the last of `turns` (oldest first, one branch). `state` is how that turn ended. Its wasted
     tokens are a sentence with their cause until it was `seen`; `key` leads to more. `brief`: without what was saved;
     `server`: the prefill speed of the one that answered."""
     if not turns:
-        return [Piece("nothing read yet", "quiet")]
+        return [Piece("ready", "quiet")]
     turn = turns[-1]
     if turn.evaluated_tokens is None:
         return _unreported(turns, width, state)
@@ -64,40 +64,40 @@ def settled(turns: Sequence[TurnFigures], width: int, *, state: State = State.DO
         return _first_read(turn, width)
     if turn.reuse is None:
         return _without_history(turns, width)
-    if wasted(turn) and not seen:
-        return _avoidable(turns, width, key)
-    return _reused(turns, width, brief, server)
+    if notable_waste(turn) and not seen:
+        return _wasted(turns, width, key)
+    return _cached(turns, width, brief, server)
 
 
 def _head(turns: Sequence[TurnFigures]) -> list[Piece]:
     """`reuse 100 %  ▁▇████`, always equally wide."""
     percent = reuse_percent(turns[-1])
     shown = "  –" if percent is None else f"{roughly(turns[-1]) + str(percent):>3}"
-    tone: Piece = Piece(f"{shown} %", "warning" if wasted(turns[-1]) else "strong")
+    tone: Piece = Piece(f"{shown} %", "warning" if notable_waste(turns[-1]) else "strong")
     return [Piece("reuse ", "quiet"), tone, Piece("  " + sparkline(spark_values(list(turns)), SPARK) + "  ", "spark")]
 
 
-def _reused(
+def _cached(
     turns: Sequence[TurnFigures], width: int, brief: bool, server: SpeedFit | None,
 ) -> list[Piece]:
     turn = turns[-1]
     cached, new = turn.cached_tokens or 0, turn.needed_tokens or 0
     if width < SHORT:
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
-                      f"{roughly(turn)}{cached:,}+{new:,}")
+                      f"{roughly(turn)}{cached:,} cached · {new:,} new")
     saved = seconds_saved(turn, server or measured_speed(turns))
-    again = wasted(turn)
+    again = notable_waste(turn)
     groups: list[Pieces] = [
-        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "reused"), Piece(" reused", "quiet")],
+        [Piece(f"{roughly(turn) + f'{cached:,}':>6}", "cached"), Piece(" cached", "quiet")],
         [Piece(f"{roughly(turn) + f'{new:,}':>5}", "new"), Piece(" new", "quiet")],
-        [Piece(f"{again:,} avoidable", "warning")] if again else [],
+        [Piece(f"{again:,} wasted", "warning")] if again else [],
         _ttft(turn),
         [Piece("saved ", "quiet"), Piece(duration(saved))] if saved and cached and not brief else [],
     ]
     return _head(turns) + joined(groups, _DOT)
 
 
-def _avoidable(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
+def _wasted(turns: Sequence[TurnFigures], width: int, key: str) -> list[Piece]:
     turn = turns[-1]
     head = _head(turns) if width >= SHORT else [Piece(f"reuse {reuse_percent(turn):>3} % · ", "warning")]
     more = [Piece(f"  {key}", "accent"), Piece(" why", "quiet")] if key else []
@@ -110,11 +110,10 @@ def _first_read(turn: TurnFigures, width: int) -> list[Piece]:
     ms = turn.prompt_ms or turn.ttft_ms
     took = f" in {duration(ms / 1000)}" if ms else ""
     shared = cached > NOISE
-    tokens = f"{evaluated:,} of {prompt:,} tokens" if shared else f"{prompt:,} tokens"
-    pieces = [Piece("first read: ", "quiet"), Piece(tokens + took, "new")]
+    pieces = [Piece(f"{evaluated if shared else prompt:,} new tokens{took}", "new")]
+    if shared:
+        pieces += [_DOT, Piece(f"{cached:,} cached", "cached")]
     if width >= SHORT:
-        if shared:
-            pieces.append(Piece(f" · {cached:,} were warm already", "reused"))
         return pieces + ([_DOT, *_ttft(turn)] if turn.ttft_ms is not None else [])
     return pieces + _context(turn)
 
@@ -136,16 +135,16 @@ def _without_history(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
     turn = turns[-1]
     cached, evaluated = turn.cached_tokens or 0, turn.evaluated_tokens or 0
     if width < SHORT:
-        return _short(turn, [Piece("reuse   – %", "quiet")], f"{cached:,}+{evaluated:,}")
+        return _short(turn, [Piece("reuse unknown", "quiet")], f"{cached:,} cached · {evaluated:,} prefilled")
     return _head(turns) + joined([
-        [Piece(f"{cached:>6,}", "reused"), Piece(" reused", "quiet")],
-        [Piece(f"{evaluated:>5,}", "new"), Piece(" read", "quiet")], _ttft(turn)], _DOT)
+        [Piece(f"{cached:>6,}", "cached"), Piece(" cached", "quiet")],
+        [Piece(f"{evaluated:>5,}", "new"), Piece(" prefilled", "quiet")], _ttft(turn)], _DOT)
 
 
 def _ttft(turn: TurnFigures) -> list[Piece]:
     if turn.ttft_ms is None:
         return []
-    return [Piece("first token ", "quiet"), Piece(f"{duration(turn.ttft_ms / 1000):>6}")]
+    return [Piece("TTFT ", "quiet"), Piece(f"{duration(turn.ttft_ms / 1000):>6}")]
 
 
 def _context(turn: TurnFigures) -> list[Piece]:
@@ -155,26 +154,26 @@ def _context(turn: TurnFigures) -> list[Piece]:
 
 
 def _short(turn: TurnFigures, head: Pieces, tokens: str) -> list[Piece]:
-    """`reuse 100 % · 3,764+48 · 0.14 s · ctx 47 %`"""
+    """`reuse 100 % · 3,764 cached · 48 new · 0.14 s · ctx 47 %`"""
     middle: Pieces = [Piece(tokens)] if tokens else []
     ttft: Pieces = [] if turn.ttft_ms is None else [Piece(duration(turn.ttft_ms / 1000))]
     return joined([head, middle, ttft], _DOT) + _context(turn)
 
 
-def reading_ahead(progress: PromptProgress | None, room: int) -> list[Piece]:
-    """`reading ahead ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
+def warm_up_pieces(progress: PromptProgress | None, room: int) -> list[Piece]:
+    """`warm-up ▕██▒▒ ▏ 1,204/3,400`, quiet, while a conversation is read before the person sends; with the cause
     in front where it was warm and is not any more. The bar takes what is left of `room` cells, and is left out when
     that is little."""
     cause = f"{cause_name(progress.cause)}: " if progress is not None and progress.cause else ""
-    words = [Piece(f"{cause}reading ahead", "quiet")]
+    words = [Piece(f"{cause}warm-up", "quiet")]
     if progress is None or progress.total <= progress.cached:
         return [*words, Piece(" …", "quiet")]
     done, whole = max(0, progress.processed - progress.cached), progress.total - progress.cached
     count = Piece(f" {done:>{len(f'{whole:,}')},}/{whole:,}", "quiet")
-    size = min(AHEAD[1], room - width_of([*words, count]) - 3)
-    if size >= AHEAD[0]:
+    size = min(WARM_UP_CELLS[1], room - width_of([*words, count]) - 3)
+    if size >= WARM_UP_CELLS[0]:
         cells = [min(size, round(part / progress.total * size)) for part in (progress.cached, progress.processed)]
-        words += [Piece(" ▕", "quiet"), Piece("█" * cells[0], "reused"), Piece("▒" * (cells[1] - cells[0]), "quiet"),
+        words += [Piece(" ▕", "quiet"), Piece("█" * cells[0], "cached"), Piece("▒" * (cells[1] - cells[0]), "quiet"),
                   Piece(" " * (size - cells[1]) + "▏", "quiet")]
     return [*words, count]
 
@@ -221,20 +220,20 @@ def _answering(live: Live, short: bool, clock: Piece) -> list[Piece]:
         groups.append([Piece(f"{about + format(live.tokens, ','):>6}"), Piece(" tok" if short else " tokens", "quiet")])
     groups.append([clock])
     if live.first_token is not None and not short:
-        groups.append([Piece("first token ", "quiet"), Piece(duration(live.first_token))])
+        groups.append([Piece("TTFT ", "quiet"), Piece(duration(live.first_token))])
     return joined(groups, _DOT)
 
 
 def _reading(progress: PromptProgress, short: bool, clock: Piece) -> list[Piece]:
     done, new = max(0, progress.processed - progress.cached), max(0, progress.total - progress.cached)
     if short:
-        reused = "" if progress.only_new else f"{short_count(progress.cached)}+"
-        return joined([[Piece("reading", "accent")],
-                       [Piece(f"{reused}{done:>{len(str(new))}}/{new}")], [clock]], _DOT)
+        cached = "" if progress.only_new else f" (+{short_count(progress.cached)} cached)"
+        return joined([[Piece("prefill ", "accent"), Piece(f"{done:>{len(str(new))}}/{new}"), Piece(cached, "quiet")],
+                       [clock]], _DOT)
     total = f"{new:,}"
     groups: list[Pieces] = [
-        [Piece("reading", "accent")],
-        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "reused"), Piece(" reused", "quiet")],
+        [Piece("prefill", "accent")],
+        [Piece("–" if progress.only_new else f"{progress.cached:>6,}", "cached"), Piece(" cached", "quiet")],
         [Piece(f"{done:>{len(total)},}/{total}", "new"), Piece(" new", "quiet")],
         [clock],
     ]

@@ -47,8 +47,8 @@ class StatusLine(PieceLine):
         self._problem = ""
         self._memory, self._memory_key = "", ""
         self._indexing = ""
-        self._ahead: PromptProgress | None = None
-        self._reads_ahead = False
+        self._warm_up: PromptProgress | None = None
+        self._warms_up = False
         self.speed: SpeedFit | None = None
         """The seconds that reading so many tokens takes, where that is measured."""
         self.why_key = "F2"
@@ -93,10 +93,10 @@ class StatusLine(PieceLine):
             self._indexing = words
             self.refresh()
 
-    def set_reading_ahead(self, active: bool, progress: PromptProgress | None = None) -> None:
+    def set_warm_up(self, active: bool, progress: PromptProgress | None = None) -> None:
         """Whether the conversation on the screen is being read ahead, and how far."""
-        if (active, progress) != (self._reads_ahead, self._ahead):
-            self._reads_ahead, self._ahead = active, progress
+        if (active, progress) != (self._warms_up, self._warm_up):
+            self._warms_up, self._warm_up = active, progress
             self.refresh()
 
     def acknowledge(self) -> None:
@@ -111,10 +111,10 @@ class StatusLine(PieceLine):
                 status_text.running(self._live, screen) if self._live is not None else
                 [Piece(fit(one_line(self._problem), width), "warning")] if self._problem else
                 status_text.settled(self._turns, screen, state=self._state, seen=seen, key=self.why_key,
-                                    brief=self._reads_ahead, server=self.speed))
+                                    brief=self._warms_up, server=self.speed))
         aside = [Piece(one_line(self._aside), "quiet")] if self._aside else []
-        if self._reads_ahead and self._live is None:
-            aside = status_text.reading_ahead(self._ahead, width - 3 - width_of(left))
+        if self._warms_up and self._live is None:
+            aside = status_text.warm_up_pieces(self._warm_up, width - 3 - width_of(left))
         room = width - 3 - width_of(left)
         memory = status_text.remembered(self._memory, self._memory_key, room)
         indexing = [Piece(one_line(self._indexing), "quiet")] if self._indexing else []

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from kvchat.backends import errors
 from kvchat.backends.answer import ChatAnswer
 from kvchat.backends.dialect import BackendError, Emit, Ended, ReasoningDelta, Reported, TextDelta, Trouble, failure
-from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, span, text_bytes
+from kvchat.backends.dialects.ollama.messages import RUNNER_OPTIONS, keep_alive_seconds, text_bytes
 from kvchat.backends.dialects.ollama.models import full_name
 from kvchat.backends.payload import (
     as_object,
@@ -27,7 +27,8 @@ from kvchat.backends.payload import (
 )
 from kvchat.backends.stream import Payload
 from kvchat.cache.accounting import SPEED_SAMPLE
-from kvchat.prompt.message import State, chained
+from kvchat.cache.causes.cause import Statement, said
+from kvchat.prompt.message import NoteKind, State, chained
 from kvchat.prompt.wire import whole_characters
 from kvchat.text.faults import Fault
 
@@ -41,7 +42,6 @@ _SURE, _SPARSE = 0.5, 1 / 12
 bytes: text differs, and a table's rules have few."""
 _MOST_SESSIONS = 256
 WIDEN = "give it a larger window (server.context_size, sent as num_ctx)"
-ROOM = f"Start a new conversation, delete a turn, or {WIDEN}"
 
 
 @dataclass(slots=True)
@@ -125,7 +125,7 @@ class OllamaAnswer(ChatAnswer):
         self._use = memory.use_of(asked.model)
         self._before = replace(self._use)
         self._sent = self._use.last = asked.now()
-        self._warnings: list[str] = []
+        self._warnings: list[Statement] = []
 
     def take(self, payload: Payload) -> None:
         found = errors.error_in(payload.value)
@@ -202,7 +202,9 @@ class OllamaAnswer(ChatAnswer):
             size = before.text_bytes + added
             per_byte = before.tokens / max(1, before.text_bytes)
             if tokens < before.tokens - _SLACK + added * min(per_byte * _SURE, _SPARSE):
-                self._warnings.append(_truncated(tokens, before.tokens + round(added * per_byte), asked.context_size))
+                self._warnings.append(said(
+                    NoteKind.LEFT_OUT_UNASKED, tokens=tokens, expected=before.tokens + round(added * per_byte),
+                    size=asked.context_size, room=WIDEN))
                 return  # what it was before stays the measure
         self._memory.remember(
             asked.session, Read(asked.model, len(asked.wires), _digest(asked.wires), size, tokens))
@@ -210,17 +212,15 @@ class OllamaAnswer(ChatAnswer):
     def _check_model(self, part: Mapping[str, object]) -> None:
         answered = self._model
         if answered and full_name(answered) != full_name(self._asked.model):
-            self._warnings.append(f"Another model answered: {errors.quoted(answered)}, not "
-                                  f"{errors.quoted(self._asked.model)}. Nothing of this conversation was cached there.")
+            self._warnings.append(said(NoteKind.OTHER_MODEL_ANSWERED, answered=errors.quoted(answered),
+                                       asked=errors.quoted(self._asked.model)))
         if isinstance(host := part.get("remote_host"), str) and host:
-            self._warnings.append(f"This model runs at {errors.quoted(host)}: the conversation was sent there, it left "
-                                  "this machine. Choose a model that runs here to keep it.")
+            self._warnings.append(said(NoteKind.RUNS_ELSEWHERE, host=errors.quoted(host)))
 
     def ended(self, error: BackendError | None = None) -> Ended:
         ended = super().ended(error)
         if ended.state is State.CONTEXT_FULL:
-            ended = replace(ended, note=f"The conversation fills its window of {self._asked.context_size:,} tokens. "
-                                        f"{ROOM}.")
+            ended = replace(ended, remark=said(NoteKind.FILLS_OWN_WINDOW, size=self._asked.context_size, room=WIDEN))
         return replace(ended, warnings=tuple(self._warnings))
 
 
@@ -236,36 +236,20 @@ def _ms(part: Mapping[str, object], key: str) -> float | None:
     return None if nanoseconds is None else nanoseconds / NS_PER_MS
 
 
-def _reloaded(asked: Asked, before: Use, sent: float, took_ms: float) -> str:
-    return (f"The model was loaded again ({took_ms / 1000:.1f} s), and the whole prompt was read anew: "
-            f"{_why_reloaded(asked, before, sent)}.")
-
-
-def _why_reloaded(asked: Asked, before: Use, sent: float) -> str:
+def _reloaded(asked: Asked, before: Use, sent: float, took_ms: float) -> Statement:
+    """That the model was loaded again, and why as far as it can be told."""
+    seconds = took_ms / 1000
     if before.runner is None:
-        return "it had been loaded with other options than kvchat sends, or its time without use was over"
+        return said(NoteKind.LOADED_AGAIN, seconds=seconds, known=False)
     changed = [name for name in sorted(before.runner.keys() | asked.runner.keys())
                if before.runner.get(name) != asked.runner.get(name)]
     if changed:
-        return f"{', '.join(changed)} changed since the last request"
+        return said(NoteKind.LOADED_AGAIN, seconds=seconds, known=True, changed=", ".join(changed))
     limit = keep_alive_seconds(asked.keep_alive)
     idle = sent - before.last if before.last is not None else 0.0
     if limit is not None and idle >= limit:
-        return (f"it was idle for {span(idle)}, and Ollama unloads it after {span(limit)}. "
-                "A longer server.keep_alive keeps it")
-    return ("nothing changed here, so another program used the model with other options, or another model took its "
-            "memory")
-
-
-def _truncated(tokens: int, expected: int, context_size: int | None) -> str:
-    left_out = f"The server read {tokens:,} tokens of a conversation that has about {expected:,}: it left the oldest " \
-               "messages out"
-    if context_size and expected > context_size:
-        return (f"{left_out}, because its window of {context_size:,} tokens is full. Compact the conversation, or "
-                f"{WIDEN}.")
-    asked_for = f"although a window of {context_size:,} tokens (num_ctx) was asked for" if context_size else "unasked"
-    return (f"{left_out}, {asked_for}. Start Ollama with OLLAMA_CONTEXT_LENGTH={context_size or expected}, and see "
-            "whether a proxy before it changes requests.")
+        return said(NoteKind.LOADED_AGAIN, seconds=seconds, known=True, idle=idle, limit=limit)
+    return said(NoteKind.LOADED_AGAIN, seconds=seconds, known=True)
 
 
 def unwrapped(body: str) -> str:

@@ -206,7 +206,7 @@ class OllamaBackend(HttpBackend):
             self._info = replace(self._info, figures=Figures.AFTER)
         return ended
 
-    async def read_messages(self, turn: ChatTurn) -> Reported:
+    async def prefill_messages(self, turn: ChatTurn) -> Reported:
         """Read `turn`'s messages into the cache by asking for one token. Empty messages would only load the model."""
         reports: list[Reported] = []
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kvchat.prompt.wire import canonical
+from kvchat.text.format import span
 
 REASONING = ("reasoning_content", "reasoning")
 RUNNER_OPTIONS = frozenset({
@@ -124,10 +125,3 @@ def unloads(text: str) -> str:
     if seconds is None:
         return "" if str(value).startswith("-") else f"after {value} without use (server.keep_alive)"
     return f"after {span(seconds)} without use (server.keep_alive)"
-
-
-def span(seconds: float) -> str:
-    """A time in words, in its largest unit: `90 s`, `7 min`, `2 h`."""
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.0f} h"

@@ -33,7 +33,7 @@ _BEGINNINGS = ("It", "Its", "The", "There", "No")
 
 
 @dataclass(frozen=True, slots=True)
-class Searching:
+class RetrievalChoice:
     """What a conversation searches by itself."""
 
     mode: str = OFF
@@ -43,22 +43,22 @@ class Searching:
         """The mode of one collection."""
         return self.mode if name in self.collections else OFF
 
-    def cycled(self, name: str) -> Searching:
+    def cycled(self, name: str) -> RetrievalChoice:
         """With the next mode for a collection: off, ask, always, off. There is one mode for all that are searched, so
         that one which joins others gets theirs."""
         others = self.without(name).collections
         match self.of(name):
             case "off":
-                return Searching(self.mode if others and self.mode != OFF else ASK, (*others, name))
+                return RetrievalChoice(self.mode if others and self.mode != OFF else ASK, (*others, name))
             case "ask":
-                return Searching(ALWAYS, self.collections)
+                return RetrievalChoice(ALWAYS, self.collections)
             case _:
                 return self.without(name)
 
-    def without(self, name: str) -> Searching:
+    def without(self, name: str) -> RetrievalChoice:
         """With a collection switched off."""
         others = tuple(one for one in self.collections if one != name)
-        return Searching(self.mode if others else OFF, others)
+        return RetrievalChoice(self.mode if others else OFF, others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Telling:
     statuses: Mapping[str, Status] = field(default_factory=dict)
     indexing: Mapping[str, Progress] = field(default_factory=dict)
     reports: Mapping[str, Report] = field(default_factory=dict)
-    searching: Searching = field(default_factory=Searching)
+    choice: RetrievalChoice = field(default_factory=RetrievalChoice)
     has_conversation: bool = True
     longest: int = 20
     """Cells of the longest name."""
@@ -111,7 +111,7 @@ def row(one: Collection, telling: Telling, width: int) -> Content:
     """Name and folder, what is in it or how far its indexing is, and what this conversation does with it."""
     name_cells, between = _cells(telling.longest, width)
     name = content(_padded(shown(one.name, name_cells), name_cells))
-    mark, tone = _MARKS.get(telling.searching.of(one.name), ("·", MUTED))
+    mark, tone = _MARKS.get(telling.choice.of(one.name), ("·", MUTED))
     here = content("  ", (f"{mark if telling.has_conversation else '':>{_HERE}}", tone))
     room = width - name_cells - here.cell_length - 2
     status = telling.statuses.get(one.name)
@@ -185,13 +185,13 @@ def about(one: Collection, telling: Telling, width: int) -> list[Content]:
             more = f"{skipped_words(status.skipped)}; {telling.key('rows.choose')} shows more"
             lines.append(content((shown(more, width), MUTED)))
     if telling.has_conversation and len(lines) < 4:
-        lines.append(content((shown(here_words(one.name, telling.searching), width), MUTED)))
+        lines.append(content((shown(here_words(one.name, telling.choice), width), MUTED)))
     return lines
 
 
-def here_words(name: str, searching: Searching) -> str:
+def here_words(name: str, choice: RetrievalChoice) -> str:
     """What this conversation does with a collection."""
-    match searching.of(name):
+    match choice.of(name):
         case "ask":
             return "Here: its passages are offered with each question, for you to take."
         case "always":

@@ -29,7 +29,7 @@ from kvchat.sanitize import one_line
 from kvchat.text.format import counted
 from kvchat.ui.screens.confirm import ConfirmScreen
 from kvchat.ui.screens.documents import rows as words
-from kvchat.ui.screens.documents.rows import Searching, Telling
+from kvchat.ui.screens.documents.rows import RetrievalChoice, Telling
 from kvchat.ui.screens.manager import Due, Page, Source
 from kvchat.ui.screens.modal import Hint
 from kvchat.ui.screens.tones import home_path
@@ -97,12 +97,12 @@ class DocumentsSource(Source):
         return there[at] if at is not None and at < len(there) else None
 
     @property
-    def searching(self) -> Searching:
+    def retrieval_choice(self) -> RetrievalChoice:
         """What the open conversation searches by itself."""
         found = self.conversations.get(self.conversation) if self.conversation else None
-        if found is None or found.record.searching == OFF:
-            return Searching()
-        return Searching(found.record.searching, tuple(found.record.collections))
+        if found is None or found.record.retrieval == OFF:
+            return RetrievalChoice()
+        return RetrievalChoice(found.record.retrieval, tuple(found.record.collections))
 
     def title(self) -> str:
         many = len(self.collections or ())
@@ -117,7 +117,7 @@ class DocumentsSource(Source):
                     if progress.all_files or name not in self._tried}
         self.telling = replace(
             self.telling, now=self._now(), indexing=indexing, reports=dict(self.documents.reports),
-            searching=self.searching,
+            choice=self.retrieval_choice,
             longest=max((cell_len(one_line(one.name)) for one in self.collections or ()), default=8))
         sentence, name = self._told_of
         if name and name not in self.documents.indexing:
@@ -200,9 +200,9 @@ class DocumentsSource(Source):
     async def _removed(self, one: Collection) -> None:
         async def removed() -> None:
             await self.documents.remove(one.name)
-            left = self.searching.without(one.name)
-            if left != self.searching:
-                await self.retrieval.set_searching(self.conversation, left.mode, left.collections)
+            left = self.retrieval_choice.without(one.name)
+            if left != self.retrieval_choice:
+                await self.retrieval.set_retrieval(self.conversation, left.mode, left.collections)
 
         await self.screen.act(removed(), lambda _: f"{one_line(one.name, 40)} is removed; its files stay.")
 
@@ -243,7 +243,7 @@ class DocumentsSource(Source):
         else:
             self.screen.app.push_screen(ReportScreen(one, status, report))
 
-    # Searching.
+    # Retrieval.
 
     def _search(self) -> None:
         """Try the index."""
@@ -262,10 +262,10 @@ class DocumentsSource(Source):
         if not self.conversation:
             self.screen.tell("There is no open conversation.")
             return
-        before = self.searching
+        before = self.retrieval_choice
         after = before.cycled(one.name)
         with self.screen.telling():
-            await self.retrieval.set_searching(self.conversation, after.mode, after.collections)
+            await self.retrieval.set_retrieval(self.conversation, after.mode, after.collections)
             self.screen.fill()
             others = len(after.collections) - 1
             shared = after.mode != before.mode and others > 0 and one.name in after.collections

@@ -33,7 +33,7 @@ ACTS: Mapping[Act, str] = {
     Act.SUMMARISED: "shortened", Act.RESTORED: "restored",
 }
 STATES: Mapping[str, tuple[str, str]] = {
-    "pending": ("·", MUTED), "waiting": ("○", MUTED), "running": ("◐", ACCENT), "parked": ("!", BAD),
+    "pending": ("·", MUTED), "waiting": ("○", MUTED), "running": ("◐", ACCENT), "paused": ("!", BAD),
 }
 TASKS: Mapping[str, str] = {"consolidation": "tidying the memory"}
 """Work that is about no conversation."""
@@ -84,7 +84,7 @@ def source_words(entry: Entry, telling: Telling) -> str:
 
 def entry_row(entry: Entry, telling: Telling, width: int) -> Content:
     """Mark and kind, the text, and at the right page, source and age."""
-    asks = entry.status is Status.PROPOSED
+    asks = entry.status is Status.PENDING
     mark = content(("?" if asks else KIND_MARKS[entry.kind], ACCENT), (f" {entry.kind:<10}  ", MUTED))
     right: list[Part] = []
     if entry.id in telling.fresh:
@@ -108,7 +108,7 @@ def entry_words(entry: Entry, telling: Telling, width: int) -> list[Content]:
         parts = [origin or "from nowhere", when, f"noted by {model_name(entry.by)}"]
     if entry.edited and entry.by != BY_HAND:
         parts.append("edited by you")
-    if entry.status is Status.PROPOSED:
+    if entry.status is Status.PENDING:
         why = one_line(telling.why.get(entry.id, ""), 120)
         parts = [f"asks you first: {why}" if why else "asks you first", *parts]
     else:
@@ -237,14 +237,14 @@ def change_words(change: Change, texts: Mapping[str, str], telling: Telling, wid
 
 
 def state_of(row: QueueRow) -> str:
-    """`pending` (no work is planned yet), `waiting`, `running` or `parked`."""
+    """`pending` (no work is planned yet), `waiting`, `running` or `paused`."""
     return "pending" if row.job is None else "running" if row.at_work else str(row.job.state)
 
 
 def queue_row(row: QueueRow, telling: Telling, width: int) -> Content:
     """Its mark, the conversation, and how things stand."""
     mark, tone = STATES.get(state_of(row), STATES["pending"])
-    right = content((_standing(row, telling), BAD if state_of(row) == "parked" else MUTED))
+    right = content((_standing(row, telling), BAD if state_of(row) == "paused" else MUTED))
     if row.conversation:
         about = telling.titles.get(row.conversation, "") or "a conversation"
     else:
@@ -259,7 +259,7 @@ def _standing(row: QueueRow, telling: Telling) -> str:
     match state_of(row):
         case "running":
             state = "at it now"
-        case "parked":
+        case "paused":
             state = "parked"
         case _ if not row.on:
             state = "memory is off there"
@@ -279,7 +279,7 @@ def queue_words(row: QueueRow, telling: Telling, width: int) -> list[Content]:
     match state:
         case "running":
             said = f"{messages} {is_} gone through now." if row.pending else "At it now."
-        case "parked":
+        case "paused":
             tries = f" after {counted(row.job.attempts, 'attempt')}" if row.job and row.job.attempts else ""
             said = f"Given up{tries}; nothing is lost. {retry} tries again."
         case _ if not row.on:
@@ -289,6 +289,6 @@ def queue_words(row: QueueRow, telling: Telling, width: int) -> list[Content]:
                     "now.")
         case _:
             said = "Waits until nothing else runs."
-    why, tone = ("Why: ", BAD) if state == "parked" else ("Because: ", MUTED)
+    why, tone = ("Why: ", BAD) if state == "paused" else ("Because: ", MUTED)
     reason = [content((why + one_line(job_reason(row.job.why), 400), tone))] if row.job and row.job.why else []
     return [part for part in (content(said), *reason) for part in part.wrap(max(1, width))][:DETAIL]

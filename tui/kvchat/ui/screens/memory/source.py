@@ -250,7 +250,7 @@ class MemorySource(Source):
                 said = f"Remembered, in {saved.page}" if is_new else "It is remembered already"
             else:
                 saved = await self.memory.edit(entry, text)
-                said = "Taken" if entry.status is Status.PROPOSED else "Changed"
+                said = "Taken" if entry.status is Status.PENDING else "Changed"
             self._end_writing()
             await self.screen.look_again(at=saved.id)
             self.screen.tell(f"{said}: {quoted(saved.text)}")
@@ -258,7 +258,7 @@ class MemorySource(Source):
     def _open_editor(self) -> None:
         """The page in the person's editor, at the line of the memory under the cursor."""
         entry, known = self.entry, self.overview
-        if entry is not None and entry.status is Status.PROPOSED:
+        if entry is not None and entry.status is Status.PENDING:
             self.screen.tell(f"It is in no file before you take it ({self.screen.key('memory.accept')}).")
         elif entry is not None and known is not None:
             self.screen.run_worker(self._edited_outside(known, entry), group="editor")
@@ -274,14 +274,14 @@ class MemorySource(Source):
 
     async def _delete(self) -> None:
         if (entry := self.entry) is not None:
-            said = "Discarded" if entry.status is Status.PROPOSED else "Deleted"
+            said = "Discarded" if entry.status is Status.PENDING else "Deleted"
             undo = self.screen.key("memory.undo")
             await self.screen.act(self.memory.delete(entry.id), lambda _: (
                 f"{said}, and not noted again ({undo} brings it back): {quoted(entry.text)}"))
 
     async def _accept(self) -> None:
         entry = self.entry
-        if entry is not None and entry.status is not Status.PROPOSED:
+        if entry is not None and entry.status is not Status.PENDING:
             self.screen.tell("It is remembered already; only what waits for your yes can be taken.")
         elif entry is not None:
             await self.screen.act(self.memory.accept(entry.id), at=self.memories.after_taking(entry),
@@ -359,7 +359,7 @@ class MemorySource(Source):
         if (state := words.state_of(line)) == "running":
             self.screen.tell("It is under way.")
             return
-        if state != "parked" and line.conversation:
+        if state != "paused" and line.conversation:
             act = self.extraction.request(line.conversation)
         elif line.job is not None and line.job.kind != EXTRACTION:
             act = self.jobs.retry(line.job.kind, line.job.subject)
@@ -442,7 +442,7 @@ class Memories(Page):
 
     def after_taking(self, entry: Entry) -> str | None:
         """The row that the cursor goes to when a proposal is taken: the next proposal."""
-        waits = [row.id for row in self._rows if isinstance(row, Entry) and row.status is Status.PROPOSED]
+        waits = [row.id for row in self._rows if isinstance(row, Entry) and row.status is Status.PENDING]
         if entry.id not in waits:
             return None
         at = waits.index(entry.id)
@@ -470,7 +470,7 @@ class Memories(Page):
 
     def acts(self, index: int) -> Sequence[Hint]:
         entry = self.entry(index)
-        if entry is not None and entry.status is Status.PROPOSED:
+        if entry is not None and entry.status is Status.PENDING:
             return (("memory.accept", "take it"), ("memory.delete", "discard"), ("memory.edit", "edit and take"),
                     ("memory.source", "source"))
         return (("memory.edit", "edit"), ("memory.delete", "delete"), ("memory.profile", "to the profile"),

@@ -58,7 +58,7 @@ class Accompanied(Vertical):
         self._files: tuple[ContextBlock, ...] = ()
         self._asked = Written()
         """What the last `Rested` told."""
-        self._consulted: Written | None = None
+        self._retrieved_for: Written | None = None
         """What the passages and files were found for; None: they are not known."""
 
     def take_focus(self) -> None:
@@ -84,7 +84,7 @@ class Accompanied(Vertical):
         written, outside = Written(text, typed), outside or {}
         if written != self._asked or not text:
             return
-        self._consulted = written
+        self._retrieved_for = written
         self._passages, self._files = {passage.ref: passage for passage in passages}, tuple(files)
         line = self._line
         line.items.offers, line.problems, line.searching = not taken, tuple(problems), False
@@ -96,7 +96,7 @@ class Accompanied(Vertical):
 
     def set_searching(self, text: str) -> None:
         """The documents are still being searched for `text`."""
-        if text and text == self._asked.text and self._consulted != self._asked:
+        if text and text == self._asked.text and self._retrieved_for != self._asked:
             self._line.searching = True
             self._line.draw_anew()
 
@@ -148,12 +148,12 @@ class Accompanied(Vertical):
         """The passages that go with exactly this text; None: they have not been found yet."""
         if PASSAGE in self.context.none:
             return ()
-        return self.passages if self._consulted == Written(text, self._area.typed) else None
+        return self.passages if self._retrieved_for == Written(text, self._area.typed) else None
 
     def _files_for(self, text: str) -> tuple[ContextBlock, ...] | None:
         """The files that go with exactly this text, as they were shown; None: its mentions have not been followed yet,
         or not all of them could be."""
-        found = self._consulted == Written(text, self._area.typed)
+        found = self._retrieved_for == Written(text, self._area.typed)
         return self._files if found and not self._line.problems else None
 
     def _left_out(self) -> Picked:
@@ -176,7 +176,7 @@ class Accompanied(Vertical):
     def _begin_context(self, picked: Picked | None = None, none: Iterable[str] = (),
                        agreed: Iterable[str] = ()) -> None:
         """Another message begins: nothing is found for it, and left out is only what is given."""
-        self._asked, self._consulted = Written(), None
+        self._asked, self._retrieved_for = Written(), None
         self._entries, self._passages, self._files = {}, {}, ()
         picked = picked or Picked()
         self._line.items.reset(picked.dropped, none, picked.taken, agreed)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar, Self, TypeAlias
 
+from rich.cells import cell_len
 from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
@@ -45,15 +46,14 @@ class Composer(Completing):
         height: auto; background: transparent; padding: 0 1;
         & > Horizontal { height: auto; }
         & .composer-prompt { width: 2; height: 1; color: $text-accent; text-style: bold; }
-        & .composer-hint { height: 1; width: 1fr; color: $text-muted; text-align: right; text-wrap: nowrap; }
-        &.-low .composer-hint { display: none; }
-        &.-low.-costs .composer-hint { display: block; }
+        & .composer-hint { display: none; height: 1; width: 1fr; color: $text-muted; text-align: right; }
+        &.-costs .composer-hint { display: block; text-wrap: nowrap; }
         &:ansi .composer-hint { color: ansi_default; text-style: dim; }
     }
     """
     BINDING_GROUP_TITLE = "Composer"
     LOW: ClassVar[int] = 30
-    """Rows of the screen below which the line with the keys is left out."""
+    """Rows of the screen below which no row is spent on what sending costs, unless the person brought that about."""
 
     Submitted: TypeAlias = messages.Submitted
     SlashCommand: TypeAlias = messages.SlashCommand
@@ -79,8 +79,8 @@ class Composer(Completing):
         self._hint = Static(classes="composer-hint", markup=False)
         self._timer: Timer | None = None
         self._announced = ""
-        self._cost = ""
-        self.placeholder = placeholder
+        self._cost = "", False
+        self._placeholder = placeholder
 
     def compose(self) -> ComposeResult:
         yield self._list
@@ -111,14 +111,6 @@ class Composer(Completing):
     def draft(self) -> str:
         """Text, pastes and attached files as one string for the store."""
         return Draft(self.text, self._area.chips, self.typed).encoded()
-
-    @property
-    def placeholder(self) -> str:
-        return str(self._area.placeholder)
-
-    @placeholder.setter
-    def placeholder(self, text: str) -> None:
-        self._area.placeholder = Content(one_line(text))
 
     @property
     def enter_sends(self) -> bool:
@@ -208,11 +200,10 @@ class Composer(Completing):
         return self._area.expand_chip()
 
     def set_cost(self, words: str, *, quietly: bool = False) -> None:
-        """What sending the attachments costs, shown beside the keys; empty: nothing to tell. `quietly`: only where the
-        line with the keys is shown anyway, for what no act of the person brought."""
-        if (words, bool(words) and not quietly) != (self._cost, self.has_class("-costs")):
-            self._cost = words
-            self.set_class(bool(words) and not quietly, "-costs")
+        """What sending the attachments costs, in a row below the text; empty: nothing to tell. `quietly`: only where
+        there is room for it, for what no act of the person brought."""
+        if (words, quietly) != self._cost:
+            self._cost = words, quietly
             self._fit_to_screen()
 
     def flush(self) -> None:
@@ -336,10 +327,12 @@ class Composer(Completing):
         self._fit_to_screen()
 
     def _fit_to_screen(self) -> None:
-        self.set_class(self.app.size.height < self.LOW, "-low")
         send, line = ("enter", "^J") if self.enter_sends else ("^J", "enter")
-        cost = f"{one_line(self._cost)}   " if self._cost else ""
-        self._hint.update(Content(f"{cost}{send} send · {line} newline · / commands"))
+        hint = f"{self._placeholder} · {send} send · {line} newline · / commands"
+        self._area.placeholder = Content(hint if cell_len(hint) < self.size.width - 6 else self._placeholder)
+        words, quietly = self._cost
+        self.set_class(bool(words) and not (quietly and self.app.size.height < self.LOW), "-costs")
+        self._hint.update(Content(one_line(words)))
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
+from kvchat.cache.rail import NO_WORD, Where
 from kvchat.prompt.message import Role
 from kvchat.sanitize import clean
 from kvchat.ui.render.message import Folds, TranscriptItem, foot_rows, head_rows
@@ -39,6 +40,8 @@ class Entry:
         self.item = item
         self.folds = folds
         self.selected = False
+        self.stretch = NO_WORD
+        """Where its tokens are."""
         self.live: Live | None = None
         self.drawn = False
         self.strips: dict[int, Strip] = {}
@@ -160,6 +163,11 @@ class Entry:
         return 0
 
     # -- reading
+
+    def where(self, row: int) -> Where:
+        """Where the tokens of a row are, as far as rows can tell."""
+        there = (row + 0.5) / max(1, self.height) <= self.stretch.share
+        return self.stretch.where if there else Where.NOWHERE
 
     def row(self, number: int) -> Row:
         """One row of a drawn message."""

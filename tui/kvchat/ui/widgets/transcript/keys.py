@@ -134,6 +134,12 @@ class TranscriptKeys(TranscriptView):
             self.select(self._column.entries[-1].item.node_id, show=False)
         self.follow()
 
+    def action_find(self) -> None:
+        self.post_message(self.FindRequested())
+
+    def action_match(self, step: int) -> None:
+        self.post_message(self.MatchRequested(step))
+
     # -- requests: about the selected message, else about the last one
 
     @property

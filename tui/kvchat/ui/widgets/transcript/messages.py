@@ -101,6 +101,18 @@ class FollowChanged(Message, namespace="transcript"):
 
 
 @dataclass
+class FindRequested(Message, namespace="transcript"):
+    """The person wants to look for something here."""
+
+
+@dataclass
+class MatchRequested(Message, namespace="transcript"):
+    """The person wants to see the next (1) or previous (-1) match of what was looked for."""
+
+    step: int
+
+
+@dataclass
 class TypeThrough(Message, namespace="transcript"):
     """The person typed a character that is no command here: it belongs in the composer."""
 

@@ -13,17 +13,26 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kvchat.cache.rail import Where
 from kvchat.ui.render.rows import Row
 from kvchat.ui.widgets.theme_styles import StyleTable, ThemeStyles
 
 GUTTER = 2
-"""Cells at the left of every row: the bar of the selected message, and a space."""
+"""Cells at the left of every row: the rail, and the bar of the selected message."""
+RAIL = {
+    Where.SLOT: ("┃", "cached"),
+    Where.STORED: ("╎", "cached"),
+    Where.NOWHERE: ("░", "evaluated"),
+    Where.UNKNOWN: (" ", ""),
+}
+"""The rail's glyphs and their styles."""
 
 STYLES: StyleTable = {
     "bar": "$accent",
     "bar-blurred": ("$text-disabled", "dim $text-disabled"),
-    "title-user": "bold",
-    "title-model": "bold $text-accent",
+    "title-user": ("bold", "bold $text-accent"),
+    "title-model": "bold",
+    "question": ("on $surface", ""),
     "versions": ("$text-muted", "dim $text-muted"),
     "key": "$text-accent",
     "muted": ("$text-muted", "dim $text-muted"),
@@ -34,13 +43,13 @@ STYLES: StyleTable = {
     "fold": ("$text-muted", "dim $text-muted"),
     "fold-mark": ("$text-muted", "dim $text-muted"),
     "reasoning": ("$text-muted", "dim $text-muted"),
-    "reused": "$cache-reused",
+    "cached": "$cache-cached",
     "evaluated": "$cache-evaluated",
-    "avoidable": "$cache-avoidable",
+    "wasted": "$cache-wasted",
     "strong": "bold",
     "em": "italic",
     "s": "strike",
-    "code-inline": ("on $surface", "$text-accent on $surface"),
+    "code-inline": ("on $surface", "bold $text-accent on $surface"),
     "link": "underline",
     "cite": "$text-accent",
     "url": ("$text-muted", "dim $text-muted"),
@@ -117,18 +126,20 @@ class StyleBook:
             style += Style.from_color(whole.color if own.foreground else None, whole.bgcolor if filled else None)
         return style
 
-    def strip(self, row: Row, width: int, text_width: int, bar: str = "") -> Strip:
-        """A row as a strip of `width` cells, the text behind the gutter and `text_width` cells wide; `bar` is the style
-        of the bar of a selected message."""
-        segments = [Segment("▎ ", self.style(bar)) if bar else Segment("  ", self.style(""))]
+    def strip(self, row: Row, width: int, text_width: int, where: Where = Where.UNKNOWN, bar: str = "",
+              tint: str = "") -> Strip:
+        """A row as a strip of `width` cells, the text behind the gutter and `text_width` cells wide. `where`: what the
+        rail shows; `bar`: the style of the bar of a selected message; `tint`: the style that all of it stands on."""
+        glyph, rail = RAIL[where]
+        segments = [Segment(glyph, self.style(rail)), Segment("▎" if bar else " ", self.style(f"{tint} {bar}"))]
         used = GUTTER
         for text, style, _ in row.spans:
             if text:
-                segments.append(Segment(text, self.style(style)))
+                segments.append(Segment(text, self.style(f"{tint} {style}" if tint else style)))
                 used += cell_len(text)
-        panel = min(width, text_width + GUTTER)
-        if row.fill and used < panel:
-            segments.append(Segment(" " * (panel - used), self.style(row.fill)))
+        panel, fill = min(width, text_width + GUTTER), row.fill or tint
+        if fill and used < panel:
+            segments.append(Segment(" " * (panel - used), self.style(fill)))
             used = panel
         if used < width:
             segments.append(Segment(" " * (width - used), self.style("")))

@@ -6,6 +6,7 @@ around it change, unless the end is followed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from rich.segment import Segment
@@ -16,6 +17,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kvchat.cache.rail import NO_WORD, Stretch
+from kvchat.prompt.message import Role
 from kvchat.ui.render.rows import copied
 from kvchat.ui.widgets.transcript import messages
 from kvchat.ui.widgets.transcript.column import Column
@@ -47,6 +50,8 @@ class TranscriptView(ScrollView):
     ForkRequested: TypeAlias = messages.ForkRequested
     DeleteRequested: TypeAlias = messages.DeleteRequested
     SourcesRequested: TypeAlias = messages.SourcesRequested
+    FindRequested: TypeAlias = messages.FindRequested
+    MatchRequested: TypeAlias = messages.MatchRequested
     FoldToggled: TypeAlias = messages.FoldToggled
     FollowChanged: TypeAlias = messages.FollowChanged
     TypeThrough: TypeAlias = messages.TypeThrough
@@ -225,8 +230,10 @@ class TranscriptView(ScrollView):
             return Strip.blank(width, self._book.style(""))
         strip = entry.strips.get(row)
         if strip is None or strip.cell_length != width:
+            question = entry.item.role is Role.USER and row < entry.height - 1
             strip = entry.strips[row] = self._book.strip(
-                entry.row(row), width, self.text_width, self._bar(entry, row))
+                entry.row(row), width, self.text_width, entry.where(row), self._bar(entry, row),
+                "question" if question else "")
         if self._query:
             strip = self._found(entry, row, strip)
         place = self._code(index, row)
@@ -236,6 +243,17 @@ class TranscriptView(ScrollView):
             style = self.screen.get_component_rich_style("screen--selection")
             strip = restyled(strip, max(start, GUTTER), None if stop == -1 else stop, style)
         return strip.apply_offsets(0, place)
+
+    def set_rail(self, stretches: Mapping[str, Stretch]) -> None:
+        """Show where the tokens of messages are; of those that are left out it is not known."""
+        changed = False
+        for entry in self._column.entries:
+            stretch = stretches.get(entry.item.node_id, NO_WORD)
+            if stretch != entry.stretch:
+                entry.stretch, changed = stretch, True
+                entry.strips.clear()
+        if changed:
+            self.refresh()
 
     def _bar(self, entry: Entry, row: int) -> str:
         """The style of the bar at the left of a row: a selected message has one, but not on its last, empty row."""

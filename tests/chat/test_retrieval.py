@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from consulting_kit import asked, consulting, indexed, written
+from retrieval_kit import asked, documents_service, indexed, written
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
-from kvchat.prompt.citing import number_of
+from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import FILE, NOTE, PASSAGE
 from kvchat.prompt.message import Node
 from toyserver import ToyServer
@@ -21,7 +21,7 @@ LAMP = "How often does the lamp turn?"
 
 @pytest.fixture
 async def service(server: ToyServer, tmp_path: Path) -> AsyncIterator[ChatService]:
-    async with consulting(server.url, tmp_path / "data") as service:
+    async with documents_service(server.url, tmp_path / "data") as service:
         await indexed(service, written(tmp_path / "handbook"))
         await service.new_conversations.create("Be brief.")
         yield service
@@ -51,8 +51,8 @@ async def test_a_mention_brings_numbered_passages_and_stays_in_the_text(service)
 
 async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_taken(service):
     id = id_of(service)
-    await service.retrieval.set_searching(id, "ask", ["handbook"])
-    found = await service.retrieval.consult(id, LAMP)
+    await service.retrieval.set_retrieval(id, "ask", ["handbook"])
+    found = await service.retrieval.retrieve(id, LAMP)
     assert found.passages and not found.taken
     assert PASSAGE not in kinds(await asked(service, id, LAMP))
     await service.turns.send(id, Question(LAMP, passages=tuple(one.block for one in found.passages[:1])))
@@ -63,15 +63,15 @@ async def test_what_is_found_in_mode_ask_is_offered_and_sent_only_when_it_is_tak
 
 async def test_mode_always_takes_what_is_found_along_until_it_is_switched_off(service):
     id = id_of(service)
-    await service.retrieval.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_retrieval(id, "always", ["handbook"])
     assert PASSAGE in kinds(await asked(service, id, LAMP))
-    await service.retrieval.set_searching(id, "off", [])
+    await service.retrieval.set_retrieval(id, "off", [])
     assert PASSAGE not in kinds(await asked(service, id, "Where is the oil kept in the cellar?"))
 
 
 async def test_mode_always_sends_nothing_that_has_nothing_to_do_with_the_question(service):
     id = id_of(service)
-    await service.retrieval.set_searching(id, "always", ["handbook"])
+    await service.retrieval.set_retrieval(id, "always", ["handbook"])
     for text in ("Thank you!", "What do you think?", "Write a haiku about penguins in spring."):
         assert PASSAGE not in kinds(await asked(service, id, text)), text
 

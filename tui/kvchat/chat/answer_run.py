@@ -24,8 +24,9 @@ from kvchat.backends.dialect import (
     failure,
 )
 from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.cache.causes.cause import said
 from kvchat.chat.live import LiveAnswer
-from kvchat.prompt.message import Node, Role, State, settled
+from kvchat.prompt.message import Node, NoteKind, Role, State, settled
 from kvchat.text.faults import Fault
 
 CHECKPOINT_SECONDS = 0.2
@@ -34,8 +35,6 @@ SCREEN_SECONDS = 0.03
 UNSENT = frozenset({"lane", "connecting", "cancelled", "gone"})
 """Phases of `Waiting` in which nothing has been sent yet."""
 CUT_OFF = frozenset({State.CANCELLED, State.ERROR, State.INTERRUPTED})
-NOTHING_SENT = "Before anything was sent."
-STOPPED_EARLY = "Before the first token; the server may still finish the batch it was reading."
 
 
 def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
@@ -49,7 +48,7 @@ def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
     return None
 
 
-class Answering:
+class AnswerRun:
     """The work of one answer: `run` is one task from start to end; `stop` ends it early, as often as one likes.
 
     `chat` sends the request and reports to the emit function it is given. `checkpoint` stores text and reasoning
@@ -100,10 +99,10 @@ class Answering:
             return Ended(State.CANCELLED)
         error = self._request.exception()
         if isinstance(error, BackendError):
-            return Ended(State.ERROR, error.sentence, error)
+            return Ended(State.ERROR, error=error)
         if error is not None:
-            failed = failure(Trouble.PROTOCOL, Fault.UNFORESEEN, error=f"{type(error).__name__}: {error}")
-            return Ended(State.ERROR, failed.sentence, failed)
+            return Ended(State.ERROR, error=failure(Trouble.PROTOCOL, Fault.UNFORESEEN,
+                                                    error=f"{type(error).__name__}: {error}"))
         return self._request.result()
 
     def _on_event(self, event: StreamEvent) -> None:
@@ -162,7 +161,8 @@ class Answering:
         note = ended.note
         if ended.state is State.CANCELLED:
             unsent = live.waiting is not None and live.waiting.phase in UNSENT
-            note = "" if live.text or live.reasoning else NOTHING_SENT if unsent else STOPPED_EARLY
+            early = NoteKind.NOTHING_SENT if unsent else NoteKind.STOPPED_EARLY
+            note = "" if live.text or live.reasoning else said(early)
         return settled(
             self.answer, self._path[-1], live.text, live.reasoning, ended.state, reasoning_field=live.reasoning_field,
             model=ended.model, figures=self._figures(context_size, ended.state), note=note,
@@ -185,13 +185,13 @@ class Answering:
         )
 
 
-async def carried_out(answering: Answering, window: Callable[[], int | None]) -> Node:
+async def carried_out(answer_run: AnswerRun, window: Callable[[], int | None]) -> Node:
     """The answer. Whoever is cancelled while waiting for it has it closed first."""
-    work = asyncio.create_task(answering.run(window))
+    work = asyncio.create_task(answer_run.run(window))
     try:
         await asyncio.wait({work})
     except asyncio.CancelledError:
-        answering.stop()
+        answer_run.stop()
         await asyncio.wait({work})
         raise
     return work.result()

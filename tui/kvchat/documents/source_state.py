@@ -26,7 +26,7 @@ CHANGED = f"The file has changed since; {AS_READ}"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SourceState:
     """Where a text stands by now."""
 
     path: Path | None = None
@@ -38,14 +38,14 @@ class Standing:
     """Whether the text stands in the file word for word, from `line` on."""
 
 
-def standing(library: Library, block: ContextBlock) -> Standing:
+def source_state(library: Library, block: ContextBlock) -> SourceState:
     """What there is to know of the file of a passage or an attached file. Reads the file."""
     place = place_in(block)
     if not block.ref or not place.path:
-        return Standing(words=f"Which file it is from is not known; {AS_READ}")
+        return SourceState(words=f"Which file it is from is not known; {AS_READ}")
     path = library.file_of(block.ref)
     if path is None:
-        return Standing(words=_why_not(library, place))
+        return SourceState(words=_why_not(library, place))
     return _compared(library, path, place, block)
 
 
@@ -74,10 +74,10 @@ def _why_not(library: Library, place: Place) -> str:
     return f"The file is gone; {AS_READ}"
 
 
-def _compared(library: Library, path: Path, place: Place, block: ContextBlock) -> Standing:
+def _compared(library: Library, path: Path, place: Place, block: ContextBlock) -> SourceState:
     text = "" if path.suffix.lower() in NOT_TEXT else _text_of(path)
     if text is None:
-        return Standing(path, place.line, f"The file cannot be read now; {AS_READ}")
+        return SourceState(path, place.line, f"The file cannot be read now; {AS_READ}")
     sought, whole = _plain(block.text), _plain(text)
     if sought and whole:
         near = _offset(whole, place.line)
@@ -89,14 +89,14 @@ def _compared(library: Library, path: Path, place: Place, block: ContextBlock) -
             line = whole.count("\n", 0, found) + 1
             moved = bool(place.where) and not (place.line <= line <= _last_line(place))
             words = f"It stands at line {line:,} by now." if moved else ""
-            return Standing(path, line, words if place.where or sought == whole else CHANGED, exact=True)
+            return SourceState(path, line, words if place.where or sought == whole else CHANGED, exact=True)
     same = _is_as_attached(block) if block.kind == FILE else _is_as_indexed(library, path, place, block)
-    return Standing(path, place.line, "" if same else CHANGED)
+    return SourceState(path, place.line, "" if same else CHANGED)
 
 
 def _is_as_attached(block: ContextBlock) -> bool:
     """Whether an attached file is in the state in which it was attached."""
-    from kvchat.documents.attaching import has_changed
+    from kvchat.documents.attachments import has_changed
 
     return has_changed(block) is False
 
@@ -151,15 +151,15 @@ def _is_as_indexed(library: Library, path: Path, place: Place, block: ContextBlo
     return any(_plain(chunk.text) == _plain(block.text) for chunk in chunks)
 
 
-def file_lines(standing: Standing, place: Place) -> str:
+def file_lines(source_state: SourceState, place: Place) -> str:
     """`/home/mara/notes/setup.md:12-40`, as it is copied; without a file the title."""
-    if standing.path is None:
+    if source_state.path is None:
         return clean(place.title)
-    first = standing.line if standing.exact else place.line
+    first = source_state.line if source_state.exact else place.line
     where = place.where.partition("~")[0]
     if where.startswith("p"):
-        return clean(f"{standing.path} p. {where[1:]}")
+        return clean(f"{source_state.path} p. {where[1:]}")
     if not where or where.startswith("¶"):
-        return clean(str(standing.path))
+        return clean(str(source_state.path))
     last = first + max(0, _last_line(place) - place.line)
-    return clean(f"{standing.path}:{first}-{last}" if last > first else f"{standing.path}:{first}")
+    return clean(f"{source_state.path}:{first}-{last}" if last > first else f"{source_state.path}:{first}")

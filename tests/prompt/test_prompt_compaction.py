@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.branching import asked, without_turn
-from kvchat.prompt.compacting import (
+from kvchat.prompt.compaction import (
     CompactionPlan,
     compaction,
     instruction,

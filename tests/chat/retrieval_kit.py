@@ -39,8 +39,8 @@ def written(folder: Path, files: dict[str, str] = HANDBOOK) -> Path:
 
 
 @asynccontextmanager
-async def consulting(url: str, folder: Path, *, settings: Settings | None = None, max_tokens: int = 12,
-                     reads_ahead: bool = False) -> AsyncIterator[ChatService]:
+async def documents_service(url: str, folder: Path, *, settings: Settings | None = None, max_tokens: int = 12,
+                            reads_ahead: bool = False) -> AsyncIterator[ChatService]:
     """A service on a server, its data in `folder`."""
     settings = changed(settings or Settings(), "server.base_url", url)
     settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=max_tokens))

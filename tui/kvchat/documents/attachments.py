@@ -1,4 +1,4 @@
-"""Attaching: a file as a block of a question, captured at that moment, and what has changed in it since.
+"""Attachments: a file as a block of a question, captured at that moment, and what has changed in it since.
 
 The rule: what was attached stays as it is. A change is a further block, and where it cannot be told in less than the
 whole text, that is the whole text.
@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from kvchat.documents.errors import DocumentError, TooLargeError, UnreadableError
-from kvchat.prompt.citing import name_of
+from kvchat.prompt.citations import name_of
 from kvchat.prompt.context import FILE, ContextBlock
 from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line

@@ -12,7 +12,7 @@ import pytest
 from app_kit import Drive, Driven
 from textual import events
 
-from kvchat.chat.question.retrieval import Consulted
+from kvchat.chat.question.retrieval import RetrievalResult
 from kvchat.documents.library import Library
 from kvchat.prompt.context import FILE, PASSAGE
 from kvchat.prompt.message import Role
@@ -43,13 +43,14 @@ async def reading(drive: Drive, tmp_path: Path, searching: str = "", **options: 
         await service.documents._indexers["handbook"]
         await app.begin()
         if searching:
-            await service.retrieval.set_searching(app.conversation.id, searching, ["handbook"])
+            await service.retrieval.set_retrieval(app.conversation.id, searching, ["handbook"])
         yield app
 
 
 def line(app: Driven) -> str:
     """The row of the rule over the composer, beside the list."""
-    return app.lines[app.chat.composer.region.y][app.chat.composer.region.x :].strip(" ─")
+    row = app.chat.composer.query_one("ContextLine")
+    return app.lines[row.region.y][row.region.x :].strip(" ─") if row.display else ""
 
 
 async def shows(app: Driven, words: str) -> None:
@@ -164,13 +165,13 @@ async def test_a_slow_search_is_told_and_never_holds_up_the_typing(
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held = asyncio.Event()
-        plain = app.service.retrieval.consult
+        plain = app.service.retrieval.retrieve
 
-        async def slow(*args: Any, **more: Any) -> Consulted:
+        async def slow(*args: Any, **more: Any) -> RetrievalResult:
             await held.wait()
             return await plain(*args, **more)
 
-        monkeypatch.setattr(app.service.retrieval, "consult", slow)
+        monkeypatch.setattr(app.service.retrieval, "retrieve", slow)
         await app.write("How fast does the lamp turn")
         await shows(app, "searching…")
         await app.press("?")
@@ -185,15 +186,15 @@ async def test_what_is_found_for_another_conversation_is_not_shown(
 ) -> None:
     async with reading(drive, tmp_path, "always") as app:
         held, began = asyncio.Event(), asyncio.Event()
-        plain = app.service.retrieval.consult
+        plain = app.service.retrieval.retrieve
 
-        async def slow(*args: Any, **more: Any) -> Consulted:
+        async def slow(*args: Any, **more: Any) -> RetrievalResult:
             found = await plain(*args, **more)
             began.set()
             await held.wait()
             return found
 
-        monkeypatch.setattr(app.service.retrieval, "consult", slow)
+        monkeypatch.setattr(app.service.retrieval, "retrieve", slow)
         await app.write("How fast does the lamp turn?")
         await app.until(began.is_set)
         await app.begin()
@@ -216,9 +217,9 @@ async def test_an_edit_shows_what_it_is_asked_anew_with(drive: Drive, tmp_path: 
 
 async def test_the_header_names_only_collections_that_exist(drive: Drive, tmp_path: Path) -> None:
     async with reading(drive, tmp_path, "always", size=(120, 30)) as app:
-        await app.service.retrieval.set_searching(app.conversation.id, "always", ["handbook", "gone"])
+        await app.service.retrieval.set_retrieval(app.conversation.id, "always", ["handbook", "gone"])
         await app.until(lambda: "▤ handbook  " in app.lines[0])
-        await app.service.retrieval.set_searching(app.conversation.id, "always", ["gone"])
+        await app.service.retrieval.set_retrieval(app.conversation.id, "always", ["gone"])
         await app.until(lambda: "▤" not in app.lines[0])
 
 

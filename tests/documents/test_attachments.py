@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.documents import attaching
-from kvchat.documents.attaching import attached, change, has_changed, whole_of
+from kvchat.documents import attachments
+from kvchat.documents.attachments import attached, change, has_changed, whole_of
 from kvchat.documents.errors import DocumentError, TooLargeError
-from kvchat.prompt.citing import name_of, number_of, numbered
+from kvchat.prompt.citations import name_of, number_of, numbered
 from kvchat.prompt.context import FILE, NOTE, ContextBlock
 
 MOST = 40_000
@@ -241,7 +241,7 @@ def test_a_change_is_sent_even_if_it_only_took_something_away() -> None:
 
 
 def test_two_texts_that_would_take_long_to_compare_are_not_compared() -> None:
-    count = int(attaching.MOST_PAIRS ** 0.5) + 1
+    count = int(attachments.MOST_PAIRS ** 0.5) + 1
     old = "first\n" + "".join(f"{at % 100}\n" for at in range(count)) + "last\n"
     new = "first\n" + "".join(f"{at * 7 % 101}\n" for at in range(count)) + "last\n"
     found = change(_block(old), _block(new))

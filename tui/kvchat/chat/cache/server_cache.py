@@ -1,4 +1,4 @@
-"""Following a server's cache: every request of ours is played on a simulator, and the server's own words correct it.
+"""The cache of one server: every request of ours is played on a simulator, and the server's own words correct it.
 
 The rule: nothing here makes a person wait. What is asked of the server before a request is who it is and what its slots
 hold; the prompt's token ids are read beside the answer, and whatever fails leaves the simulator without knowledge,
@@ -20,9 +20,9 @@ from kvchat.cache.llamacpp.planner import Plan
 from kvchat.cache.llamacpp.simulator import Prediction
 from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.tokens import NO_TOKENS, Tokens
-from kvchat.chat.answering import previous_figures
-from kvchat.chat.cache.looking import LOOK_S, Looking
+from kvchat.chat.answer_run import previous_figures
 from kvchat.chat.cache.message_offsets import UserStarts
+from kvchat.chat.cache.slot_observer import LOOK_S, SlotObserver
 from kvchat.chat.cache.turn_journal import BROKEN_OFF, Asked, Journal, identity, stopped_by_model
 from kvchat.prompt.message import Node, Role, State
 
@@ -36,7 +36,7 @@ KEPT_HEADS = 64
 
 
 @dataclass(slots=True)
-class FollowedTurn(Asked):
+class TrackedTurn(Asked):
     """One chat request, from before it is sent until what it left is known."""
 
     plan: Plan | None = None
@@ -56,7 +56,7 @@ class FollowedTurn(Asked):
     """Whether its answer was, so that the server may compute on for a while."""
 
 
-def _read_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
+def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     """The messages of `turn`, whose branch is `path`, up to the last answer that a server gave on it: what stands
     behind that was imported, or is the old text of a new branch, and was never read there."""
     end = next((at for at in range(len(path) - 1, 0, -1)
@@ -64,7 +64,7 @@ def _read_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     return replace(turn, wires=turn.wires[:end + 1])
 
 
-class Following(Looking):
+class ServerCache(SlotObserver):
     """The cache of one server and model. `changed` is called when what is held may have changed."""
 
     def __init__(self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, *, now: Callable[[], float],
@@ -78,7 +78,7 @@ class Following(Looking):
         """By conversation: the digests, in hex, of the messages of which a slot holds a state. Set by `holds`."""
         self._now = now
         self._leaving: asyncio.Task[None] | None = None
-        self._current: FollowedTurn | None = None
+        self._current: TrackedTurn | None = None
         """The chat request that is being played, or was played last."""
         self._side_prompt = NO_TOKENS
         self._users = UserStarts(access)
@@ -86,7 +86,7 @@ class Following(Looking):
     # -- a turn ---------------------------------------------------------------------------------------------------
 
     async def before(self, turn: ChatTurn, path: Sequence[Node], kind: Literal["conversation", "side"] = "conversation",
-                     *, emit: Emit) -> FollowedTurn:
+                     *, emit: Emit) -> TrackedTurn:
         """Just before a chat request: what the last one left is settled, and the slots are looked at. `emit` is told
         while it waits for the slot of a cancelled request."""
         if self._current is not None and not self._current.closed.is_set():
@@ -100,9 +100,9 @@ class Following(Looking):
             emit(Waiting("prefill", 0.0))
         if not self.state.asleep:  # a look would wake it, and there is nothing to see
             await self.look()
-        return FollowedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
-                            beside_cancelled=self.cancelled.computing(),
-                            history=self.prompts.known_history(_read_before(turn, path)))
+        return TrackedTurn(turn, path, kind=kind, certain=not self.busy, server=identity(self.server, turn.model),
+                           beside_cancelled=self.cancelled.computing(),
+                           history=self.prompts.known_history(_prefilled_before(turn, path)))
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
         """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
@@ -115,171 +115,171 @@ class Following(Looking):
                 prompt = None
         return self.cancelled.hold_up(self.simulator.best.slot_after_cancel(prompt) if prompt else None)
 
-    def sent(self, followed: FollowedTurn, slot: int | None = None) -> None:
+    def sent(self, tracked: TrackedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
         self._unheard, self._began = False, True
-        followed.number, followed.pinned = self.journal.next(), slot
-        followed.before = self.simulator.best.copy()
-        self._current = followed
-        followed.reading = asyncio.create_task(self._read(followed, slot))
+        tracked.number, tracked.pinned = self.journal.next(), slot
+        tracked.before = self.simulator.best.copy()
+        self._current = tracked
+        tracked.reading = asyncio.create_task(self._read(tracked, slot))
 
-    async def _read(self, followed: FollowedTurn, slot: int | None) -> None:
+    async def _read(self, tracked: TrackedTurn, slot: int | None) -> None:
         if not self.prompts.works:
             return
         try:
-            followed.rendered = await self.access.prompt_text(followed.turn)
-            followed.tokens = await self.access.tokens_of(followed.rendered)
+            tracked.rendered = await self.access.prompt_text(tracked.turn)
+            tracked.tokens = await self.access.tokens_of(tracked.rendered)
         except BackendError as error:
             self.prompts.gave_up(error)
             return
-        if not followed.tokens or self._current is not followed:
+        if not tracked.tokens or self._current is not tracked:
             return
         if self.recollection is not None:
-            self.recollection.identify_by(followed.tokens, {node.digest.hex() for node in followed.path[:-1]})
-            await self.recollection.identify(followed.turn.session_id)
-        if self._current is not followed:
+            self.recollection.identify_by(tracked.tokens, {node.digest.hex() for node in tracked.path[:-1]})
+            await self.recollection.identify(tracked.turn.session_id)
+        if self._current is not tracked:
             return
-        users = () if self.simulator.rewinds else await self._users.places(followed.turn.model, followed.tokens)
-        owner = followed.turn.session_id
-        tip = followed.path[-2].digest.hex() if len(followed.path) > 1 else ""
-        prediction = self.simulator.begin(followed.tokens, owner, self._now(), slot, users, tip)
+        users = () if self.simulator.rewinds else await self._users.places(tracked.turn.model, tracked.tokens)
+        owner = tracked.turn.session_id
+        tip = tracked.path[-2].digest.hex() if len(tracked.path) > 1 else ""
+        prediction = self.simulator.begin(tracked.tokens, owner, self._now(), slot, users, tip)
         self._tasks_at_begin = self._tasks_seen
-        followed.prediction = prediction
-        self.journal.used(followed.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said,
-                          followed.number)
+        tracked.prediction = prediction
+        self.journal.used(tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said,
+                          tracked.number)
         self.noting()
-        if followed.history is None and previous_figures(followed.path) is not None:
-            history = _read_before(followed.turn, followed.path)
+        if tracked.history is None and previous_figures(tracked.path) is not None:
+            history = _prefilled_before(tracked.turn, tracked.path)
             await self.prompts.prefix(history)
-            followed.history = self.prompts.known_history(history)
+            tracked.history = self.prompts.known_history(history)
 
-    def plays(self, followed: FollowedTurn) -> bool:
+    def plays(self, tracked: TrackedTurn) -> bool:
         """Whether this request is the one that is being played."""
-        return self._current is followed
+        return self._current is tracked
 
-    async def ended(self, followed: FollowedTurn, figures: TurnFigures | None) -> TurnFigures | None:
+    async def ended(self, tracked: TrackedTurn, figures: TurnFigures | None) -> TurnFigures | None:
         """The answer is here: its figures with what was new, counted in ids, and what the simulator had predicted."""
-        if followed.reading is None:
+        if tracked.reading is None:
             return figures
-        await self._until_read(followed)
-        prediction = followed.prediction
+        await self._until_read(tracked)
+        prediction = tracked.prediction
         if figures is None:
             return None
         figures = replace(figures, new_tokens=new_tokens(
-            figures.prompt_tokens, previous_figures(followed.path), followed.history))
+            figures.prompt_tokens, previous_figures(tracked.path), tracked.history))
         if prediction is None:
             return figures
         cached = figures.cached_tokens
-        if cached is not None and cached > prediction.cached and (self._inherits or not followed.certain):
+        if cached is not None and cached > prediction.cached and (self._inherits or not tracked.certain):
             return figures
         if cached is not None and cached > prediction.cached and prediction.allows(cached):
             self.simulator.reported(cached)
             return figures  # what is held there was not known
-        if cached is not None and followed.tokens is not None:
+        if cached is not None and tracked.tokens is not None:
             self.simulator.reported(cached)
             if (proved := self.simulator.proved) is not None:
-                followed.shape, followed.before, followed.prediction = proved.shape, proved.before, proved.prediction
-            await self._corrected(followed, cached)
+                tracked.shape, tracked.before, tracked.prediction = proved.shape, proved.before, proved.prediction
+            await self._corrected(tracked, cached)
             self.predictions += 1
             self.exact += prediction.cached == cached
         return replace(figures, predicted_cached=prediction.cached)
 
-    async def _corrected(self, followed: FollowedTurn, cached: int) -> None:
+    async def _corrected(self, tracked: TrackedTurn, cached: int) -> None:
         """Where much less was reused than predicted, another slot may have answered: the one with a new task."""
-        prediction = followed.prediction
+        prediction = tracked.prediction
         if prediction is None or prediction.cached <= cached + NOISE:
             return
         counts = await self._counts() or ()
         new = [slot for slot, count in enumerate(counts) if self._tasks_at_begin[slot:slot + 1] != (count.task,)]
         if len(new) == 1 and new[0] != prediction.slot:
-            followed.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
+            tracked.prediction = replace(prediction, slot=new[0], common=min(prediction.common, cached))
 
-    def left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
+    def left(self, tracked: TrackedTurn, answer: Node, settled: ChatTurn) -> None:
         """After the answer: find out what it left in the cache, in a task of its own."""
-        followed.broken_off = answer.state in BROKEN_OFF
-        self._leaving = asyncio.create_task(self._leave(followed, answer, settled))
+        tracked.broken_off = answer.state in BROKEN_OFF
+        self._leaving = asyncio.create_task(self._leave(tracked, answer, settled))
 
     async def settled(self, seconds: float | None = None) -> None:
         """Return when what the last answer left is known, or after so many seconds."""
         if self._leaving is not None:
             await asyncio.wait({self._leaving}, timeout=seconds)
 
-    async def _until_read(self, followed: FollowedTurn) -> None:
+    async def _until_read(self, tracked: TrackedTurn) -> None:
         """Wait a moment for the prompt's tokens; a server that keeps one waiting for them again and again is left
         alone."""
-        if followed.reading is None or followed.reading.done():
+        if tracked.reading is None or tracked.reading.done():
             return
         recalls = self.recollection is not None and not self.recollection.is_known
-        await asyncio.wait({followed.reading}, timeout=RECALL_S if recalls else READ_S)
-        if not followed.reading.done():
-            followed.reading.cancel()
+        await asyncio.wait({tracked.reading}, timeout=RECALL_S if recalls else READ_S)
+        if not tracked.reading.done():
+            tracked.reading.cancel()
             self.prompts.was_slow()
 
-    async def _leave(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
+    async def _leave(self, tracked: TrackedTurn, answer: Node, settled: ChatTurn) -> None:
         try:
-            await self._until_read(followed)
-            await self._note_left(followed, answer, settled)
+            await self._until_read(tracked)
+            await self._note_left(tracked, answer, settled)
         finally:
-            followed.closed.set()
+            tracked.closed.set()
         self.noting()
         self._changed()
 
-    async def _note_left(self, followed: FollowedTurn, answer: Node, settled: ChatTurn) -> None:
-        figures, prompt = answer.figures, followed.tokens
+    async def _note_left(self, tracked: TrackedTurn, answer: Node, settled: ChatTurn) -> None:
+        figures, prompt = answer.figures, tracked.tokens
         predicted = (figures.predicted_tokens or 0) if figures else 0
         slot_tokens, sampled = None, None
-        if prompt is not None and followed.prediction is not None:
+        if prompt is not None and tracked.prediction is not None:
             sampled = await self._sampled(prompt, predicted, settled, answer.state)
-        if sampled is not None and prompt is not None and followed.prediction is not None and (
-                self._current is followed and not followed.played):
-            slot, stopped, followed.played = followed.prediction.slot, followed.broken_off, True
-            held = followed.path[:-1] if followed.kind == "side" else (*followed.path, answer)
+        if sampled is not None and prompt is not None and tracked.prediction is not None and (
+                self._current is tracked and not tracked.played):
+            slot, stopped, tracked.played = tracked.prediction.slot, tracked.broken_off, True
+            held = tracked.path[:-1] if tracked.kind == "side" else (*tracked.path, answer)
             if predicted:
                 self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
             else:
-                self.simulator.cut(followed.processed or followed.prediction.cached)
-                self._unheard = not followed.processed
-            if figures is not None or followed.processed:  # else it was refused, and the slot is as it was
-                self.holds(followed.turn.session_id, tuple(node.digest.hex() for node in held))
+                self.simulator.cut(tracked.processed or tracked.prediction.cached)
+                self._unheard = not tracked.processed
+            if figures is not None or tracked.processed:  # else it was refused, and the slot is as it was
+                self.holds(tracked.turn.session_id, tuple(node.digest.hex() for node in held))
             if stopped:
-                self.cancelled.add(slot, len(prompt) + predicted, heard=bool(followed.processed or predicted))
+                self.cancelled.add(slot, len(prompt) + predicted, heard=bool(tracked.processed or predicted))
             if await self.cancelled.free(LOOK_S):
                 counts = await self._counts() or ()
                 slot_tokens = self._slot_tokens(slot, counts)
                 self._observe(counts, slot, len(prompt) + max(0, predicted - 1))
-        elif followed.prediction is None and self._current is followed:
-            self._unplayed(followed, answer, await self._counts() or ())
+        elif tracked.prediction is None and self._current is tracked:
+            self._unplayed(tracked, answer, await self._counts() or ())
         else:
             self._observe(await self._counts() or (), None)
-        self.journal.answered(followed, answer, slot_tokens, sampled)
+        self.journal.answered(tracked, answer, slot_tokens, sampled)
 
-    def _unplayed(self, followed: FollowedTurn, answer: Node, counts: Sequence[SlotCount]) -> None:
+    def _unplayed(self, tracked: TrackedTurn, answer: Node, counts: Sequence[SlotCount]) -> None:
         """A request of ours ended whose prompt was not known in time: its slot is the one with a new task."""
-        before, owner = self._tasks_seen, followed.turn.session_id
+        before, owner = self._tasks_seen, tracked.turn.session_id
         self._observe(counts, None)
         new = [slot for slot, count in enumerate(counts) if before[slot:slot + 1] != (count.task,)]
         if len(new) == 1 and counts[new[0]].tokens:
             left = Tokens.unknown(counts[new[0]].tokens)
             self.simulator.adopt(new[0], Held(left, owner, self._now(), tip=answer.digest.hex()))
-            self.journal.used(followed.kind, owner, self.server.base_url, new[0], {}, followed.number)
+            self.journal.used(tracked.kind, owner, self.server.base_url, new[0], {}, tracked.number)
 
     def refused(self) -> None:
         """The server refused the request that is being played and evaluated nothing of it: the next one need not wait
         for what it left."""
-        followed, self._current = self._current, None
-        if followed is not None:
-            followed.closed.set()
-            if followed.prediction is not None:
+        tracked, self._current = self._current, None
+        if tracked is not None:
+            tracked.closed.set()
+            if tracked.prediction is not None:
                 self.simulator.never_began()
 
-    def _end_unknown(self, followed: FollowedTurn) -> None:
+    def _end_unknown(self, tracked: TrackedTurn) -> None:
         """What a request left stays unknown: the next one does not wait for it, unless its slot may still compute."""
-        followed.closed.set()
-        if followed.prediction is not None and followed.tokens is not None and not followed.played:
-            followed.played = True
-            self.simulator.cut(followed.processed or followed.prediction.cached)
-            if followed.broken_off:
-                self.cancelled.add(followed.prediction.slot, len(followed.tokens), heard=bool(followed.processed))
+        tracked.closed.set()
+        if tracked.prediction is not None and tracked.tokens is not None and not tracked.played:
+            tracked.played = True
+            self.simulator.cut(tracked.processed or tracked.prediction.cached)
+            if tracked.broken_off:
+                self.cancelled.add(tracked.prediction.slot, len(tracked.tokens), heard=bool(tracked.processed))
 
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from corpus import corpus
 from kvchat.prompt.branching import awaited, under_system, without_turn
-from kvchat.prompt.citing import (
+from kvchat.prompt.citations import (
     CITE,
     citations,
     cited,

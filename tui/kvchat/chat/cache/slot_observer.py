@@ -1,4 +1,4 @@
-"""Looking at a server's slots and at who answers, and correcting the simulator of its cache by what is seen.
+"""Observing a server's slots and who answers, and correcting the simulator of its cache by what is seen.
 
 The rule: the server's word is believed, not the simulator's; a look that fails or takes long tells nothing.
 """
@@ -40,7 +40,7 @@ class Look:
         return self.late or any(count.busy for count in self.counts)
 
 
-class Looking:
+class SlotObserver:
     """What a server says of itself. `changed` is called when what is held may have changed."""
 
     def __init__(self, access: CacheAccess, server: ServerInfo, simulator: Hypotheses, *, now: Callable[[], float],
@@ -59,7 +59,7 @@ class Looking:
         self._tasks_seen: tuple[int | None, ...] = ()
         self._last_counts: tuple[int, ...] = NEVER
         self._inherits = False
-        """Whether the server held something before it was followed: it may reuse what the simulator knows nothing
+        """Whether the server held something before it was tracked: it may reuse what the simulator knows nothing
         of."""
         self._tasks_at_begin: tuple[int | None, ...] = ()
         self._began = False

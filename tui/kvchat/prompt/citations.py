@@ -1,4 +1,4 @@
-"""Citing: the passages of a branch by their numbers, and what an answer's `[2]` means.
+"""Citations: the passages of a branch by their numbers, and what an answer's `[2]` means.
 
 The rule: numbers go on over a branch, so that a number means one passage wherever it stands, and none that an answer
 names gets another meaning; and a passage whose text stands on the branch already is not sent again.

@@ -1,0 +1,44 @@
+"""Where each message of a branch begins and ends, in tokens of the prompt, as the servers' figures tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from kvchat.prompt.message import Node, Role
+
+BYTES_PER_TOKEN = 4
+"""For messages that no server has counted."""
+
+
+def extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
+    """Where each message begins and ends, in tokens of the prompt. The first question's tokens go with the system
+    message's where nobody counted them apart."""
+    ends: list[int | None] = []
+    for at, node in enumerate(path):
+        answer = path[at + 1] if node.role is Role.USER and at + 1 < len(path) else node
+        figures = answer.figures
+        if node.role is Role.USER:
+            ends.append(figures.prompt_tokens if figures else None)
+        elif node.role is Role.ASSISTANT:
+            ends.append(figures.context_used if figures else None)
+        else:
+            ends.append(None)
+    if len(ends) > 1 and ends[0] is None and ends[1] is not None:
+        sizes = [len(node.wire) for node in path[:2]]
+        ends[0] = ends[1] * sizes[0] // max(1, sum(sizes))
+    return list(zip([0, *ends[:-1]], ends, strict=True))
+
+
+def ends_of(path: Sequence[Node], prompt: int | None = None) -> list[int]:
+    """Where each message ends, in tokens; estimated from its bytes where nobody counted. `prompt`: the tokens of the
+    prompt that ends before the last message, where they are known by now."""
+    known = [end for _, end in extents(path)]
+    if prompt is not None:
+        known[-2:] = [prompt] * len(known[-2:])
+    ends, reached = list[int](), 0
+    for node, end in zip(path, known, strict=True):
+        reached = end if end is not None else reached + len(node.wire) // BYTES_PER_TOKEN + 1
+        ends.append(reached)
+    # What a template drops of an answer, its reasoning, is in no later prompt.
+    return list(accumulate(reversed(ends), min))[::-1]

@@ -1,0 +1,110 @@
+"""The rail of a conversation: how much of each message the next request would take from the cache, and from where.
+
+The rule: it is what the planner would do now. The server is asked for nothing but the token ids of a branch that is
+looked at for the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+
+from kvchat.backends.dialect import ChatTurn
+from kvchat.cache.llamacpp.planner import DETOUR, Way
+from kvchat.cache.rail import NO_WORD, Cached, Stretch, Where
+from kvchat.cache.warmth import Heat, Warmth
+from kvchat.chat.cache.extents import ends_of
+from kvchat.chat.cache.routes import Routes
+from kvchat.chat.cache.server_cache import ServerCache
+from kvchat.chat.cache.tracker import CacheTracker
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.events import WarmthChanged
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.servers import Servers
+from kvchat.prompt.message import Node
+
+PLACES = {Heat.WARM: Where.SLOT, Heat.PARKED: Where.STORED, Heat.COLD: Where.NOWHERE}
+
+
+class Rail:
+    """Tells it of open conversations."""
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
+                 routes: Routes) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._tracker = tracker
+        self._routes = routes
+        self.reading = ""
+        """The last message of the branch whose token ids are being asked for, or were last."""
+
+    def stretches(self, id: str) -> Mapping[str, Stretch]:
+        """By message of the branch in use, where its tokens are."""
+        conversation = self._conversations.loaded[id]
+        path, live = conversation.path(), conversation.live
+        total = live.progress.total if live is not None and live.progress is not None else None
+        found = self.cached(conversation).stretches(ends_of(path, total))
+        if live is not None and live.first_token_at is None:
+            found[-1:] = [NO_WORD]  # nothing of the answer is anywhere yet
+        return {node.id: stretch for node, stretch in zip(path, found, strict=True)}
+
+    def cached(self, conversation: OpenConversation) -> Cached:
+        """What the next request would take from the cache; of one that runs, or of a warm-up, what is in by now."""
+        live, path = conversation.live, conversation.path()
+        if live is not None and live.first_token_at is not None:
+            return Cached(ends_of(path)[-1], Where.SLOT)
+        progress = live.progress if live is not None else None
+        if live is None and conversation.id == self._tracker.warming:
+            progress = self._tracker.warmup_progress
+        if progress is not None:
+            return Cached(progress.processed, Where.SLOT)
+        if live is not None:  # its question and the reply are on nobody's server yet
+            path = path[:-2]
+        cache = self._servers.link(conversation.id).cache
+        if cache is None or not cache.prompts.works or not path:
+            return _by_size(self._tracker.warmth(conversation.id), path)
+        turn = self._tracker.turn_after(conversation, path)
+        prefix = cache.prompts.known_prefix(turn)
+        if not prefix:
+            self._read(cache, turn, path[-1].id)
+            return _by_messages(cache, conversation.id, path)
+        chosen = self._routes.options(cache, path, prefix).chosen
+        if chosen.way is Way.RESTORE:
+            return Cached(self._routes.kept_tokens(cache, path), Where.STORED)
+        if chosen.way is Way.DETOUR:
+            return Cached(len(prefix) - chosen.tokens + len(DETOUR), Where.STORED)
+        found = cache.simulator.best.predict(prefix, chosen.slot)
+        return Cached(found.cached, Where.SLOT if found.source == "slot" else Where.STORED)
+
+
+    def _read(self, cache: ServerCache, turn: ChatTurn, tip: str) -> None:
+        """Ask for the token ids of a branch, once, beside everything else."""
+        if tip == self.reading or cache.state.asleep or not self._servers.consent.agreed_to(cache.server):
+            return
+        self.reading = tip
+
+        async def read() -> None:
+            if await cache.prompts.prefix(turn):
+                self._ground.events.tell(WarmthChanged())
+
+        self._ground.in_background(read())
+
+
+def _by_messages(cache: ServerCache, id: str, path: Sequence[Node]) -> Cached:
+    """Where the prompt's token ids are not known: as many of its messages as a slot was last known to hold."""
+    held = cache.heads.get(id)
+    if held is None:
+        return Cached()
+    common = sum(1 for _ in takewhile(lambda pair: pair[0].digest.hex() == pair[1], zip(path, held, strict=False)))
+    return Cached(ends_of(path)[common - 1] if common else 0, Where.SLOT)
+
+
+def _by_size(warmth: Warmth, path: Sequence[Node]) -> Cached:
+    """Of a server that cannot be followed: as much as it is estimated to hold."""
+    if warmth.held is None or warmth.heat is Heat.UNKNOWN:
+        return Cached()
+    whole = warmth.held + (warmth.to_prefill or 0)
+    tokens = warmth.held * ends_of(path)[-1] // whole if path and whole else 0
+    return Cached(tokens, PLACES[warmth.heat])

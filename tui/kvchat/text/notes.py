@@ -1,0 +1,110 @@
+"""How an answer ended and what to know of it, in words.
+
+The rule: a kind and its arguments become one sentence here, a fault in `kvchat.text.faults`. What an earlier version
+stored as a sentence is shown as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from kvchat.cache.causes.cause import Argument, Statement
+from kvchat.prompt.message import NoteKind
+from kvchat.text.faults import ROOM, Fault, fault_sentence, room_sentence
+from kvchat.text.format import span
+
+_ELSEWHERE = "{url} is not on this machine, and you have not agreed to send"
+
+_SENTENCES: dict[str, str] = {
+    NoteKind.KVCHAT_ENDED: "kvchat ended while this answer streamed.",
+    NoteKind.NOTHING_SENT: "Before anything was sent.",
+    NoteKind.STOPPED_EARLY: "Before the first token; the server may still finish the batch it was reading.",
+    NoteKind.SILENT: "The server has not answered for a while.",
+    NoteKind.NO_WORDS: "The model ended its answer without a word. Try again; if it stays so, the conversation may be "
+                       "too long for the server's window.",
+    NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
+                          "again; if it stays so, start a new conversation, or {room}.",
+    NoteKind.TOOL_CALLS: "The model called {what}. kvchat has no tools; ask for an answer in words.",
+    NoteKind.LONGEST: "The answer reached its largest length (max_tokens). Raise that to get more.",
+    NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
+    NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",
+    NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; try again in the app to be asked, "
+                         "or name it with --base-url.",
+    NoteKind.MOVED: "{url} has moved to another machine, and you have not agreed to send to it. Nothing was sent; try "
+                    "again to be asked.",
+    NoteKind.NOT_AGREED_BESIDE: f"{_ELSEWHERE} to it. Nothing was sent.",
+    NoteKind.NOT_AGREED_APART: f"{_ELSEWHERE} to it. Nothing was sent; send a message there once to be asked.",
+    NoteKind.ON_THE_INTERNET: "{url} sends what it gets to the internet, where memory.on_cloud lets no background work "
+                              "be done.",
+    NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. {program}",
+    NoteKind.RUNS_ELSEWHERE: "This model runs at {host}: the conversation was sent there, it left this machine. Choose "
+                             "a model that runs here to keep it.",
+    NoteKind.MODEL_LOADED: 'llama-swap loaded "{model}" for this answer: nothing of the conversation was in its cache.',
+    NoteKind.LOADED_AGAIN: "The model was loaded again ({seconds:.1f} s), and the whole prompt was read anew: {why}.",
+    NoteKind.SUMMARISED: "LocalAI put a summary in the place of {messages} earlier messages, so everything is read "
+                         "anew. Raise context_size in the model's YAML file, or turn compression off there.",
+    NoteKind.LEFT_OUT: "{title} read {tokens:,} tokens of a conversation that has about {expected:,}: it left the "
+                       "oldest messages out, so everything is read anew. {remedy}",
+    NoteKind.LEFT_OUT_UNASKED: "The server read {tokens:,} tokens of a conversation that has about {expected:,}: it "
+                               "left the oldest messages out, {why}.",
+}
+
+
+def note_sentence(note: Statement | str) -> str:
+    """How an answer ended, as one sentence or two; empty for nothing, and for a kind of a later version."""
+    if isinstance(note, str):
+        return note
+    words = {"size": 0, **dict(note.arguments)}
+    try:
+        if (known := _SENTENCES.get(note.kind)) is None:
+            return fault_sentence(Fault(note.kind), words)
+        made = _MADE.get(note.kind)
+        return known.format_map({"remedy": room_sentence(str(words.get("room") or ROOM)), **words,
+                                 **({made[0]: made[1](words)} if made is not None else {})})
+    except (KeyError, TypeError, ValueError):  # it may be of a file that somebody changed
+        return ""
+
+
+def _called(words: Mapping[str, Argument]) -> str:
+    more = words.get("more")
+    *first, last = [*str(words.get("calls")).split("\n"), *([f"{more} more"] if more else [])]
+    if first:
+        return f"the tools {', '.join(first)} and {last}"
+    return f"a tool without a name{last}" if words.get("nameless") else f"the tool {last}"
+
+
+def _program(words: Mapping[str, Argument]) -> str:
+    title = words.get("title")
+    return f"{title} answers with the model that is loaded; load the other one there." if title else (
+        "Nothing of this conversation was cached there.")
+
+
+def _why_loaded(words: Mapping[str, Argument]) -> str:
+    if not words["known"]:
+        return "it had been loaded with other options than kvchat sends, or its time without use was over"
+    if changed := words.get("changed"):
+        return f"{changed} changed since the last request"
+    idle, limit = words.get("idle"), words.get("limit")
+    if isinstance(idle, int | float) and isinstance(limit, int | float):
+        return (f"it was idle for {span(idle)}, and Ollama unloads it after {span(limit)}. A longer server.keep_alive "
+                "keeps it")
+    return ("nothing changed here, so another program used the model with other options, or another model took its "
+            "memory")
+
+
+def _why_left_out(words: Mapping[str, Argument]) -> str:
+    size, expected = words["size"], words["expected"]
+    if isinstance(size, int) and isinstance(expected, int) and 0 < size < expected:
+        return f"because its window of {size:,} tokens is full. Compact the conversation, or {words['room']}"
+    asked = f"although a window of {size:,} tokens (num_ctx) was asked for" if size else "unasked"
+    return (f"{asked}. Start Ollama with OLLAMA_CONTEXT_LENGTH={size or expected}, and see whether a proxy before it "
+            "changes requests")
+
+
+_MADE: dict[str, tuple[str, Callable[[Mapping[str, Argument]], str]]] = {
+    NoteKind.TOOL_CALLS: ("what", _called),
+    NoteKind.OTHER_MODEL_ANSWERED: ("program", _program),
+    NoteKind.LOADED_AGAIN: ("why", _why_loaded),
+    NoteKind.LEFT_OUT_UNASKED: ("why", _why_left_out),
+}
+"""The part of a sentence that is more than its arguments, by its name there."""

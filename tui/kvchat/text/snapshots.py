@@ -1,0 +1,92 @@
+"""Why a snapshot is not saved, not used or of no use, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum, auto
+
+from kvchat.cache.causes.cause import Argument, Statement
+
+
+class SnapshotProblem(StrEnum):
+    """The comment names the arguments; with `given_up`, snapshots are no longer used for that model and build."""
+
+    NOT_KEPT = auto()
+    NO_SERVER = auto()
+    NO_FOLDER = auto()
+    FOLDER_UNUSABLE = auto()  # reason
+    QUIT_TOO_LONG = auto()  # seconds
+    # saving
+    NOT_SAVED = auto()
+    ABOVE_BOUND = auto()  # needed, most: bytes
+    DISK_FULL = auto()  # least: bytes that stay free
+    SHORT = auto()  # size, whole: bytes, folder
+    NO_ROOM = auto()
+    # restoring
+    NO_SLOT = auto()  # slot
+    UNREADABLE = auto()
+    CANNOT_READ = auto()  # reason
+    OTHER_MODEL = auto()
+    OTHER_SHAPE = auto()  # shape, now
+    OTHER_BUILD = auto()
+    CUT = auto()  # size, whole: bytes
+    DAMAGED = auto()
+    GONE = auto()
+    SILENT = auto()
+    REFUSED = auto()  # name: of the model
+    NO_HELP = auto()  # reused, wanted: tokens
+
+
+GIVEN_UP = "Snapshots are no longer used for this model with this build of the server."
+_OF_CONVERSATION = "The snapshot of this conversation"
+_INSTEAD = "the conversation is read by the server instead."
+
+_SENTENCES: dict[str, str] = {
+    SnapshotProblem.NOT_KEPT: "No snapshots are kept.",
+    SnapshotProblem.NO_SERVER: "No server is in use whose slots can be saved.",
+    SnapshotProblem.NO_FOLDER: "The server was started without a folder for slots.",
+    SnapshotProblem.FOLDER_UNUSABLE: "The folder of snapshots cannot be used: {reason}.",
+    SnapshotProblem.QUIT_TOO_LONG: "Not every conversation was saved: the server took longer than {seconds:.0f} s.",
+    SnapshotProblem.NOT_SAVED: "The server did not save a snapshot.",
+    SnapshotProblem.ABOVE_BOUND: "The snapshot would take {needed}; all of them may take {most}. It was not saved.",
+    SnapshotProblem.DISK_FULL: "No snapshot is saved: less than {least} would stay free on the disk.",
+    SnapshotProblem.SHORT: "The server wrote {size:,} of {whole:,} bytes of a snapshot into {folder}: it was not kept.",
+    SnapshotProblem.NO_ROOM: "The snapshot is too large to be kept.",
+    SnapshotProblem.NO_SLOT: "The server has no slot {slot}.",
+    SnapshotProblem.UNREADABLE: f"{_OF_CONVERSATION} cannot be read; {_INSTEAD}",
+    SnapshotProblem.CANNOT_READ: f"{_OF_CONVERSATION} cannot be read ({{reason}}); {_INSTEAD}",
+    SnapshotProblem.OTHER_MODEL: f"{_OF_CONVERSATION} cannot be used: it was made with another model; {_INSTEAD}",
+    SnapshotProblem.OTHER_SHAPE: f"{_OF_CONVERSATION} cannot be used: it was made for another shape of the cache "
+                                 f"({{shape}}; the server now has {{now}}); {_INSTEAD}",
+    SnapshotProblem.OTHER_BUILD: f"{_OF_CONVERSATION} cannot be used: it was made by another build of the server; "
+                                 f"{_INSTEAD}",
+    SnapshotProblem.CUT: f"{_OF_CONVERSATION} is refused: it is cut short or has grown ({{size:,}} of {{whole:,}} "
+                         f"bytes); {_INSTEAD}",
+    SnapshotProblem.DAMAGED: f"{_OF_CONVERSATION} is refused: it is damaged; {_INSTEAD}",
+    SnapshotProblem.GONE: f"{_OF_CONVERSATION} is refused: it is no longer there; {_INSTEAD}",
+    SnapshotProblem.SILENT: "The server does not answer; the snapshot is kept.",
+    SnapshotProblem.REFUSED: "The server refused a snapshot of {name}; it reads the conversation instead.",
+    SnapshotProblem.NO_HELP: "A restored snapshot did not help: {reused:,} of {wanted:,} tokens were reused.",
+}
+
+
+def snapshot_sentence(problem: Statement | str | None) -> str:
+    """The problem as one sentence, or two where snapshots were given up for it; empty for none, and for one of a later
+    version. What an earlier version stored as a sentence is that already."""
+    if problem is None or isinstance(problem, str):
+        return problem or ""
+    words = _with_sizes(dict(problem.arguments))
+    try:
+        sentence = _SENTENCES[problem.kind].format_map(words)
+    except (KeyError, TypeError, ValueError):  # it was in a file
+        sentence = ""
+    return f"{sentence} {GIVEN_UP}".lstrip() if words.get("given_up") else sentence
+
+
+def _with_sizes(arguments: Mapping[str, Argument]) -> dict[str, Argument]:
+    return {name: _size(value) if name in ("needed", "most", "least") and isinstance(value, int) else value
+            for name, value in arguments.items()}
+
+
+def _size(octets: int) -> str:
+    return f"{octets / 2**30:.1f} GiB" if octets >= 2**30 else f"{octets / 2**20:.1f} MiB"

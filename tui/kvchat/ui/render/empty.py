@@ -1,0 +1,71 @@
+"""What stands in a conversation that has no message yet: where one is, what the server is, and a few ways on.
+
+The rule: as much of it as fits, most important first; nothing is cut off in the middle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from rich.cells import cell_len
+from textual.content import Content
+
+from kvchat.sanitize import one_line
+
+WIDTH = 60
+"""Cells of its lines, at the most."""
+RECENT = 5
+TIPS = 3
+MARK_STYLES = {"●": "$cache-cached", "◐": "$cache-cached", "⠋": "$text-accent", "!": "$text-warning"}
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """A conversation that one may go back to."""
+
+    mark: str
+    title: str
+    aside: str
+    """When it was used, or what opening it would prefill."""
+
+
+def tips(key: Callable[[str], str], number: int) -> list[str]:
+    """Three of the tips; another `number`, three others. `key` gives the key of an action."""
+    known = [
+        f"{key('inspector')} shows where every token of the prompt came from.",
+        f"{key('palette')} finds any action · {key('help')} lists all keys.",
+        "@ attaches a file · / runs a command.",
+        f"{key('model')} chooses the model and the server.",
+        "Tab goes to the conversation: e edits, r regenerates, y copies.",
+        f"{key('search')} searches all conversations · {key('list')} filters their list.",
+        "/system sets the system prompt of this conversation.",
+        f"{key('export')} writes a conversation to Markdown, HTML or JSON.",
+        "git diff | kvchat ask \"review this\" works in the shell.",
+    ]
+    return [known[(number * TIPS + step) % len(known)] for step in range(TIPS)]
+
+
+def empty_screen(width: int, height: int, *, facts: str, notes: Sequence[str], recent: Sequence[Recent],
+                 tips: Sequence[str]) -> Content:
+    """The name and the server's `facts`, then what is new to a newcomer (`notes`), the conversations used last, and
+    tips; `width` and `height` in cells."""
+    room = max(16, min(width, WIDTH))
+    head = [Content.styled("kvchat", "bold $text-accent"), Content.styled(one_line(facts, room), "$text-muted")]
+    blocks = [
+        [Content.styled(one_line(note, room), "$text-muted") for note in notes],
+        [Content.styled("Recent", "bold"), *(_row(one, room) for one in recent[:RECENT])] if recent else [],
+        [Content.styled(one_line(tip, room), "$text-muted") for tip in tips],
+    ]
+    lines = head
+    for block in blocks:
+        if block and len(lines) + 1 + len(block) <= height:
+            lines = [*lines, Content(""), *block]
+    return Content("\n").join(line.pad_right(room - line.cell_length) for line in lines)
+
+
+def _row(one: Recent, room: int) -> Content:
+    title = one_line(one.title, max(8, room - cell_len(one.aside) - 4))
+    gap = " " * max(1, room - cell_len(title) - cell_len(one.aside) - 2)
+    return Content.assemble((one.mark, MARK_STYLES.get(one.mark, "$text-muted")), " ", title, gap,
+                            (one.aside, "$text-muted"))
