@@ -20,7 +20,7 @@ from book_kit import Book  # noqa: E402
 
 COUNT = int(sys.argv[1]) if len(sys.argv) > 1 else 10_000
 PAGES = 40
-WORDS = Path(__file__).parents[2] / "README.md"
+WORDS = Path(__file__).parents[2] / "docs" / "documents.md"
 
 
 def vocabulary() -> list[str]:

@@ -144,7 +144,7 @@ async def talk(app: Driven, server: LlamaServer, clock: Clock, folder: Path) -> 
     await person.remembers()
 
     await app.press("ctrl+n")
-    await person.shows("nothing read yet")
+    await person.shows("ready")
     await person.ask("I live in a stone house on Hvar. How many stairs are there, in metric units?")
     await person.ask("And how high is one?")
     await person.remembers()

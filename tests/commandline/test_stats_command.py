@@ -89,12 +89,12 @@ async def test_the_week_fits_a_terminal_and_has_a_line_for_each_day(run: Any, we
     assert facts["unknown"] == "1 of 5 turns: too little reported" and TITLE not in done.out
 
 
-async def test_json_has_numbers_and_kinds_under_the_keys_of_the_readme(run: Any, week: Path) -> None:
+async def test_json_has_numbers_and_kinds_under_the_keys_of_the_page(run: Any, week: Path) -> None:
     done = await run("stats", "--days", "8", "--json")
     found = json.loads(done.out)
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "cache.md").read_text()
     for part in (found, found["warm_up"], found["waste"][0], found["days"][0]):
-        assert all(f"`{key}`" in readme for key in part)
+        assert all(f"`{key}`" in page for key in part)
     assert found["last_day"] == TODAY.isoformat() == found["days"][-1]["day"] and len(found["days"]) == 8
     assert (found["turns"], found["unknown_turns"]) == (5, 1)
     assert (found["cached_tokens"], found["new_tokens"], found["wasted_tokens"]) == (2_999, 1_300, 901)

@@ -1,11 +1,14 @@
-"""The README is true: its tables are those of the program. `python tests/project/test_readme.py` writes them."""
+"""The README and the pages of docs are true: their tables are those of the program.
+`python tests/project/test_readme.py` writes them."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from pathlib import Path
 
+import pytest
 from markdown_it import MarkdownIt
 
 from kvchat.cli import parser
@@ -13,7 +16,12 @@ from kvchat.config import table
 from kvchat.ui.actions import DIALOG_ACTIONS, help_rows
 from kvchat.ui.keys import shown
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md"))]
+WORDS = 900
+"""Of the README, at the most: it is one screen."""
+COMMAND = re.compile(r"(?:^|\| )kvchat\b(.*)")
 
 
 IN_DIALOGS = {action.group for action in DIALOG_ACTIONS}
@@ -43,8 +51,18 @@ def written(text: str) -> str:
     return text
 
 
+def everything() -> str:
+    return "\n".join(page.read_text() for page in PAGES)
+
+
 def test_the_tables_are_the_programs():
-    assert README.read_text() == written(README.read_text())
+    for page in PAGES:
+        assert page.read_text() == written(page.read_text()), page.name
+    assert all(f"<!-- {name} -->" in everything() for name in ("keys", "dialog keys", "settings"))
+
+
+def test_the_readme_is_one_screen():
+    assert len(README.read_text().split()) <= WORDS
 
 
 def tables(text: str) -> list[list[str]]:
@@ -55,14 +73,14 @@ def tables(text: str) -> list[list[str]]:
 
 
 def test_every_row_of_every_table_has_the_cells_of_its_head():
-    found = tables(README.read_text())
-    assert len(found) >= 4
+    found = [table for page in PAGES for table in tables(page.read_text())]
+    assert len(found) >= 6
     broken = [row for head, align, *rows in found for row in rows if not tables(f"{row}\n{align}\n")]
     assert not broken  # a line of more cells than the columns under it heads no table
 
 
 def test_a_forge_shows_commands_and_settings_as_they_are_typed():
-    tokens = MarkdownIt("commonmark").enable("table").parse(README.read_text())
+    tokens = MarkdownIt("commonmark").enable("table").parse(everything())
     shown = {child.content for token in tokens for child in token.children or () if child.type == "code_inline"}
     assert {row.slash for rows in help_rows().values() for row in rows if row.slash} <= shown
 
@@ -75,7 +93,7 @@ def test_beside_the_first_command_stands_one_for_an_externally_managed_pip():
 
 
 def test_every_option_and_command_is_there():
-    text = README.read_text()
+    text = everything()
     commands = next(a for a in parser()._actions if a.dest == "command").choices
     assert all(name in text for name in commands)
     options = {o for p in (parser(), *commands.values()) for a in p._actions for o in a.option_strings}
@@ -83,11 +101,34 @@ def test_every_option_and_command_is_there():
     assert not missing
 
 
-def test_every_picture_is_there():
-    for picture in re.findall(r"\]\((screenshots/[^)]+)\)", README.read_text()):
-        assert (README.parent / picture).is_file()
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_and_picture_leads_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        name, _, place = link.partition("#")
+        if "://" in name:
+            continue
+        target = page.parent / name if name else page
+        assert target.is_file(), link
+        heads = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE) if place else []
+        places = {re.sub(r"[^a-z0-9 -]", "", head.lower()).replace(" ", "-") for head in heads}
+        assert not place or place in places, link
+
+
+def commands() -> list[str]:
+    """The kvchat commands in the shell examples of all pages."""
+    fences = [token.content for page in PAGES for token in MarkdownIt("commonmark").parse(page.read_text())
+              if token.type == "fence" and token.info.strip() in ("sh", "bash")]
+    lines = [line.partition(" #")[0] for fence in fences for line in fence.replace("\\\n", " ").splitlines()]
+    return [found[1] for line in lines if (found := COMMAND.search(line))]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_of_the_examples_is_one(command: str) -> None:
+    arguments = shlex.split(command.partition(" | ")[0].partition(" > ")[0])
+    parser().parse_args(arguments)
 
 
 if __name__ == "__main__":
-    README.write_text(written(README.read_text()))
+    for page in PAGES:
+        page.write_text(written(page.read_text()))
     sys.exit(0)

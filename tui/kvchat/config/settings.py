@@ -115,8 +115,8 @@ class Settings:
     sidebar: bool = flag(True, "Show the list of conversations beside the conversation, where the window has room.")
     show_reasoning: bool = flag(False, "Show a model's reasoning unfolded.")
     time_stamp: bool = flag(
-        True, "Tell the model the time: one line in a message, never in the system prompt, so that nothing is read "
-              "again for it.")
+        True, "Tell the model the time: one line in a message, never in the system prompt, so that nothing is "
+              "prefilled again for it.")
     time_stamp_minutes: int = whole(
         10, "Minutes after which a message carries the time again. It always does when the date has changed.", 1, 10080)
     system_prompt: str = text(
