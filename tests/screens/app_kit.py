@@ -26,6 +26,7 @@ from kvchat.store import Store
 from kvchat.ui.actions import BY_ID
 from kvchat.ui.app import KvchatApp
 from kvchat.ui.chat_screen import ChatScreen
+from kvchat.ui.widgets.transcript.styles import GUTTER
 from still import still, until
 from toyserver import ToyServer, Visit, tokens
 
@@ -95,9 +96,9 @@ class Driven:
 
     @property
     def transcript_rows(self) -> list[str]:
-        """What the transcript shows now, row by row."""
+        """What the transcript shows now, row by row, without its rail."""
         left, top, width, height = self.chat.transcript.region
-        return [line[left : left + width].strip() for line in self.lines[top : top + height]]
+        return [line[left + GUTTER : left + width].strip() for line in self.lines[top : top + height]]
 
     @property
     def front(self) -> str:

@@ -174,7 +174,7 @@ async def test_a_first_message_that_is_refused_leaves_a_conversation_to_begin(
         await app.write("far too long")
         await app.press("enter")
         await app.until(lambda: app.draft == "far too long" and not app.service.conversations.streaming())
-        await app.until(lambda: "Too long: 13k of 4.1k tokens" in app.text and "Enter sends" in app.text)
+        await app.until(lambda: "Too long: 13k of 4.1k tokens" in app.text and "window · 1 slot" in app.text)
         assert app.said == [] and "/compact" not in app.text
         app.chat.composer.replace_text("short")
         await app.press("enter")

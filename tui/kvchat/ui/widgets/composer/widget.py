@@ -46,14 +46,15 @@ class Composer(Completing):
         height: auto; background: transparent; padding: 0 1;
         & > Horizontal { height: auto; }
         & .composer-prompt { width: 2; height: 1; color: $text-accent; text-style: bold; }
-        & .composer-hint { display: none; height: 1; width: 1fr; color: $text-muted; text-align: right; }
-        &.-costs .composer-hint { display: block; text-wrap: nowrap; }
+        & .composer-hint { height: 1; width: 1fr; color: $text-muted; text-align: right; text-wrap: nowrap; }
+        &.-low .composer-hint { display: none; }
+        &.-low.-costs .composer-hint { display: block; }
         &:ansi .composer-hint { color: ansi_default; text-style: dim; }
     }
     """
     BINDING_GROUP_TITLE = "Composer"
     LOW: ClassVar[int] = 30
-    """Rows of the screen below which no row is spent on what sending costs, unless the person brought that about."""
+    """Rows of the screen below which the keys stand in the empty text, and have no row of their own."""
 
     Submitted: TypeAlias = messages.Submitted
     SlashCommand: TypeAlias = messages.SlashCommand
@@ -200,8 +201,8 @@ class Composer(Completing):
         return self._area.expand_chip()
 
     def set_cost(self, words: str, *, quietly: bool = False) -> None:
-        """What sending the attachments costs, in a row below the text; empty: nothing to tell. `quietly`: only where
-        there is room for it, for what no act of the person brought."""
+        """What sending the attachments costs, in the row of the keys; empty: nothing to tell. `quietly`: only where
+        that row is there anyway, for what no act of the person brought."""
         if (words, quietly) != self._cost:
             self._cost = words, quietly
             self._fit_to_screen()
@@ -328,11 +329,14 @@ class Composer(Completing):
 
     def _fit_to_screen(self) -> None:
         send, line = ("enter", "^J") if self.enter_sends else ("^J", "enter")
-        hint = f"{self._placeholder} · {send} send · {line} newline · / commands"
-        self._area.placeholder = Content(hint if cell_len(hint) < self.size.width - 6 else self._placeholder)
+        keys, low = f"{send} send · {line} newline · / commands", self.app.size.height < self.LOW
+        inside = f"{self._placeholder} · {keys}"
+        fits = low and cell_len(inside) < self.size.width - 6
+        self._area.placeholder = Content(inside if fits else self._placeholder)
         words, quietly = self._cost
-        self.set_class(bool(words) and not (quietly and self.app.size.height < self.LOW), "-costs")
-        self._hint.update(Content(one_line(words)))
+        self.set_class(low, "-low")
+        self.set_class(bool(words) and not quietly, "-costs")
+        self._hint.update(Content("   ".join(filter(None, (one_line(words), keys)))))
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
