@@ -26,6 +26,7 @@ from kvchat.chat.events import AnswerProgressed
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings
+from kvchat.text.notes import note_sentence
 from recorder import Recorded, Recorder, recording
 from tiny_models import tiny_models
 from tiny_server import TinyProcess, tiny_process
@@ -193,7 +194,7 @@ async def test_esc_twice_then_a_question(desk: Desk) -> None:
         await until(lambda: "cancelled" in desk.waited)
         await desk.service.conversations.stop(id)
         assert len(desk.recorder.chats) == sent
-        assert "Before anything was sent" in desk.service.conversations.get(id).path()[-1].note
+        assert note_sentence(desk.service.conversations.get(id).path()[-1].note) == "Before anything was sent."
         figures = await desk.ask(id, "And now?")
     assert beyond(figures, known) <= CLOSE, figures
 
