@@ -212,7 +212,7 @@ async def documents_scene(folder: Path) -> None:
         documents = service.documents
         await camera.until(lambda: len(documents.reports) == len(COLLECTIONS) and not documents.indexing)
         await app.run_table_action(BY_ID["new"])
-        await service.retrieval.set_searching(app.chat.workspace.conversation.id, "always", ["handbook"])
+        await service.retrieval.set_retrieval(app.chat.workspace.conversation.id, "always", ["handbook"])
         await pilot.press("f6")
         await pilot.press("down")
         await camera.picture("documents")
