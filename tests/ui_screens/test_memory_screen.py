@@ -605,7 +605,11 @@ async def test_where_memory_is_off_everywhere_o_says_which_setting_does_it() -> 
 async def test_the_history_is_newest_first_and_tells_each_change() -> None:
     source = service()
     async with memory(source) as shown:
-        await shown.press("down", "down", "e", "left", *" now", "enter", "d", "tab", "tab")
+        await shown.press("down", "down", "e", "left", *" now", "enter")
+        await settled(shown)
+        await shown.press("d")
+        await settled(shown)
+        await shown.press("tab", "tab")
         await settled(shown)
         rows = [line.strip(" │▌").split()[2] for line in shown.lines if line.strip(" │▌").startswith("today")]
         assert rows[:3] == ["deleted", "edited", "noted"]
