@@ -1,6 +1,7 @@
 """A real llama.cpp server for tests: `with running_server() as server: ... server.base_url`.
 
-It is the embedded engine's own child process, with one thread. It ends with the block, or with the test run.
+It is the embedded engine's own child process, with one thread: with more, two servers at once take minutes for an
+answer on two cores, since their threads spin while they wait for one another. It ends with the block, or with the test run.
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ def small_model() -> Path:
 @contextmanager
 def running_server(
     slots: int = 1, context: int = 4096, model: Path | None = None, cache_ram: int = SERVER_DEFAULT,
-    snapshots: Path | None = None, *, api_key: str | None = None, batch_size: int = 512, threads: int = 1,
+    snapshots: Path | None = None, *, api_key: str | None = None, batch_size: int = 512,
 ) -> Iterator[RunningServer]:
     """A server with `context` tokens per slot; `cache_ram` in MiB (0 off, -2 the server's default)."""
     model = model or small_model()
-    options = EngineOptions(model, context, slots, threads, batch_size, snapshots, cache_ram)
+    options = EngineOptions(model, context, slots, 1, batch_size, snapshots, cache_ram)
     line = json.dumps(options.for_child(read_header(model), api_key or "")).encode() + b"\n"
     with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
         assert child.stdin is not None and child.stdout is not None

@@ -29,7 +29,7 @@ MENTIONING = [turn for turn, text in enumerate(TURNS) if "@" in text]
 
 @pytest.fixture
 async def recorder() -> AsyncIterator[Recorder]:
-    with running_server(slots=1, context=8192, cache_ram=0, threads=2) as server:
+    with running_server(slots=1, context=8192, cache_ram=0) as server:
         async with recording(server.base_url) as recorder:
             yield recorder
 
