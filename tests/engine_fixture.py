@@ -1,7 +1,8 @@
 """A real llama.cpp server for tests: `with running_server() as server: ... server.base_url`.
 
 It is the embedded engine's own child process, with one thread: with more, two servers at once take minutes for an
-answer on two cores, since their threads spin while they wait for one another. It ends with the block, or with the test run.
+answer on two cores, since their threads spin while they wait for one another. It ends with the block, or with the test
+run.
 """
 
 from __future__ import annotations
