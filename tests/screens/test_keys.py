@@ -27,7 +27,7 @@ CASES: dict[str, Case] = {}
 MODALS = {
     "list": "ConversationPicker", "search": "SearchScreen", "rename": "RenameScreen", "export": "ExportScreen",
     "tree": "BranchTreeScreen", "parameters": "ParametersScreen", "system": "SystemPromptScreen",
-    "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "CommandPalette",
+    "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "PaletteScreen",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
     "doctor": "DoctorScreen", "memory": "ManagerScreen", "remember": "ManagerScreen", "forget": "ManagerScreen",
     "attach": "AttachScreen", "documents": "ManagerScreen",
@@ -609,7 +609,7 @@ async def test_the_palette_runs_what_is_typed_in_it(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
         await app.press("ctrl+p")
-        await app.opens("CommandPalette")
+        await app.opens("PaletteScreen")
         await app.type("Parameters")
         await app.until(lambda: "Change temperature" in app.text)
         await app.press("enter")

@@ -293,8 +293,8 @@ def test_the_export(studio: Studio, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 
 def test_the_palette(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
-        await keys("ctrl+p", opens="CommandPalette")(app)
-        await app.until(lambda: "Another answer" in app.text)
+        await keys("ctrl+p", opens="PaletteScreen")(app)
+        await app.until(lambda: "Compact conversation" in app.text)
 
     studio.picture(scene)
 

@@ -108,8 +108,8 @@ class Settings:
     """The settings of a run."""
 
     theme: str = text(
-        "auto", "The colours. auto: kvchat-day where the terminal's background is light, else kvchat-night. The "
-                "palette (Ctrl+P) lists the themes and shows each.")
+        "auto", "The colours. auto: kvchat-day where the terminal's background is light, else kvchat-night. /theme "
+                "lists them and shows each.")
     enter_sends: bool = flag(
         True, "Enter sends and Ctrl+J makes a new line; false: Enter makes a new line and Ctrl+J sends.")
     sidebar: bool = flag(True, "Show the list of conversations beside the conversation, where the window has room.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.price import Act, Alternative, Price, Way
 from kvchat.text.cache import cost_words
-from kvchat.text.format import about, counted
+from kvchat.text.format import about, counted, duration, short_count
 
 FREE = "None of these touches the cache: nothing is prefilled again."
 _READ: dict[Act | None, str] = {
@@ -36,6 +36,21 @@ def price_lines(price: Price, act: Act | None = None) -> list[str]:
     if act in _KEEPS:
         lines.append("The branch you leave stays.")
     return lines
+
+
+def in_brief(price: Price) -> str:
+    """A price in a few words: `prefills 12k, about 40 s`; empty: free."""
+    if price.tokens is None:
+        return "prefill unknown"
+    if price.tokens <= NOISE:
+        return ""
+    time = about(price.seconds)
+    return f"prefills {short_count(price.tokens)}{', ' + time if time else ''}"
+
+
+def compaction_in_brief(seconds: float | None) -> str:
+    """What a compaction takes, in a few words. None: not measured yet."""
+    return "writes a summary" if seconds is None else f"a summary, at most {duration(seconds)}"
 
 
 def _price_line(price: Price, subject: str) -> str:

@@ -59,11 +59,11 @@ def bindings(context: str, *, priority: bool = False) -> list[Binding]:
     return found
 
 
-def binding(id: str, action: str) -> Binding:
-    """The keys of an action of another context, where `action` is done for it."""
+def binding(id: str, action: str, *, priority: bool = False) -> Binding:
+    """The keys of an action of another context, where `action` is done for it; `priority` as in `bindings`."""
     from textual.binding import Binding
 
-    return Binding(BY_ID[id].keys, action, BY_ID[id].label, show=False, id=id)
+    return Binding(BY_ID[id].keys, action, BY_ID[id].label, show=False, id=id, priority=priority)
 
 
 def first_key(id: str, overrides: Mapping[str, str]) -> str:

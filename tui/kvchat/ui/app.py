@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from rich.console import RenderableType
 from textual import events
 from textual._compositor import CompositorUpdate
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import BindingType
 from textual.driver import Driver
 from textual.filter import LineFilter, Monochrome
@@ -46,9 +46,8 @@ class KvchatApp(App[int]):
 
     TITLE = "kvchat"
     CSS_PATH = "kvchat.tcss"
-    ENABLE_COMMAND_PALETTE = True
-    COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = []
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [actions.binding("palette", "command_palette", priority=True)]
 
     def __init__(self, service: ChatService, paths: Paths, *, notices: Iterable[str] = (), continue_: bool = False,
                  conversation: str | None = None) -> None:
@@ -216,12 +215,10 @@ class KvchatApp(App[int]):
 
     # -- the table of actions
 
-    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """What the palette offers: the table's actions."""
-        for action in actions.palette():
-            key = self.key_of(action.id)
-            yield SystemCommand(action.label, f"{action.help}{f' ({key})' if key else ''}",
-                                lambda action=action: self.call_later(self.run_table_action, action))
+    def action_command_palette(self) -> None:
+        """Find an action by its name, and do it; over a dialog too."""
+        if self.has_begun:
+            self.chat.palette()
 
     async def run_table_action(self, action: actions.Action, argument: str = "") -> None:
         """Run an action of the table on the main screen, with the argument of its slash command."""

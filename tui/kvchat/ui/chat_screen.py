@@ -114,7 +114,7 @@ class ChatScreen(Screen[None]):
         service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
         service.servers.consent.asks_before_leaving = True
         self.workspace = workspace = Workspace(self, service, transcript)
-        costs = CostQuestions(workspace, service.prices)
+        self.costs = costs = CostQuestions(workspace, service.prices)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
         self.server = ServerController(workspace, service, costs, empty, self.header)
         self.compaction = CompactionController(workspace, service, self.server, transcript, status)
@@ -213,6 +213,18 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.screens.help import HelpScreen
 
         self.app.push_screen(HelpScreen(actions.help_rows(self.app.keys, enter_sends=self.composer.enter_sends)))
+
+    def palette(self) -> None:
+        self.run_worker(self._palette(), group="dialog")
+
+    async def _palette(self) -> None:
+        from kvchat.ui.screens.palette import Entry, PaletteScreen
+
+        costs = self.costs.in_brief()
+        entries = [Entry(action, self.app.key_of(action.id), costs.get(action.id, "")) for action in actions.palette()]
+        chosen = await self.workspace.ask(PaletteScreen(entries))
+        if chosen is not None:
+            await self.app.run_table_action(chosen)
 
     # -- what the person does: in the widgets
 

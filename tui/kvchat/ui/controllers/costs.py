@@ -6,9 +6,11 @@ The rule: a small price is not asked about.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from kvchat.cache.price import Act, Way
+from kvchat.chat.errors import ChatError
 from kvchat.ui.controllers.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -26,12 +28,33 @@ TITLES: dict[Act, str] = {
 }
 
 
+ACTS: Mapping[str, Act] = {
+    "transcript.edit": "edit", "transcript.regenerate": "regenerate", "transcript.delete": "delete",
+    "system": "system", "thinking": "template",
+}
+"""The actions that cost something."""
+
+
 class CostQuestions:
-    """Shows what an act would have the server prefill, and asks whether to do it. Only in workers."""
+    """Shows what an act would have the server prefill, and asks whether to do it: that only in workers."""
 
     def __init__(self, workspace: Workspace, prices: Prices) -> None:
         self._workspace = workspace
         self._prices = prices
+
+    def in_brief(self) -> dict[str, str]:
+        """What the acts of this conversation cost, each in a few words, by their actions; without those that are free.
+        An estimate: nobody is asked for it."""
+        from kvchat.text.prices import compaction_in_brief, in_brief
+
+        node = self._workspace.target()
+        if node is None:
+            return {}
+        id = self._workspace.conversation.id
+        costs = {action: in_brief(self._prices.estimate(id, act, node)) for action, act in ACTS.items()}
+        with suppress(ChatError):  # there is nothing to compact
+            costs["compact"] = compaction_in_brief(self._workspace.service.compactor.price(id).summary_seconds)
+        return {action: words for action, words in costs.items() if words}
 
     async def agreed(self, act: Act, node: str | None = None, title: str = "",
                      options: Mapping[str, object] | None = None) -> bool:
