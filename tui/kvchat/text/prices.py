@@ -39,13 +39,13 @@ def price_lines(price: Price, act: Act | None = None) -> list[str]:
 
 
 def in_brief(price: Price) -> str:
-    """A price in a few words: `prefills 12k, about 40 s`; empty: free."""
+    """A price in a few words: `prefills 12k tokens, about 40 s`; empty: free."""
     if price.tokens is None:
         return "prefill unknown"
     if price.tokens <= NOISE:
         return ""
     time = about(price.seconds)
-    return f"prefills {short_count(price.tokens)}{', ' + time if time else ''}"
+    return f"prefills {short_count(price.tokens)} tokens{', ' + time if time else ''}"
 
 
 def compaction_in_brief(seconds: float | None) -> str:
