@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -21,6 +23,7 @@ from kvchat.chat.live import OpenConversation
 from kvchat.chat.service import ChatService
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Role
+from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 from tiny_models import tiny_models
 
@@ -117,6 +120,55 @@ async def test_each_row_shows_what_the_next_request_takes_from_the_cache(
                 wrong.append((number, act, rows, kept))
         assert not wrong, wrong
         assert known >= STATES * 0.8
+
+
+@pytest.mark.parametrize("slots", [1, 2])
+async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Path, slots: int) -> None:
+    chance = random.Random(slots)
+    settings = Settings()
+    for name, value in {"engine.model": os.fspath(small_model()), "engine.threads": 1, "engine.slots": slots,
+                        "engine.context_size": 1024 * slots}.items():
+        settings = changed(settings, name, value)
+    settings = replace(settings, parameters=Parameters(temperature=0.0, max_tokens=8))
+
+    async def begun() -> Play:
+        service = ChatService(Store.open(tmp_path), settings, snapshots=tmp_path / "snapshots")
+        service.warm_up.enabled = False
+        await service.servers.connect()
+        return Play(service)
+
+    play = await begun()
+    try:
+        made = await play.service.new_conversations.create("You answer briefly. " * 20, reuse=False)
+        await play.say(made.id, text(chance, [80]))
+        opened, here, wrong, sources = [made.id], made.id, [], set()
+        for number, act in enumerate(("restart", "new", "switch", "ask", "restart", "switch", "ask", "new", "switch",
+                                      "restart", "switch", "ask")):
+            if act == "restart":
+                await play.service.aclose()
+                play = await begun()
+            elif act == "new":
+                here = (await play.service.new_conversations.create(text(chance, [60]), reuse=False)).id
+                opened.append(here)
+            elif act == "switch":
+                here = chance.choice([id for id in opened if id != here])
+            conversation = await play.service.conversations.open(here)
+            await play.service.tracker.cache_of(await play.service.servers.link(here).connector.ready())
+            await play.cache.look()
+            play.service.rail.stretches(here)
+            await play.service.ground.rest()
+            rows, unknown = shown(play, conversation)
+            sources |= {stretch.where for stretch in play.service.rail.stretches(here).values()}
+            prefix = play.cache.prompts.known_prefix(play.service.tracker.turn_after(conversation, conversation.path()))
+            figures = await play.say(here, text(chance, [20]))
+            assert figures.cached_tokens is not None and prefix is not None and not unknown
+            kept = min(figures.cached_tokens, len(prefix))
+            if abs(rows - kept) > NOISE:
+                wrong.append((number, act, rows, kept))
+        assert not wrong, wrong
+        assert {Where.SLOT, Where.STORED} <= sources, "no state came from a snapshot: the test shows nothing"
+    finally:
+        await play.service.aclose()
 
 
 async def test_a_server_that_tells_nothing_shows_nothing(tmp_path: Path) -> None:
