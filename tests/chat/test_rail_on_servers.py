@@ -171,6 +171,24 @@ async def test_each_row_is_right_after_restarts_and_with_snapshots(tmp_path: Pat
         await play.service.aclose()
 
 
+async def test_what_another_client_took_is_seen_when_the_person_comes_back(
+        models: dict[str, Path], tmp_path: Path) -> None:
+    shape = shape_of("dense", slots=1, ram=0)
+    async with serving(models["dense"], shape, 4096) as url, playing(url, tmp_path / "data", shape) as play:
+        here = await play.service.new_conversations.create(text(random.Random(1), [80]), reuse=False)
+        await play.say(here.id, "One?")
+        play.service.rail.stretches(here.id)
+        await play.service.ground.rest()
+        before = {stretch.where for stretch in play.service.rail.stretches(here.id).values()}
+        async with httpx.AsyncClient(timeout=60) as client:
+            await client.post(f"{url}/v1/chat/completions", json={
+                "max_tokens": 2, "messages": [{"role": "user", "content": text(random.Random(2), [150])}]})
+        play.service.rail.look_again(here.id)
+        await play.service.ground.rest()
+        after = list(play.service.rail.stretches(here.id).values())
+    assert before == {Where.SLOT} and after[-1].where is Where.NOWHERE
+
+
 async def test_a_server_that_tells_nothing_shows_nothing(tmp_path: Path) -> None:
     service = ChatService(Store.open(tmp_path), changed(Settings(), "server.base_url", "http://127.0.0.1:9"))
     try:

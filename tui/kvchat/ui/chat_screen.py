@@ -162,6 +162,8 @@ class ChatScreen(Screen[None]):
     def _window_focused(self, focused: bool) -> None:
         if focused:
             self.context.look_for_changes()
+            if self.workspace.current is not None:
+                self.service.rail.look_again(self.workspace.open_id)
 
     # -- what the person does: actions of the table
 

@@ -78,6 +78,17 @@ class Rail:
         found = cache.simulator.best.predict(prefix, chosen.slot)
         return Cached(found.cached, Where.SLOT if found.source == "slot" else Where.STORED)
 
+    def look_again(self, id: str) -> None:
+        """The person comes back to the window: others may have used the slots of its server meanwhile."""
+        cache = self._servers.link(id).cache
+        if cache is None or cache.state.asleep or cache.simulator.running is not None:
+            return
+
+        async def look() -> None:
+            await cache.look()
+            self._ground.events.tell(WarmthChanged())
+
+        self._ground.in_background(look())
 
     def _read(self, cache: ServerCache, turn: ChatTurn, tip: str) -> None:
         """Ask for the token ids of a branch, once, beside everything else."""
