@@ -17,6 +17,8 @@ from kvchat.config.settings import BY_PATH
 from kvchat.paths import own_themes
 from kvchat.ui.app import DARK_THEME, LIGHT_THEME
 from kvchat.ui.themes import AUTOMATIC, OWN_VARIABLES, load_theme, load_themes, variable_defaults
+from kvchat.ui.widgets import sidebar
+from kvchat.ui.widgets.transcript import styles as transcript
 
 THEMES, PROBLEMS = load_themes([own_themes()])
 GROUNDS = ("background", "surface", "panel", "code-background")
@@ -77,6 +79,53 @@ def test_the_tones_of_the_cache_stand_out_and_differ(name: str) -> None:
     for one, other in combinations(TONES, 2):
         distance = sum((int(found[one][i:i + 2], 16) - int(found[other][i:i + 2], 16)) ** 2 for i in (1, 3, 5)) ** 0.5
         assert distance > 60, (one, other)
+
+
+SEEN = {
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.3039)),
+    "no lack": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+}
+"""What is seen of linear red, green and blue (Machado, Oliveira and Fernandes 2009, severity 1)."""
+
+
+def oklab(colour: str, seen: str) -> tuple[float, float, float]:
+    """A colour as it is seen, in a space in which distances are those of the eye (Ottosson 2020)."""
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+              for part in (int(colour[index:index + 2], 16) / 255 for index in (1, 3, 5))]
+    red, green, blue = (min(1, max(0, sum(a * b for a, b in zip(row, linear, strict=True)))) for row in SEEN[seen])
+    long = (0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue) ** (1 / 3)
+    middle = (0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue) ** (1 / 3)
+    short = (0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue) ** (1 / 3)
+    return (0.2104542553 * long + 0.793617785 * middle - 0.0040720468 * short,
+            1.9779984951 * long - 2.428592205 * middle + 0.4505937099 * short,
+            0.0259040371 * long + 0.7827717662 * middle - 0.808675766 * short)
+
+
+def apart(one: str, other: str, seen: str = "no lack") -> float:
+    return sum((a - b) ** 2 for a, b in zip(oklab(one, seen), oklab(other, seen), strict=True)) ** 0.5
+
+
+@pytest.mark.parametrize("seen", SEEN)
+@pytest.mark.parametrize("name", THEMES)
+def test_the_colour_blind_tell_the_tones_of_the_cache_apart(name: str, seen: str) -> None:
+    found = colours(THEMES[name])
+    assert min(apart(found[one], found[other], seen) for one, other in combinations(TONES, 2)) >= 0.1
+
+
+@pytest.mark.parametrize("name", THEMES)
+def test_the_accent_and_waste_are_no_warnings(name: str) -> None:
+    found = colours(THEMES[name])
+    assert apart(found["accent"], found["warning"]) >= 0.09
+    assert apart(found["cache-wasted"], found["warning"]) >= 0.15
+    assert apart(found["cache-wasted"], found["error"]) >= 0.08
+    assert min(apart(found["accent"], found[tone]) for tone in TONES) >= 0.1
+
+
+def test_only_warnings_have_the_colour_of_warnings() -> None:
+    for table in (transcript.STYLES, sidebar.STYLES):
+        assert {name for name, style in table.items() if "warning" in str(style)} <= {"warning"}
 
 
 @pytest.mark.parametrize("name", THEMES)

@@ -117,7 +117,7 @@ def variable_defaults(theme: Theme) -> dict[str, str]:
     return {
         "cache-cached": colours["success"],
         "cache-evaluated": colours["primary"],
-        "cache-wasted": colours["warning"],
+        "cache-wasted": "ansi_magenta" if theme.ansi else colours["warning"],
         "role-user": colours["accent"],
         "role-assistant": colours["primary"],
         "rule": colours["border-blurred"] if theme.ansi else colours["foreground-disabled"],

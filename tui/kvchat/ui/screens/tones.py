@@ -46,14 +46,14 @@ TONE_CSS = """
     &:ansi > .tone--bad { color: ansi_red; }
     &:ansi > .tone--cached { color: ansi_green; }
     &:ansi > .tone--evaluated { color: ansi_default; }
-    &:ansi > .tone--wasted { color: ansi_yellow; }
+    &:ansi > .tone--wasted { color: ansi_magenta; }
 """
 
 GLYPHS = {"█": CACHED, "▒": EVALUATED, "░": WASTED}
 """The three glyphs of the cache: what came from it, what was new, what need not have been evaluated."""
 
 MARK_TONES: dict[Mark, str] = {
-    "warm": CACHED, "parked": WASTED, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
+    "warm": CACHED, "parked": CACHED, "cold": MUTED, "unknown": MUTED, "streaming": ACCENT, "attention": BAD,
 }
 
 Part = str | tuple[str, str]

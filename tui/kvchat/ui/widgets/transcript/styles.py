@@ -73,13 +73,13 @@ STYLES: StyleTable = {
     "comment": ("italic $text-muted", "dim $text-muted"),
     "keyword": "bold $text-primary",
     "string": "$text-success",
-    "number": "$text-warning",
+    "number": "$text-secondary",
     "name": "$text-accent",
     "builtin": "$text-primary",
     "deleted": "$text-error",
     "inserted": "$text-success",
-    "find": ("$text on $warning-muted", "ansi_black on ansi_yellow"),
-    "find-current": ("bold $background on $warning", "bold ansi_black on ansi_bright_yellow"),
+    "find": ("$text on $accent-muted", "ansi_black on ansi_yellow"),
+    "find-current": ("bold $background on $accent", "bold ansi_black on ansi_bright_yellow"),
     "more": ("$background on $accent", "ansi_black on $accent"),
 }
 """The style names that rows may use."""
