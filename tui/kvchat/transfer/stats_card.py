@@ -26,8 +26,8 @@ WIDEST = 72
 LABELLED = 10
 """So many days have their percent and weekday each; of more, a few have their date."""
 
-BACKGROUND, RULE, TEXT, MUTED, BRAND = "#12141c", "#333a4f", "#dfe4f0", "#929cb6", "#e9b872"
-CACHED, NEW, WASTED = "#5fc4a6", "#8ba4f9", "#f0a266"
+BACKGROUND, RULE, TEXT, MUTED, BRAND = "#12141c", "#333a4f", "#dfe4f0", "#929cb6", "#cdb1fa"
+CACHED, NEW, WASTED = "#73d5b5", "#7c98fb", "#cd7cb2"
 """The colours of the theme kvchat-night."""
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', 'Noto Sans', 'DejaVu Sans', Arial, sans-serif"
 
