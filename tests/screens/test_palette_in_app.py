@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 from app_kit import Drive
 from textual.fuzzy import FuzzySearch
+from textual.widgets import Input
 
 from kvchat.config import Settings
 from kvchat.text.format import short_count
 from kvchat.ui import actions
-from kvchat.ui.screens.palette import Entry, best, grouped
+from kvchat.ui.screens.palette import Entry, PaletteScreen, best, grouped
+from kvchat.ui.screens.rows import RowList
 from toyserver import ToyServer, tokens
 
 ALL = [Entry(action, "", "") for action in actions.palette()]
@@ -93,3 +95,17 @@ async def test_escape_does_nothing_and_asks_nothing(drive: Drive, server: ToySer
         await app.press("escape")
         await app.closes()
         assert len(server.chats) == asked and app.draft == ""
+
+
+async def test_a_list_that_became_shorter_meanwhile_is_no_matter(drive: Drive) -> None:
+    async with drive() as app:
+        await app.press("ctrl+p")
+        await app.opens("PaletteScreen")
+        screen = app.app.screen
+        assert isinstance(screen, PaletteScreen)
+        screen.rows.post_message(RowList.Moved(screen.rows, 30))
+        screen.rows.post_message(RowList.Chosen(screen.rows, 30))
+        screen.query_one(Input).value = "qqqq"
+        screen._find("qqqq")  # as when the letters are handled before what the list said earlier
+        await app.until(lambda: "No action has this name." in app.text)
+        assert app.app.screen is screen

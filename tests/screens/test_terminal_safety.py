@@ -137,7 +137,7 @@ UP, HOME, END, PAGE_UP, PAGE_DOWN, F9 = "\x1b[A", "\x1b[H", "\x1b[F", "\x1b[5~",
 SCREENS = (
     ("\x1b[24~", "Rename conversation"), ("\x13", "Conversations"), ("\x1bOQ", "Sums and server"),
     ("\x1bOS", "Markdown"), ("\x0f", "temperature"), ("\x0c", "Model and server"), ("\x1bOP", "Help"),
-    ("\x10", "Search for commands"),
+    ("\x10", "find an action"),
 )
 """F12, ctrl+s, F2, F4, ctrl+o, ctrl+l, F1, ctrl+p, each with words of the screen it opens."""
 

@@ -20,7 +20,7 @@ ANSWER = "A `name`, a **word** and a [link](http://x.test):\n\n```python\ndef f(
 F1, F2, F4, F5 = "\x1bOP", "\x1bOQ", "\x1bOS", "\x1b[15~"
 ESCAPE = "\x1b[27u"
 LOOKS = [("Help", F1), ("Sums and server", F2), ("Markdown", F4), ("Memory", F5), ("temperature", "\x0f"),
-         ("Conversations", "\x13"), ("Search for commands", "\x10")]
+         ("Conversations", "\x13"), ("find an action", "\x10")]
 """Words of screens and the keys that open them."""
 
 
@@ -59,8 +59,7 @@ async def test_no_screen_has_a_colour(own_folders: Path) -> None:
             for words, key in LOOKS:
                 await terminal.shows(words, key)
                 await terminal.shows("newline", ESCAPE)
-            await terminal.press("\x10")
-            await terminal.reverses("Another answer")
+            await terminal.shows("▌ New conversation", "\x10")
             await terminal.shows("newline", ESCAPE)
             await terminal.shows("1/", "\x06", "return")
             await terminal.reverses("return")

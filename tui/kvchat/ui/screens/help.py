@@ -99,8 +99,8 @@ class HelpScreen(ListModal[None]):
         self.rows.show(len(self._shown), headings=headings)
 
     @on(RowList.Moved)
-    def _tell(self, event: RowList.Moved) -> None:
-        line = self._shown[event.index] if event.index is not None and event.index < len(self._shown) else None
+    def _tell(self) -> None:
+        line = self._shown[self.rows.cursor] if self.rows.cursor is not None else None
         whole = content()
         if isinstance(line, Line):
             words = f"{line.label}: {line.words}" if line.label else line.words

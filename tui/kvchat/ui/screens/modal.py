@@ -138,7 +138,8 @@ class ListModal(Modal[T]):
 
     @on(RowList.Chosen)
     def _clicked(self, event: RowList.Chosen) -> None:
-        self.choose(event.index)
+        if event.index == event.rows.cursor:  # the list may have become another one since
+            self.choose(event.index)
 
     @on(Input.Submitted)
     def _entered(self) -> None:

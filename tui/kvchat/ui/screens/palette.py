@@ -70,8 +70,8 @@ class PaletteScreen(ListModal[Action]):
         self.rows.show(len(self._shown), headings={at for at, row in enumerate(self._shown) if isinstance(row, str)})
 
     @on(RowList.Moved)
-    def _tell(self, event: RowList.Moved) -> None:
-        entry = self._shown[event.index] if event.index is not None else None
+    def _tell(self) -> None:
+        entry = self._shown[self.rows.cursor] if self.rows.cursor is not None else None
         whole = content()
         if isinstance(entry, Entry):
             whole = content(entry.action.help, (f"  {entry.cost}" if entry.cost else "", EVALUATED))
