@@ -32,7 +32,7 @@ def inspector(report: CacheReport | ChatError | Source, server: object = SERVER)
     root = g.system()
     talk = opened(conversation("lighthouse log", id="5e55" * 8), g.tree, root.id)
     source = report if isinstance(report, Source) else Source(report, server)
-    return InspectorScreen(talk, *source.parts)
+    return InspectorScreen(talk, *source.parts, pin=lambda: None)
 
 
 def of_turns(*costs: TurnFigures | None) -> CacheReport:

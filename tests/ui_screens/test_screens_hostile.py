@@ -76,7 +76,8 @@ def inspector(texts: Sequence[str]) -> InspectorScreen:
         states=tuple(HeldState(text, text, 10) for text in texts), rules=texts[0],
         warnings=tuple(PrefixWarning(Kind.CLOCK, text, 0, 1) for text in texts),
         here=Ledger(misses=dict.fromkeys(texts, (1, 10))))
-    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), *Source(report, server).parts)
+    return InspectorScreen(opened(conversation(texts[0]), g.tree, head), *Source(report, server).parts,
+                           pin=lambda: None)
 
 
 class Library:

@@ -42,6 +42,21 @@ class HeldState:
     tokens: int
     since: float | None = None
     """When it was last used, seconds since the epoch."""
+    conversation: str = ""
+    """The id of the conversation; empty: not one of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What the server of a conversation holds now, and how the turns of its branch went."""
+
+    slots: int | None = None
+    """None: what they hold is not known."""
+    window: int | None = None
+    """Tokens that fit in a slot."""
+    states: tuple[HeldState, ...] = ()
+    turns: tuple[TurnFigures, ...] = ()
+    speed: SpeedFit | None = None
 
 
 @dataclass(frozen=True, slots=True)

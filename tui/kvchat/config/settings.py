@@ -113,6 +113,8 @@ class Settings:
     enter_sends: bool = flag(
         True, "Enter sends and Ctrl+J makes a new line; false: Enter makes a new line and Ctrl+J sends.")
     sidebar: bool = flag(True, "Show the list of conversations beside the conversation, where the window has room.")
+    cache_panel: bool = flag(
+        True, "Show what the server holds beside the conversation, from 150 columns on.")
     show_reasoning: bool = flag(False, "Show a model's reasoning unfolded.")
     time_stamp: bool = flag(
         True, "Tell the model the time: one line in a message, never in the system prompt, so that nothing is "

@@ -183,6 +183,8 @@ ACTIONS: tuple[Action, ...] = (
 
     Action("sidebar", "f3", "Sidebar", "Show or hide the list beside the conversation.", "General", "sidebar",
            method="toggle_sidebar"),
+    Action("panel", "", "Cache panel", "Show or hide what the server holds, beside the conversation; it takes 150 "
+           "columns.", "General", "panel", method="panel.toggle"),
     Action("theme", "", "Theme", "Choose the colours.", "General", "theme", "NAME", method="options.theme"),
     Action("palette", "ctrl+p", "Palette", "Find an action by its name; shows what it costs.", "General",
            footer="palette", palette=False, reason="it is the palette", method="palette"),
@@ -277,7 +279,9 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("fork", "f", "Fork", "Go on from the message under the cursor in a conversation of its own.")),
     *_dialog("inspector", "In other dialogs",
              ("next_view", "tab,right,m", "Next view", "Go on from turns to messages to sums and server.", "view(1)"),
-             ("previous_view", "shift+tab,left", "View before", "Go back to the view before.", "view(-1)")),
+             ("previous_view", "shift+tab,left", "View before", "Go back to the view before.", "view(-1)"),
+             ("pin", "p", "Pin", "Keep what the server holds beside the conversation, or take it away; it takes 150 "
+              "columns.")),
     *_dialog("findbar", "In other dialogs",
              ("above", "enter,up", "Match above", "Go to the match above.", "step(-1)"),
              ("below", "shift+enter,down", "Match below", "Go to the match below.", "step(1)"),

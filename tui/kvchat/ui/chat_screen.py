@@ -72,10 +72,11 @@ class ChatScreen(Screen[None]):
         self._trouble = Static(id="trouble", markup=False)
         self._middle = Vertical(self._hello, self.transcript, self._trouble, self.findbar, self.composer,
                                 id="conversation")
+        self._beside = Horizontal(self.sidebar, self._middle, id="middle")
 
     def compose(self) -> ComposeResult:
         yield self.header
-        yield Horizontal(self.sidebar, self._middle, id="middle")
+        yield self._beside
         yield self.status
         yield self.keybar
 
@@ -97,6 +98,7 @@ class ChatScreen(Screen[None]):
 
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
+        from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
         from kvchat.ui.controllers.context import ContextController
         from kvchat.ui.controllers.conversations import ConversationController
@@ -122,9 +124,11 @@ class ChatScreen(Screen[None]):
         self.sending = SendingController(
             workspace, service, self.server, self.context, self.compaction, transcript, composer, status)
         self.documents = DocumentController(workspace, service, self.header, status)
+        self.panel = panel = CachePanelController(
+            workspace, service, self._beside, wanted=service.settings.cache_panel)
         self.view = ConversationView(
-            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, self.header,
-            self.sidebar, transcript, composer, status)
+            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, panel,
+            self.header, self.sidebar, transcript, composer, status)
         self.conversations = ConversationController(
             workspace, service, self.view, self.sending, self.context, self.sidebar, transcript, composer,
             self.findbar)
@@ -135,6 +139,7 @@ class ChatScreen(Screen[None]):
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
+        panel.fit()
         self.set_interval(LOOK, service.refresh)
         self.watch(self.app, "app_focus", self._window_focused, init=False)
 
@@ -145,6 +150,7 @@ class ChatScreen(Screen[None]):
             self._wide = wide
             self._set_sidebar(wide and self.show_sidebar)
         if self.empty is not None:
+            self.panel.fit()
             self.call_after_refresh(self.empty.show)
 
     def _set_sidebar(self, shown: bool) -> None:
@@ -209,7 +215,8 @@ class ChatScreen(Screen[None]):
         self.status.acknowledge()
         service = self.service
         self.app.push_screen(InspectorScreen(self.workspace.conversation, service.cache_reports, service.servers,
-                                             service.events, service.clock))
+                                             service.events, service.clock, pin=self.panel.toggle,
+                                             can_pin=self.panel.has_room))
 
     def show_help(self) -> None:
         from kvchat.ui.screens.help import HelpScreen

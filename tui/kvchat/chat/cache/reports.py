@@ -12,7 +12,7 @@ from kvchat.cache.causes.cause import Cause, Finding
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.planner import DETOUR
 from kvchat.cache.llamacpp.slot_state import Held
-from kvchat.cache.report import CacheReport, HeldState, Ledger, MessageCells, TurnReport
+from kvchat.cache.report import CacheReport, HeldState, Holdings, Ledger, MessageCells, TurnReport
 from kvchat.cache.stats import Day
 from kvchat.chat.cache.extents import extents
 from kvchat.chat.cache.server_cache import ServerCache
@@ -61,6 +61,15 @@ class CacheReports:
             warnings=lint(instructions_of(path[0].text)) if path else (),
         )
 
+    def holdings(self, id: str) -> Holdings:
+        """What changes while an open conversation is looked at. The store is not asked."""
+        conversation, link = self._conversations.loaded[id], self._servers.link(id)
+        cache, info = link.cache, link.connector.info
+        return Holdings(
+            slots=len(cache.simulator.best.slots) if cache is not None else None,
+            window=info.context_size if info is not None else None, states=tuple(self._states(cache)),
+            turns=tuple(conversation.figures()), speed=self._tracker.speed_fit(id))
+
     def _week(self) -> tuple[Ledger, tuple[Day, ...]]:
         """The sums of the last days, and those of each of them if there was an answer."""
         try:
@@ -81,9 +90,9 @@ class CacheReports:
         simulator = cache.simulator.best
         for index, held in enumerate(simulator.slots):
             if held is not None:
-                yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None)
+                yield HeldState(f"slot {index}", self._owner(held), len(held.tokens), held.at or None, held.owner)
         for held in reversed(simulator.parked):
-            yield HeldState("parked", self._owner(held), len(held.tokens), held.at or None)
+            yield HeldState("parked", self._owner(held), len(held.tokens), held.at or None, held.owner)
 
 
 def _turns(path: Sequence[Node], findings: Mapping[str, Finding]) -> Iterable[TurnReport]:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from kvchat.chat.service import ChatService
+    from kvchat.ui.controllers.cache_panel import CachePanelController
     from kvchat.ui.controllers.compaction import CompactionController
     from kvchat.ui.controllers.documents import DocumentController
     from kvchat.ui.controllers.empty import EmptyConversation
@@ -49,8 +50,8 @@ class ConversationView:
 
     def __init__(self, workspace: Workspace, service: ChatService, server: ServerController,
                  compaction: CompactionController, sending: SendingController, documents: DocumentController,
-                 empty: EmptyConversation, header: Header, sidebar: Sidebar, transcript: Transcript,
-                 composer: Composer, status: StatusLine) -> None:
+                 empty: EmptyConversation, panel: CachePanelController, header: Header, sidebar: Sidebar,
+                 transcript: Transcript, composer: Composer, status: StatusLine) -> None:
         self.workspace = workspace
         self._service = service
         self._conversations = service.conversations
@@ -60,6 +61,7 @@ class ConversationView:
         self._sending = sending
         self._documents = documents
         self._empty = empty
+        self._panel = panel
         self._header = header
         self._sidebar = sidebar
         self._transcript = transcript
@@ -132,6 +134,8 @@ class ConversationView:
         self._status.set_aside(words)
 
     def _show_rail(self) -> None:
+        """Where the tokens are now: beside the messages, and in the panel."""
+        self._panel.show()
         self._transcript.set_rail(self._service.rail.stretches(self.workspace.conversation.id))
 
     def _show_context(self, used: int | None) -> None:

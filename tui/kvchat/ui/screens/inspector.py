@@ -65,7 +65,7 @@ from kvchat.ui.screens.tones import (
     shown,
 )
 from kvchat.ui.widgets.header_text import HOSTS, model_name
-from kvchat.ui.widgets.pieces import sparkline
+from kvchat.ui.widgets.pieces import sparkline, split_cells
 from kvchat.ui.widgets.sidebar_rows import GLYPHS as MARK_GLYPHS
 from kvchat.ui.widgets.sidebar_rows import MARKS
 
@@ -81,14 +81,6 @@ QUESTION = 22
 GLYPH_HEADS = (("█", "cached"), ("▒", "new"), ("░", "wasted"))
 OTHER_HEADS = ("first", "prefill", "decode")
 """Time to the first token, prompt tokens and answer tokens a second."""
-
-
-def split_cells(tokens: Sequence[int], scale: int, width: int) -> list[int]:
-    """How many cells of a bar, `width` cells wide for `scale` tokens, each part gets: at least one if it is not 0."""
-    parts = [max(1, round(part / max(1, scale) * width)) if part > 0 else 0 for part in tokens]
-    while sum(parts) > width and max(parts) > 1:
-        parts[parts.index(max(parts))] -= 1
-    return parts
 
 
 def cells_of(figures: TurnFigures, scale: int, width: int) -> tuple[int, int, int]:
@@ -415,12 +407,15 @@ class InspectorScreen(ListModal[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("inspector")]
 
     def __init__(self, conversation: OpenConversation, reports: CacheReports, servers: Servers, events: EventBus,
-                 now: Callable[[], datetime]) -> None:
+                 now: Callable[[], datetime], *, pin: Callable[[], None], can_pin: bool = False) -> None:
+        """`pin`: what shows or hides the panel beside the conversation. `can_pin`: whether there is room for it."""
         super().__init__(classes="-list -wide")
         self.heading = f"Cache · {one_line(conversation.record.title, 60)}"
-        self.hints = (("rows.up rows.down", "move"), ("inspector.next_view", "next view"), ("dialog.close", "close"))
+        self.hints = (("rows.up rows.down", "move"), ("inspector.next_view", "next view"),
+                      *((("inspector.pin", "pin"),) if can_pin else ()), ("dialog.close", "close"))
         self._conversation = conversation
         self._reports, self._servers, self._events, self._now = reports, servers, events, now
+        self._pin = pin
         self._report: CacheReport | None = None
         self._trouble = ""
         self._view: View = "turns"
@@ -537,6 +532,9 @@ class InspectorScreen(ListModal[None]):
         if self._view == "turns":
             return turn_row(report.turns, index, scale_of(report.turns), width)
         return message_row(report, index, tokens_scale(report.messages), width)
+
+    def action_pin(self) -> None:
+        self._pin()
 
     def action_view(self, step: int) -> None:
         """Go to the next view; in the messages the cursor begins where the prompts part."""

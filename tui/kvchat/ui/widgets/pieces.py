@@ -43,7 +43,16 @@ def sparkline(values: Sequence[float | None], width: int) -> str:
     return "".join(marks).rjust(width)
 
 
-Tone = Literal["plain", "quiet", "strong", "accent", "cached", "spark", "new", "warning", "error", "badge"]
+def split_cells(tokens: Sequence[int], scale: int, width: int) -> list[int]:
+    """How many cells of a bar, `width` cells wide for `scale` tokens, each part gets: at least one if it is not 0."""
+    parts = [max(1, min(width, round(part / max(1, scale) * width))) if part > 0 else 0 for part in tokens]
+    while sum(parts) > width and max(parts) > 1:
+        parts[parts.index(max(parts))] -= 1
+    return parts
+
+
+Tone = Literal["plain", "quiet", "strong", "accent", "cached", "spark", "new", "other", "evaluated", "wasted",
+               "warning", "error", "badge"]
 
 
 class Piece(NamedTuple):
@@ -63,6 +72,9 @@ TONES: StyleTable = {
     "cached": "$cache-cached",
     "spark": "$cache-cached",
     "new": ("$foreground", "ansi_default"),
+    "other": ("$foreground 45%", "dim ansi_default"),
+    "evaluated": "$cache-evaluated",
+    "wasted": "$cache-wasted",
     "warning": ("bold $text-warning", "bold $warning"),
     "error": ("bold $text-error", "bold $error"),
     "badge": ("bold $background on $warning", "bold $block-cursor-foreground on $block-cursor-background"),

@@ -1,0 +1,43 @@
+"""The panel beside the conversation, on a wide terminal: the server's cache, live."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.widget import Widget
+
+from kvchat.ui.widgets.panel_text import Line
+from kvchat.ui.widgets.pieces import TONES, cut
+from kvchat.ui.widgets.theme_styles import ThemeStyles
+
+
+class CachePanel(Widget):
+    """Draws the lines it is given, and nothing when they are those it shows."""
+
+    DEFAULT_CSS = """
+    CachePanel {
+        width: 40; height: 1fr; padding: 0 1; border-left: solid $rule; background: transparent; color: $foreground;
+    }
+    """
+    ALLOW_SELECT = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._tones = ThemeStyles(self, TONES)
+        self._lines: Sequence[Line] = ()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._tones.clear()
+
+    def show(self, lines: Sequence[Line]) -> None:
+        if lines != self._lines:
+            self._lines = lines
+            self.refresh()
+
+    def render(self) -> Content:
+        width = self.content_size.width
+        return Content("\n").join(
+            Content.assemble(*((piece.text, self._tones.style(piece.tone)) for piece in cut(line, width)))
+            for line in self._lines)
