@@ -203,6 +203,15 @@ async def _(app: Driven, do: Do) -> None:
         assert app.chat.sidebar.display is shown
 
 
+@case("panel")
+async def _(app: Driven, do: Do) -> None:
+    await app.pilot.resize_terminal(160, 40)
+    await app.until(lambda: "Server's cache" in app.text)
+    for shown in (False, True):
+        await do()
+        await app.until(lambda shown=shown: ("Server's cache" in app.text) is shown)
+
+
 @case("quit")
 async def _(app: Driven, do: Do) -> None:
     codes: list[object] = []
