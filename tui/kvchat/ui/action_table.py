@@ -134,6 +134,8 @@ ACTIONS: tuple[Action, ...] = (
            "shown first.", "Messages", "edit", method="messages.edit"),
     Action("transcript.regenerate", "r", "Another answer", "Have the question answered again, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
+    Action("transcript.continue", "c", "Continue answer", "Go on with an answer that was cut; the cut one stays beside "
+           "it.", "Messages", "continue", method="messages.continue_answer"),
     Action("transcript.copy", "y", "Copy message", "Copy the selected message, else the last answer.", "Messages",
            "copy", method="messages.copy_message"),
     Action("transcript.code", "1,2,3,4,5,6,7,8,9", "Copy code", "Copy the first to ninth code block of the message.",
