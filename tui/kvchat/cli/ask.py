@@ -232,7 +232,7 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
     # settings is meant.
     service.servers.consent.asks_before_leaving = not service.servers.is_named
     service.events.subscribe(_tell_fallback)
-    conversation = await _conversation(service, args)
+    conversation = await _conversation(service, args, answered=asked is None)
     printer = Printer(sys.stdout)
     shown, told = 0, False
 
@@ -278,13 +278,13 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
     return 0
 
 
-async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
-    """The conversation to ask in, its server reached: a question that reaches none changes nothing. Raises
-    ChatError."""
+async def _conversation(service: ChatService, args: argparse.Namespace, *, answered: bool = False) -> OpenConversation:
+    """The conversation to ask in, its server reached: a question that reaches none changes nothing. `answered`: one
+    that has an answer. Raises ChatError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
-    if known is None and (args.continue_ or args.continue_answer):
+    if known is None and (args.continue_ or answered):
         known = next((c for c in service.conversations.all() if c.turns), None)
-    if known is None and args.continue_answer:
+    if known is None and answered:
         raise ChatError("There is no answer to continue yet.")
     if known is not None:
         conversation = await service.conversations.open(known.id)
@@ -316,8 +316,8 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Par
 
 async def _answered(service: ChatService, conversation: OpenConversation, question: Question | None,
                     parameters: Parameters) -> tuple[bool, str]:
-    """Send (None: have the last answer continued) and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back, and the id of
-    the answer."""
+    """Send (None: have the last answer continued) and wait. ctrl+c stops the answer and keeps what came; whether that
+    happened is given back, and the id of the answer."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     try:

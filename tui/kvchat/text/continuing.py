@@ -15,6 +15,8 @@ def no_continuing(answer: Node | None) -> str:
         return "That is a question. Select the answer to continue."
     if isinstance(answer.note, Statement) and answer.note.kind == NoteKind.TOOL_CALLS:
         return "The model called a tool here, and kvchat has none: there is no text to continue."
+    if answer.state is State.STREAMING:
+        return "This answer is still coming."
     if answer.state is State.CONTEXT_FULL:
         return "The context window is full. Compact the conversation, then ask again."
     return "This answer is complete. To hear more, ask for it."
@@ -22,4 +24,4 @@ def no_continuing(answer: Node | None) -> str:
 
 def asked_to_go_on(title: str, message: str) -> str:
     """That a server of the kind `title` was sent a message instead."""
-    return f"{title} cannot continue an answer itself: “{message}” was sent as a message."
+    return f"This kind of server ({title}) cannot continue an answer: “{message}” was sent as a message."

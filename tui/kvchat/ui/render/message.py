@@ -235,11 +235,9 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
 def _ending(item: TranscriptItem) -> list[Span]:
     """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · c continue · r retry`."""
     glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
-    note = one_line(item.note)
-    if item.state is State.LENGTH:
-        note, most = "", item.figures.predicted_tokens if item.figures is not None else None
-        words += f" ({most:,})" if most else ""
-    spans = [Span(f"{glyph} {': '.join(filter(None, (words, note)))}", style, "")]
+    if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
+        words += f" ({item.figures.predicted_tokens:,})"
+    spans = [Span(f"{glyph} {': '.join(filter(None, (words, one_line(item.note))))}", style, "")]
     for key in (*((CONTINUE,) if item.is_cut else ()), *keys):
         spans += [Span(" · ", "muted", ""), *_key_spans(key)]
     return spans
