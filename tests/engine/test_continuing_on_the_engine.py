@@ -14,6 +14,7 @@ import pytest
 from engine_fixture import running_server, small_model
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes.cause import Cause
+from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.service import ChatService
@@ -21,11 +22,12 @@ from kvchat.config import Settings, changed
 from kvchat.prompt.message import Node, State
 from kvchat.prompt.request import Parameters
 from kvchat.store import Store
-from tiny_models import tiny_models
+from tiny_models import WINDOW, tiny_models
 from tiny_server import tiny_server
 
 pytestmark = pytest.mark.engine
 
+SLIDING = Shape(slots=1, ram_bytes=8192 << 20, rewind=Rewind.WINDOW, batch=64, micro_batch=64, window=WINDOW)
 STORY = "Tell me a story about an old sailor and the sea."
 
 
@@ -102,9 +104,11 @@ async def test_after_esc_and_after_another_conversation_it_goes_on_from_the_cach
     with running_server(slots=slots) as server:
         async with talking(server.base_url, tmp_path) as service:
             conversation = await service.new_conversations.create()
+            came = asyncio.Event()
+            service.events.subscribe(
+                lambda _: came.set() if conversation.live and len(conversation.live.text) > 40 else None)
             await service.turns.send(conversation.id, Question(STORY), parameters=limit(400))
-            while not (conversation.live and len(conversation.live.text) > 40):
-                await asyncio.sleep(0.005)
+            await came.wait()
             await service.turns.stop(conversation.id)
             stopped = await ended(service, conversation)
             assert stopped.state is State.CANCELLED
@@ -129,19 +133,27 @@ async def test_a_model_that_cannot_go_back_reads_a_part_again_and_that_was_told(
 
 async def _reads_again(url: str, folder: Path) -> None:
     async with talking(url, folder) as service:
+        service.servers.link().connector.cache_shape = lambda: SLIDING  # type: ignore[method-assign]
+        regular = await same_words(service)
         conversation = await service.new_conversations.create()
-        for text in ("one " * 30, "two " * 30):
-            await say(service, conversation, text, 12)
-        old = conversation.path()[-1]
-        cache = service.servers.link(conversation.id).cache
-        assert cache is not None
+        await service.turns.send(conversation.id, Question("one"), parameters=regular)
+        old = await ended(service, conversation)
         before = await service.prices.exact(conversation.id, "continue", old.id)
-        new = await go_on(service, conversation, 12)
-        figures = new.figures
-        assert figures is not None and before.tokens is not None and figures.evaluated_tokens is not None
-        assert abs(before.tokens - figures.evaluated_tokens) <= NOISE
-        assert figures.wasted_tokens is not None
-        assert figures.wasted_tokens <= NOISE or figures.cause == Cause.CHECKPOINT.value, figures
+        await service.turns.go_on(conversation.id, old.id, regular)
+        figures = (await ended(service, conversation)).figures
+        assert figures is not None and figures.prompt_tokens is not None
+        assert figures.prompt_tokens < WINDOW, "below its window it goes back to a checkpoint"
+        assert before.tokens == figures.evaluated_tokens == figures.wasted_tokens
+        assert NOISE < (figures.evaluated_tokens or 0) < figures.prompt_tokens // 2
+        assert figures.cause == Cause.CHECKPOINT.value
+
+
+async def same_words(service: ChatService) -> Parameters:
+    """Parameters with which every answer is made of the same word, so that its text is read in the same tokens."""
+    cache = await service.tracker.cache_of(await service.servers.link().connector.ready())
+    assert cache is not None
+    (word,) = list(await cache.access.tokens_of(" the"))
+    return Parameters(temperature=0.0, max_tokens=20, extra={"logit_bias": [[word, 100]]})
 
 
 async def test_a_thought_goes_on_inside_itself(tmp_path: Path) -> None:
@@ -153,17 +165,13 @@ async def test_a_thought_goes_on_inside_itself(tmp_path: Path) -> None:
 async def _thinks_on(url: str, folder: Path) -> None:
     async with talking(url, folder) as service:
         conversation = await service.new_conversations.create()
-        backend = await service.servers.link().connector.ready()
-        cache = await service.tracker.cache_of(backend)
-        assert cache is not None
-        (word,) = list(await cache.access.tokens_of(" the"))
-        thinks = Parameters(temperature=0.0, max_tokens=5, extra={"logit_bias": [[word, 100]]})
+        thinks = await same_words(service)
         await service.turns.send(conversation.id, Question("Why?"), parameters=thinks)
         old = await ended(service, conversation)
         assert (old.text, old.is_cut) == ("", True), old
         await service.turns.go_on(conversation.id, old.id, thinks)
         new = await ended(service, conversation)
-        assert new.message.reasoning.split() == ["the"] * 10
+        assert new.message.reasoning.split() == ["the"] * 40
         assert new.text == ""
         assert new.figures is not None
         assert (new.figures.wasted_tokens or 0) <= NOISE, new.figures
