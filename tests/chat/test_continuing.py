@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
+from datetime import UTC, datetime
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kvchat.chat.errors import ChatError
 from kvchat.chat.events import Noticed
 from kvchat.chat.question import Question
 from kvchat.memory.ledger import Cell
-from kvchat.prompt.message import Message, Role, State
+from kvchat.prompt.branching import begun
+from kvchat.prompt.message import Message, Role, State, node, settled
 from kvchat.prompt.request import Parameters
-from kvchat.prompt.wire import canonical
+from kvchat.prompt.tree import Tree
+from kvchat.prompt.wire import canonical, whole_characters
 from kvchat.store import Store
 from toyserver import ToyServer, error, hang, reply, tokens
 
@@ -245,8 +249,18 @@ async def test_it_waits_its_turn_like_any_answer(service, server):
     assert (unsaid.text, unsaid.state) == ("Half", State.CANCELLED)
 
 
-def test_every_way_of_cutting_gives_different_digests():
-    parts = ["", "O", "Once", "Once upon", "Once upon a time."]
-    made = [Message(Role.ASSISTANT, text, reasoning=thought).wire() for text in parts for thought in ("", "hm")]
-    assert all(one != other for one, other in itertools.combinations(made, 2))
-    assert all(json.loads(wire)["role"] == "assistant" for wire in made)
+PARTS = st.tuples(st.text(max_size=20), st.text(max_size=20))
+
+
+@given(PARTS.filter(any), PARTS)
+def test_the_cut_one_stays_and_the_new_one_is_what_was_joined(old: tuple[str, str], new: tuple[str, str]) -> None:
+    question = node(None, Message(Role.USER, "Go on"), 0.0)
+    cut = node(question, Message(Role.ASSISTANT, old[0], reasoning=old[1]), 1.0, state=State.LENGTH)
+    streaming = begun(question, cut, datetime(2026, 11, 21, tzinfo=UTC))
+    assert (streaming.parent, streaming.wire, streaming.digest) == (cut.parent, cut.wire, cut.digest)
+    assert streaming.id != cut.id and streaming.state is State.STREAMING
+    text, reasoning = (one + more for one, more in zip(old, new, strict=True))
+    whole = settled(streaming, question, text, reasoning, State.DONE)
+    assert (whole.digest == cut.digest) == (not any(new))
+    assert json.loads(whole.wire)["content"] == whole_characters(text)
+    assert Tree([question, cut, whole]).siblings(whole.id) in ([cut, whole], [whole, cut])

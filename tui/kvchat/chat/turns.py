@@ -287,7 +287,8 @@ class Turns:
         if cache:
             cache.sent(tracked, turn.slot)
         elif link.shared:
-            link.shared.sent(path, record.id, self._ground.timestamp())
+            asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
+            link.shared.sent(asked, record.id, self._ground.timestamp())
         watched = self._tracker.watched(tracked, emit)
 
         def noting(event: StreamEvent) -> None:
