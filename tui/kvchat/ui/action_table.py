@@ -38,6 +38,8 @@ class Action:
     """The Textual action of its keys in its context, where it is not the last part of the id."""
     vi_keys: str = ""
     """Further keys, with the setting `vi_keys`."""
+    gives_way: bool = False
+    """Whether it leaves its keys to an action that a person gives them to, without a word."""
 
     @property
     def context(self) -> str:
@@ -135,7 +137,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("transcript.regenerate", "r", "Another answer", "Have the question answered again, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
     Action("transcript.continue", "c", "Continue answer", "Go on with an answer that was cut; the cut one stays beside "
-           "it.", "Messages", "continue", method="messages.continue_answer"),
+           "it.", "Messages", "continue", method="messages.continue_answer", gives_way=True),
     Action("transcript.copy", "y", "Copy message", "Copy the selected message, else the last answer.", "Messages",
            "copy", method="messages.copy_message"),
     Action("transcript.code", "1,2,3,4,5,6,7,8,9", "Copy code", "Copy the first to ninth code block of the message.",
