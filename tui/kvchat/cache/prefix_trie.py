@@ -148,11 +148,6 @@ class TrieRules:
             raise ValueError(f"The block size of a cache is at least 1 token, not {self.block}.")
 
 
-def room_for(size: int, token_bytes: float) -> int | None:
-    """A bound of `size` bytes in tokens; None while the bytes of a token are not known."""
-    return int(size / token_bytes) if token_bytes > 0 else None
-
-
 def estimated(messages: Iterable[tuple[bytes, int]]) -> Tokens:
     """A stand-in for a prompt whose ids are not known, from each message's digest and estimated tokens.
 

@@ -75,7 +75,6 @@ class Restored:
     """The tokens, where the file's form is known."""
     ms: float
     """What it took, the check included."""
-    check_ms: float = 0.0
 
     @property
     def conversation(self) -> str:
@@ -302,7 +301,7 @@ class Snapshots:
             snapshot = await self._filed(lambda: shelf.touch(snapshot, slot), snapshot)
             log.info("restored %d tokens (%d bytes) in %.0f ms, the check %.0f", snapshot.tokens, snapshot.size, ms,
                      check_ms)
-            return Restored(slot, snapshot, ids, ms, check_ms)
+            return Restored(slot, snapshot, ids, ms)
 
     async def checked(self, snapshot: Snapshot, cached: int, expected: int | None = None) -> Problem | None:
         """Judge a restore by the tokens that the next turn reused of the `expected` ones (None: all in the

@@ -277,22 +277,15 @@ class WelcomePanel(Widget, can_focus=True):
             super().__init__()
             self.way = way
 
-    def __init__(self, asked: Sequence[str], *, models: Sequence[FoundModel] | None = None, engine: bool = True,
+    def __init__(self, asked: Sequence[str], *, models: Sequence[FoundModel] = (), engine: bool = True,
                  folders: Sequence[str] = (), id: str | None = None) -> None:
-        """`asked`: the servers that were looked for, each as `llama.cpp 8080`; `models`: the files found, None while
-        they are looked for; `engine`: whether the built-in engine is installed; `folders`: where files are looked
-        for."""
+        """`asked`: the servers that were looked for, each as `llama.cpp 8080`; `models`: the files found; `engine`:
+        whether the built-in engine is installed; `folders`: where files are looked for."""
         super().__init__(id=id)
         self._asked = asked
         self._models = models
         self._engine = engine
         self._folders = folders
-
-    def set_models(self, models: Sequence[FoundModel], *, engine: bool = True) -> None:
-        """What was found on the disk."""
-        self._models = models
-        self._engine = engine
-        self.refresh(layout=True)
 
     def render(self) -> Content:
         return Content("\n").join(line for line, _ in self._lines(self.content_size.width))
@@ -321,8 +314,6 @@ class WelcomePanel(Widget, can_focus=True):
         return self._found(), "kvchat --base-url http://HOST:PORT", "shows the exact commands"
 
     def _found(self) -> str:
-        if self._models is None:
-            return "looking for model files …"
         if not self._models:
             return "no model file found; 3 says where they are looked for"
         names = " · ".join(f"{one_line(m.name, 40)} {one_line(m.quantisation, 10)} {size(m.size)}".replace("  ", " ")

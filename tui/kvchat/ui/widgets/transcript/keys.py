@@ -212,7 +212,6 @@ class TranscriptKeys(TranscriptView):
         followed, self.following = self.following, self.following and not unfolded
         self._changed(index, entry.set_folds(folds), height)
         self.following = self.following or (followed and not self.rows_below)
-        self.post_message(self.FoldToggled(entry.item.node_id, part, unfolded))
 
     def on_key(self, event: events.Key) -> None:
         """A character that is no command here is meant for the composer."""
