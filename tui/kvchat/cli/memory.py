@@ -37,7 +37,7 @@ CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id
 PENDING = (Column("pending"), Column("messages", right=True), Column("title", shrinks=True))
 JOBS = (Column("work"), Column("about", shrinks=True), Column("state"), Column("tries", right=True), Column("due"),
         Column("why", shrinks=True))
-_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing waits for your yes."}
+_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing is pending approval."}
 
 
 def none_of(status: str, *narrowed: str | None) -> str:
@@ -135,21 +135,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     edit.add_argument("id", metavar="ID", help="its id, or a beginning that no other has")
     edit.add_argument("text", metavar="TEXT|-", nargs="*")
     command("delete", "delete memories; they are not noted again").add_argument("ids", metavar="ID", nargs="+")
-    accept = command("accept", "say yes to memories that kvchat proposes")
+    accept = command("accept", "approve memories that are pending")
     accept.add_argument("ids", metavar="ID", nargs="*")
-    accept.add_argument("--all", action="store_true", help="all proposals")
+    accept.add_argument("--all", action="store_true", help="all that is pending")
     log = command("log", "list what was changed, newest first")
     log.add_argument("-n", dest="number", type=number, metavar="N", default=20, help="so many changes (20)")
     log.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS, help="what came from a conversation")
     restore = command("restore", "undo a change, or all that kvchat noted by itself")
     which = restore.add_mutually_exclusive_group(required=True)
     which.add_argument("seq", metavar="NO", nargs="?", type=number, help="the number of a change in the log")
-    which.add_argument("--session", action="store_true", help="what the last run that noted something noted")
+    which.add_argument("--session", action="store_true", help="what the last extraction noted")
     which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS, help="what came from a conversation")
     which.add_argument("--since", metavar="DATE", help="what was noted since: 2026-11-21, today, yesterday")
-    command("rebuild", "make the search index anew from the files")
+    command("rebuild", "rebuild the search index from the files")
     command("path", "print the folder of the files")
-    queue = command("queue", "show what waits to be noted")
+    queue = command("queue", "show what is queued for extraction")
     queue.add_argument("-n", dest="number", type=number, metavar="N", default=50, help="so many conversations (50)")
 
 
@@ -303,11 +303,11 @@ def _delete(desk: Desk) -> int:
 
 def _accept(desk: Desk) -> int:
     if bool(desk.args.ids) == desk.args.all:
-        raise UsageError("Give the ids of proposals, or --all.")
+        raise UsageError("Give the ids of pending memories, or --all.")
     entries = desk.memories.entries(Status.PENDING) if desk.args.all else _named(desk)
     for entry in entries:
         if entry.status is not Status.PENDING:
-            raise MemoryTrouble(f"{entry.id} is no proposal: it is {entry.status}.")
+            raise MemoryTrouble(f"{entry.id} is not pending: it is {entry.status}.")
     accepted = [desk.memories.accept(entry.id) for entry in entries]
     desk.tell(accepted, lambda: print_table([entry_cells(entry) for entry in accepted]))
     return 0
