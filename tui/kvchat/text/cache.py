@@ -43,10 +43,15 @@ def prefill_number(warmth: Warmth) -> str:
     return "" if tokens is None else short_count(tokens)
 
 
+def to_prefill(amount: str) -> str:
+    """`412 to prefill`, of an amount in words."""
+    return f"{amount} to prefill"
+
+
 def opening_words(warmth: Warmth) -> str:
     """`412 to prefill`; empty where nothing is, or nothing is known."""
     number = prefill_number(warmth)
-    return f"{number} to prefill" if number else ""
+    return to_prefill(number) if number else ""
 
 
 def warmth_words(warmth: Warmth, now: float) -> str:
@@ -57,7 +62,7 @@ def warmth_words(warmth: Warmth, now: float) -> str:
     if warmth.since is not None and warmth.held:
         parts.append(f"{age(now - warmth.since)} ago")
     if (tokens := to_read(warmth)) is not None:
-        parts.append(f"{count(tokens) if warmth.held else counted(tokens, 'token')} to prefill")
+        parts.append(to_prefill(count(tokens) if warmth.held else counted(tokens, "token")))
     return " · ".join(parts)
 
 
