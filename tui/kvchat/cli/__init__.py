@@ -68,7 +68,8 @@ def common_options(defaults: bool) -> argparse.ArgumentParser:
 
 
 def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Which conversation to go on with."""
+    """Adds the options for which conversation to continue, of which one may be given: `continue_` and `conversation`.
+    Returns their group, for a command that has one more."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
                        help="continue the latest conversation")

@@ -234,7 +234,7 @@ class Store:
         return self._library.prompts()
 
     def save_prompt(self, prompt: SavedPrompt) -> None:
-        """Save a system prompt; one of the same name is replaced."""
+        """Save a system prompt with the time of now; one of the same name is replaced. Raises StoreError."""
         self._library.save_prompt(prompt, self._clock())
 
     def delete_prompt(self, name: str) -> None:

@@ -135,9 +135,11 @@ class TranscriptKeys(TranscriptView):
         self.follow()
 
     def action_find(self) -> None:
+        """Ask the screen for the line to search with."""
         self.post_message(self.FindRequested())
 
     def action_match(self, step: int) -> None:
+        """Ask the screen to go `step` matches on, upwards where it is negative."""
         self.post_message(self.MatchRequested(step))
 
     # -- requests: about the selected message, else about the last one
