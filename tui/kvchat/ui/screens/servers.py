@@ -28,6 +28,7 @@ from textual.widgets import Input, Static
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, size
+from kvchat.ui.actions import binding
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
@@ -262,9 +263,9 @@ class WelcomePanel(Widget, can_focus=True):
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONE_CLASSES)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("down", "move(1)", "Down", show=False),
-        Binding("enter", "choose", "Choose", show=False),
+        binding("rows.up", "move(-1)"),
+        binding("rows.down", "move(1)"),
+        binding("rows.choose", "choose"),
         *(Binding(str(way), f"go({way})", f"Way {way}", show=False) for way in (1, 2, 3)),
     ]
     cursor: reactive[int] = reactive(0)
