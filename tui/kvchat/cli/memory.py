@@ -135,9 +135,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     edit.add_argument("id", metavar="ID", help="its id, or a beginning that no other has")
     edit.add_argument("text", metavar="TEXT|-", nargs="*")
     command("delete", "delete memories; they are not noted again").add_argument("ids", metavar="ID", nargs="+")
-    accept = command("accept", "approve memories that are pending")
+    accept = command("accept", "approve proposals")
     accept.add_argument("ids", metavar="ID", nargs="*")
-    accept.add_argument("--all", action="store_true", help="all that is pending")
+    accept.add_argument("--all", action="store_true", help="all proposals")
     log = command("log", "list what was changed, newest first")
     log.add_argument("-n", dest="number", type=number, metavar="N", default=20, help="so many changes (20)")
     log.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS, help="what came from a conversation")
@@ -303,11 +303,11 @@ def _delete(desk: Desk) -> int:
 
 def _accept(desk: Desk) -> int:
     if bool(desk.args.ids) == desk.args.all:
-        raise UsageError("Give the ids of pending memories, or --all.")
+        raise UsageError("Give the ids of proposals, or --all.")
     entries = desk.memories.entries(Status.PENDING) if desk.args.all else _named(desk)
     for entry in entries:
         if entry.status is not Status.PENDING:
-            raise MemoryTrouble(f"{entry.id} is not pending: it is {entry.status}.")
+            raise MemoryTrouble(f"{entry.id} is no proposal: it is {entry.status}.")
     accepted = [desk.memories.accept(entry.id) for entry in entries]
     desk.tell(accepted, lambda: print_table([entry_cells(entry) for entry in accepted]))
     return 0
