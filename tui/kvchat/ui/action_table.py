@@ -136,7 +136,7 @@ ACTIONS: tuple[Action, ...] = (
            "first.", "Messages", "edit", method="messages.edit"),
     Action("transcript.regenerate", "r", "Another answer", "Regenerate the answer, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
-    Action("transcript.continue", "c", "Continue answer", "Go on with an answer that was cut; the cut one stays beside "
+    Action("transcript.continue", "c", "Continue answer", "Continue an answer that was cut; the cut one stays beside "
            "it.", "Messages", "continue", method="messages.continue_answer", gives_way=True),
     Action("transcript.copy", "y", "Copy message", "Copy the selected message, else the last answer.", "Messages",
            "copy", method="messages.copy_message"),
