@@ -18,9 +18,13 @@ from kvchat import __version__
 
 COMMANDS: Mapping[str, str] = {
     "ask": "ask one question and print the answer as it streams",
-    "list": "list the conversations, newest first",
+    "list": "list the conversations, newest first; --tag archive lists the archived, --trash the deleted",
     "show": "print a conversation",
-    "search": "search all conversations",
+    "search": "search all conversations; tag:NAME keeps to those with a tag",
+    "tag": "put tags on a conversation, or list the tags; favourite and archive are two of them",
+    "rename": "give a conversation another title",
+    "delete": "move conversations to the trash",
+    "restore": "bring conversations back from the trash",
     "cache": "show what the server's cache did for a conversation",
     "stats": "prefill time saved, reuse by day and causes of waste, over all conversations",
     "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",

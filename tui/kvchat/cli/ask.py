@@ -265,7 +265,7 @@ async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenC
     ChatError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
     if known is None and args.continue_:
-        known = next((c for c in service.conversations.all() if c.turns), None)
+        known = service.conversations.latest()
     if known is not None:
         conversation = await service.conversations.open(known.id)
         await service.servers.reach(conversation.id)

@@ -14,6 +14,7 @@ from dataclasses import replace
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
+from kvchat.prompt.wire import whole_characters
 from kvchat.store import index, tips
 from kvchat.store.errors import ConversationDeleted, UnknownConversation
 from kvchat.store.file.database import Database
@@ -36,7 +37,10 @@ Change = Callable[[Conversation], Conversation]
 
 _BEGUN = "store.begun "
 """In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
-_LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
+_LIST = (
+    f"SELECT {columns(CONVERSATION_FIELDS)},"
+    " (SELECT group_concat(name, '/') FROM tag WHERE tag.conversation = conversation.id) FROM conversation"
+)
 _PUT = (
     f"INSERT INTO conversation({columns(CONVERSATION_FIELDS)}) VALUES ({', '.join('?' * len(CONVERSATION_FIELDS))})"
     " ON CONFLICT(id) DO NOTHING"
@@ -84,6 +88,12 @@ class Conversations:
             "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
             " GROUP BY server ORDER BY max(updated) DESC")]
 
+    def tags(self) -> list[tuple[str, int]]:
+        """The tags that conversations have, with how many, by name."""
+        return [(str(name), int(number)) for name, number in self._db.rows(
+            "SELECT name, count(*) FROM tag JOIN conversation ON conversation.id = tag.conversation"
+            " WHERE trashed IS NULL GROUP BY name ORDER BY name")]
+
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         sql = "SELECT id, title FROM conversation WHERE id IN (SELECT value FROM json_each(?))"
         return dict(self._db.rows(sql, (to_json(list(ids)),)))
@@ -113,7 +123,7 @@ class Conversations:
             root = self._shared_root(connection, system)
             if conversation.head is None or conversation.head == system.id:
                 conversation = replace(conversation, head=root.id)
-            connection.execute(_PUT, conversation_row(conversation))
+            _put(connection, conversation)
             if conversation.turns == 0:
                 self._take(connection, conversation.id)
         self._remember(root)
@@ -156,7 +166,7 @@ class Conversations:
         if known.turns:
             raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
         self.keep_root(connection, known.head)
-        connection.execute(_PUT, conversation_row(known))
+        _put(connection, known)
         return known
 
     def write(self, connection: sqlite3.Connection, row: Conversation, change: Change,
@@ -172,6 +182,9 @@ class Conversations:
         if fields:
             connection.execute(f"UPDATE conversation SET {', '.join(f'{name} = ?' for name in fields)} WHERE id = ?",
                                (*fields.values(), row.id))
+        _tag(connection, row.id, set(changed.tags) - set(row.tags))
+        connection.executemany("DELETE FROM tag WHERE conversation = ? AND name = ?",
+                               [(row.id, name) for name in set(row.tags) - set(changed.tags)])
         return changed
 
     def keep_root(self, connection: sqlite3.Connection, id: str | None) -> None:
@@ -238,6 +251,18 @@ class Conversations:
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
             collect(connection, self._db.fts)
+
+
+def _put(connection: sqlite3.Connection, conversation: Conversation) -> None:
+    """Store a conversation that is not there."""
+    if connection.execute(_PUT, conversation_row(conversation)).rowcount:
+        _tag(connection, conversation.id, conversation.tags)
+
+
+def _tag(connection: sqlite3.Connection, id: str, tags: Collection[str]) -> None:
+    """Put tags on a conversation that does not have them."""
+    connection.executemany("INSERT INTO tag(conversation, name) VALUES (?, ?)",
+                           [(id, whole_characters(name)) for name in sorted(tags)])
 
 
 def collect(connection: sqlite3.Connection, fts: bool) -> None:

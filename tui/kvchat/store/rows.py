@@ -21,6 +21,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tags import tagged
 from kvchat.prompt.wire import whole_characters
 
 Row = Sequence[Any]
@@ -30,6 +31,8 @@ NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
                        "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory",
                        "collections", "retrieval")
+LISTED_FIELDS = (*CONVERSATION_FIELDS, "tags")
+"""What a conversation is made of: the columns of its row, and its tags with a `/` between two."""
 
 ENTRY_FIELDS = ("id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "author",
                 "superseded_by", "edited")
@@ -165,10 +168,10 @@ def _note_of(text: str) -> Statement | str:
 
 
 def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
-    """The conversations of rows of CONVERSATION_FIELDS."""
+    """The conversations of rows of LISTED_FIELDS."""
     if not rows:
         return []
-    column: dict[str, Iterable[object]] = dict(zip(CONVERSATION_FIELDS, zip(*rows, strict=True), strict=True))
+    column: dict[str, Iterable[object]] = dict(zip(LISTED_FIELDS, zip(*rows, strict=True), strict=True))
     column["parameters"] = [parameters_of(text) if text else _NO_PARAMETERS for text in column["parameters"]]
     options: Iterable[Any] = column["template_options"]
     column["template_options"] = [from_json(text, dict) if text else {} for text in options]
@@ -176,6 +179,7 @@ def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
         column[name] = [flag != 0 for flag in column[name]]
     column["collections"] = [tuple(filter(None, str(names).split("/"))) for names in column["collections"]]
     column["retrieval"] = [mode if mode in RETRIEVAL_MODES else OFF for mode in column["retrieval"]]
+    column["tags"] = [tagged(str(tags).split("/")) if tags else () for tags in column["tags"]]
     return filled(Conversation, column, len(rows))
 
 
