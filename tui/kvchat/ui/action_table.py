@@ -27,6 +27,8 @@ class Action:
     """Its slash command, without the slash."""
     argument: str = ""
     """What may follow the slash command."""
+    also: str = ""
+    """The same slash command by another name."""
     footer: str = ""
     """Its word in the footer; empty: it is not there."""
     palette: bool = True
@@ -60,18 +62,25 @@ _TYPING = "it is a way of typing"
 _MOVING = "it moves within what has the focus"
 
 ACTIONS: tuple[Action, ...] = (
-    Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", footer="new",
-           method="conversations.new"),
+    Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", also="clear",
+           footer="new", method="conversations.new"),
     Action("next", "ctrl+pagedown,alt+down,f9", "Next conversation", "Open the next conversation of the list.",
            "Conversations", "next", method="conversations.next"),
     Action("previous", "ctrl+pageup,alt+up,f8", "Previous conversation", "Open the conversation above in the list.",
            "Conversations", "previous", method="conversations.previous"),
     Action("list", "ctrl+s", "List", "Choose a conversation from the list, with a filter.", "Conversations", "list",
            footer="list", method="conversations.pick"),
-    Action("search", "ctrl+r", "Search", "Search in all conversations.", "Conversations", "search", "WORDS",
+    Action("search", "ctrl+r", "Search", "Search in all conversations; tag:NAME keeps to those with a tag.",
+           "Conversations", "search", "WORDS",
            footer="search", method="conversations.search"),
     Action("rename", "f12", "Rename", "Give this conversation another title.", "Conversations", "rename", "TITLE",
            method="conversations.rename"),
+    Action("favourite", "", "Favourite", "Have this conversation stand first in the list, or no longer.",
+           "Conversations", "favourite", also="favorite", method="conversations.favourite"),
+    Action("archive", "", "Archive", "Take this conversation out of the list, or back into it. A filter and a search "
+           "find it all the same.", "Conversations", "archive", method="conversations.archive"),
+    Action("tag", "", "Tags", "Put tags on this conversation, by which it is found; with a minus in front one is taken "
+           "off.", "Conversations", "tag", "NAME|-NAME", method="conversations.tag"),
     Action("delete", "f10", "Delete conversation", "Put this conversation into the trash; Undo brings it back.",
            "Conversations", "delete", method="conversations.delete"),
     Action("export", "f4", "Export", "Write this conversation, or all of them, to a file.", "Conversations", "export",
@@ -191,7 +200,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help",
            method="show_help"),
     Action("quit", "ctrl+q", "Quit", "Leave kvchat. What is running is stopped and kept.", "General", "quit",
-           method="app.action_quit"),
+           also="exit", method="app.action_quit"),
 )
 
 
@@ -288,7 +297,10 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("close", "escape", "Close find", "Leave the search in the conversation.")),
     *_dialog("list_dialog", "In other dialogs",
              ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
-             ("delete", "delete", "Delete", "Put the conversation under the cursor into the trash.")),
+             ("rename", "f12", "Rename", "Give the conversation under the cursor another title."),
+             ("delete", "delete", "Delete", "Put the conversation under the cursor into the trash."),
+             ("menu", "tab", "Menu", "Show what else can be done with the conversation under the cursor: favourite, "
+              "archive, tags, export.")),
     *_dialog("search_dialog", "In other dialogs",
              ("rank", "ctrl+r", "Order", "Order what was found by how well it fits, or newest first.")),
     *_dialog("prompt", "In other dialogs",
