@@ -265,6 +265,23 @@ async def _long(app: Driven) -> None:
     await app.begin("long")
 
 
+@case("transcript.extend_up")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(2)
+    await do()
+    await do()
+    assert [item.text for item in app.chat.transcript.selected_items] == ["one", "Hello", "two"]
+    text = await _copied(app, lambda: app.command("/copy"))
+    assert text.endswith("## You\n\ntwo") and text.count("## ") == 3
+
+
+@case("transcript.extend_down")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(1)
+    await do()
+    assert [item.text for item in app.chat.transcript.selected_items] == ["Hello", "two"]
+
+
 @case("transcript.page_up")
 async def _(app: Driven, do: Do) -> None:
     await _long(app)
@@ -368,6 +385,19 @@ async def _(app: Driven, do: Do) -> None:
     await app.select(0)
     assert await _copied(app, do) == "one"
     assert app.noticed("The message is in the test's clipboard")
+
+
+@case("copy_answer")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(0)
+    assert await _copied(app, do) == app.said[-1]
+
+
+@case("copy_all")
+async def _(app: Driven, do: Do) -> None:
+    text = await _copied(app, do)
+    assert text.startswith("## You\n\none\n\n## ") and text.endswith(app.said[-1]) and text.count("## ") == 4
+    assert app.noticed("The text of 4 messages is in the test's clipboard")
 
 
 async def _copied(app: Driven, do: Do) -> str:

@@ -125,6 +125,10 @@ ACTIONS: tuple[Action, ...] = (
            reason=_MOVING, run="select(-1)"),
     Action("transcript.next", "down,j", "Message below", "Select the message below.", "Messages", palette=False,
            reason=_MOVING, run="select(1)"),
+    Action("transcript.extend_up", "shift+up,K", "Select above too", "Select the message above as well, to copy them "
+           "together.", "Messages", palette=False, reason=_MOVING, run="extend(-1)"),
+    Action("transcript.extend_down", "shift+down,J", "Select below too", "Select the message below as well.",
+           "Messages", palette=False, reason=_MOVING, run="extend(1)"),
     Action("transcript.page_up", "pageup", "Page up", "Scroll up by a page.", "Messages", palette=False, reason=_MOVING,
            run="page(-1)"),
     Action("transcript.page_down", "pagedown", "Page down", "Scroll down by a page.", "Messages", palette=False,
@@ -143,8 +147,12 @@ ACTIONS: tuple[Action, ...] = (
            "shown first.", "Messages", "edit", method="messages.edit"),
     Action("transcript.regenerate", "r", "Another answer", "Have the question answered again, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
-    Action("transcript.copy", "y", "Copy message", "Copy the selected message, else the last answer.", "Messages",
+    Action("transcript.copy", "y", "Copy message", "Copy the selected messages, else the last one.", "Messages",
            "copy", method="messages.copy_message"),
+    Action("copy_answer", "", "Copy last answer", "Copy the last answer.", "Messages", "copy-answer",
+           method="messages.copy_answer"),
+    Action("copy_all", "", "Copy conversation", "Copy every message of this branch, each under the name of who wrote "
+           "it.", "Messages", "copy-all", method="messages.copy_all"),
     Action("transcript.code", "1,2,3,4,5,6,7,8,9", "Copy code", "Copy the first to ninth code block of the message.",
            "Messages", "code", "NUMBER", run="copy_code", method="messages.copy_code"),
     Action("transcript.source", "o", "Sources", "Show what an answer cites, or the passages and files that a question "

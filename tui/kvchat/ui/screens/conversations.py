@@ -56,8 +56,8 @@ class ConversationPicker(ListModal[Picked]):
     def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
                  mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "", at: str | None = None,
                  row: int = 0, now: datetime | None = None) -> None:
-        """`mark` tells the mark of the conversation with this id. The cursor begins on `at` (None: the open one), else in
-        this `row`."""
+        """`mark` tells the mark of the conversation with this id. The cursor begins on `at` (None: the open one), else
+        in this `row`."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
         self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.rename", "rename"),
