@@ -29,6 +29,7 @@ from kvchat.store.rows import (
     node_of,
     nodes_of,
     row_of,
+    tags_of,
     to_json,
 )
 
@@ -37,10 +38,8 @@ Change = Callable[[Conversation], Conversation]
 
 _BEGUN = "store.begun "
 """In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
-_LIST = (
-    f"SELECT {columns(CONVERSATION_FIELDS)},"
-    " (SELECT group_concat(name, '/') FROM tag WHERE tag.conversation = conversation.id) FROM conversation"
-)
+_LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
+_TAGS = "SELECT conversation, name FROM tag"
 _PUT = (
     f"INSERT INTO conversation({columns(CONVERSATION_FIELDS)}) VALUES ({', '.join('?' * len(CONVERSATION_FIELDS))})"
     " ON CONFLICT(id) DO NOTHING"
@@ -79,8 +78,9 @@ class Conversations:
     def all(self, trashed: bool) -> list[Conversation]:
         """Newest first."""
         where = "trashed IS NOT NULL" if trashed else "trashed IS NULL"
-        with many_values():
-            return conversations_of(self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC"))
+        with self._db.reading(), many_values():
+            rows = self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC")
+            return conversations_of(rows, tags_of(self._db.rows(_TAGS)))
 
     def servers(self) -> list[tuple[str, int]]:
         """The names of the servers that conversations with messages are on, with how many, used last first."""
@@ -103,7 +103,10 @@ class Conversations:
         row = self._db.row(f"{_LIST} WHERE id = ?", (id,))
         if row is None:
             row = self._by_prefix(id.strip().lower())
-        return conversations_of([row])[0]
+        return self._with_tags(row)
+
+    def _with_tags(self, row: Sequence[object]) -> Conversation:
+        return conversations_of([row], tags_of(self._db.rows(f"{_TAGS} WHERE conversation = ?", (row[0],))))[0]
 
     def _by_prefix(self, id: str) -> Sequence[object]:
         if not re.fullmatch("[0-9a-f]{4,32}", id):
@@ -162,7 +165,7 @@ class Conversations:
         it was `known`. Raises ConversationDeleted."""
         row = self._db.row(f"{_LIST} WHERE id = ?", (known.id,))
         if row is not None:
-            return conversations_of([row])[0]
+            return self._with_tags(row)
         if known.turns:
             raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
         self.keep_root(connection, known.head)

@@ -319,7 +319,7 @@ def _is_message(wire: bytes, role: str) -> bool:
 def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
     found = _real(CONVERSATION_FIELDS, [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS):]]
                   if len(values) < len(CONVERSATION_FIELDS) else values)
-    conversation = conversations_of([[*found.values(), None]])[0]
+    conversation = conversations_of([list(found.values())], {})[0]
     whole = (_texts([found[name] for name in ("id", "title", "model", "server", "collections", "retrieval")])
              and isinstance(conversation.updated, float))
     if not whole or not _ID.fullmatch(conversation.id):
