@@ -134,6 +134,8 @@ async def test_where_all_is_archived_it_says_how_to_see_it() -> None:
 async def test_the_tags_of_a_conversation_are_written_in_a_line() -> None:
     async with showing(TagsScreen("Bees", ("favourite", "home", "old"), ["favourite", "home", "old", "work"])) as shown:
         assert "home old" in shown.text and "Tags there are: #home #old #work" in shown.text
+        await shown.type("more")
+        assert "home old more" in shown.text, "what is there stays"
         await shown.press("ctrl+u")
         await shown.type('home, a"b')
         await shown.press("enter")

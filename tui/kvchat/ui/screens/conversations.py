@@ -329,11 +329,14 @@ class TagsScreen(Modal[tuple[frozenset[str], frozenset[str]]]):
         self._known = own(known)
 
     def body(self) -> Iterable[Widget]:
-        yield FilterLine("words with a blank between them, such as: work paris", " ".join(self._tags))
+        yield FilterLine("words with a blank between them, such as: work paris", " ".join((*self._tags, "")))
         yield Static(classes="words")
 
     def on_mount(self) -> None:
-        self.query_one(Input).focus()
+        tags = self.query_one(Input)
+        tags.select_on_focus = False  # one more is written behind them
+        tags.cursor_position = len(tags.value)
+        tags.focus()
         self._changed()
 
     @on(Input.Changed)
