@@ -267,7 +267,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
-        self.messages.copy(event.text, f"Code block {event.number}")
+        self.messages.copied_code(event.number, event.text)
 
     @on(Transcript.SiblingRequested)
     async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:
