@@ -343,7 +343,9 @@ async def test_past_the_end_of_the_list_a_key_says_so(drive: Drive) -> None:
 async def test_at_the_first_and_the_last_version_of_a_message_a_key_says_so(drive: Drive) -> None:
     async with drive() as app:
         await app.begin("one")
-        await app.run("regenerate")
+        await app.select(1)
+        await app.press("r")
+        await app.until(lambda: " 2/2" in app.text)
         await app.settled()
         await app.select(1)
         await app.press("right")
@@ -352,6 +354,17 @@ async def test_at_the_first_and_the_last_version_of_a_message_a_key_says_so(driv
         await app.until(lambda: " 1/2" in app.text)
         await app.press("left")
         await app.until(lambda: app.noticed("There is no earlier version of this message"))
+
+
+async def test_what_is_said_while_a_dialog_is_open_waits_until_it_is_closed(drive: Drive) -> None:
+    async with drive() as app:
+        await app.press("f1")
+        app.chat.workspace.say("Two things to know")
+        await app.rest()
+        assert not app.noticed("Two things to know")
+        await app.press("escape")
+        await app.closes()
+        await app.until(lambda: app.noticed("Two things to know"))
 
 
 async def test_why_an_answer_failed_is_said_once(drive: Drive, server: ToyServer) -> None:

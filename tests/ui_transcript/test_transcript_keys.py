@@ -195,7 +195,8 @@ async def test_find_counts_in_all_messages_and_goes_around(make_app: Any, items:
 @pytest.mark.parametrize("query", ["a", "lamp", "the lamp", "turned more", "日本語", "x = 1", "`x`"])
 async def test_finding_shifts_no_line(make_app: Any, items: Any, query: str) -> None:
     words = "**the lamp** turned more than `x` times, 日本語日本語日本語, and the lamp turned more and more "
-    app = make_app([items.question(1, words * 4), items.answer(1, f"{words * 4}\n\n- {words}\n\n```\nx = 1 {words}\n```")])
+    answer = f"{words * 4}\n\n- {words}\n\n```\nx = 1 {words}\n```"
+    app = make_app([items.question(1, words * 4), items.answer(1, answer)])
     for width in range(24, 44):
         async with app.run_test(size=(width, 30)) as pilot:
             await pilot.press("home")

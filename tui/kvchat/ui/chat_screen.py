@@ -143,6 +143,10 @@ class ChatScreen(Screen[None]):
         self.set_interval(LOOK, service.refresh)
         self.watch(self.app, "app_focus", self._window_focused, init=False)
 
+    def on_screen_resume(self) -> None:
+        if self.app.has_begun:
+            self.workspace.say_what_waits()
+
     def on_resize(self, event: events.Resize) -> None:
         """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
         wide = event.size.width >= WIDE
