@@ -80,6 +80,9 @@ class ConversationController:
         at = ids.index(current.id) + step if current.id in ids else 0
         if 0 <= at < len(ids):
             await self.open(ids[at])
+        else:
+            self.workspace.say("This is the last conversation of the list" if step > 0 else
+                               "This is the first conversation of the list")
 
     @in_worker("dialog")
     async def pick(self) -> None:
