@@ -143,6 +143,10 @@ class ChatScreen(Screen[None]):
         self.set_interval(LOOK, service.refresh)
         self.watch(self.app, "app_focus", self._window_focused, init=False)
 
+    def on_screen_resume(self) -> None:
+        if self.app.has_begun:
+            self.workspace.say_what_waits()
+
     def on_resize(self, event: events.Resize) -> None:
         """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
         wide = event.size.width >= WIDE
@@ -267,11 +271,11 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.CopyRequested)
     def _copy_requested(self, event: Transcript.CopyRequested) -> None:
-        self.messages.copy(event.text, "The message")
+        self.messages.copy(event.text, messages=event.messages)
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
-        self.messages.copy(event.text, f"Code block {event.number}")
+        self.messages.copied_code(event.number, event.text)
 
     @on(Transcript.SiblingRequested)
     async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:

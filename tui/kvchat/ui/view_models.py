@@ -13,6 +13,7 @@ from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, NoteKind, Role, State
+from kvchat.prompt.tags import FAVOURITE
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
 from kvchat.text.format import clock
@@ -69,7 +70,8 @@ def _is_plain(note: Statement | str) -> bool:
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
     """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags)
+            for c in conversations]
 
 
 def prefilled(live: LiveAnswer, now: float) -> Prefilled:

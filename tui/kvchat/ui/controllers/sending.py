@@ -17,8 +17,8 @@ from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, Meant, OutsideError, counted_in
 from kvchat.prompt.drafts import decoded, draft_of
 from kvchat.prompt.message import Role
-from kvchat.text.cache import cost_words
 from kvchat.text.format import count, counted, short_count
+from kvchat.text.prices import in_brief
 from kvchat.ui.controllers.context import SLOW_S
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.widgets.composer.widget import Composer
@@ -384,9 +384,9 @@ class SendingController:
         question = self.workspace.conversation.tree[node]
         self._composer.replace_text(text, counted_in(text, question.message.blocks) if text == question.text else ())
         asked = self._service.prices.estimate(self.workspace.conversation.id, "edit", node)
-        cost = f" · reads up to {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
+        cost = f" · {in_brief(asked)}" if asked.worth_asking else ""
         self._composer.add_class("-editing")
-        self._composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
+        self._composer.border_title = Content(f"editing, on a new branch · Esc cancels{cost}")
         self._composer.focus()
 
     def stop_editing(self) -> bool:

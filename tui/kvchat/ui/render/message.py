@@ -63,6 +63,16 @@ class Folds:
     reasoning: bool = False
 
 
+
+def as_text(items: Sequence[TranscriptItem]) -> str:
+    """Messages for another program, as Markdown: of several each under the name of who wrote it."""
+    texts = [clean(item.text or item.note) for item in items]
+    if len(items) == 1:
+        return texts[0]
+    return "\n\n".join(f"## {one_line(item.title)}\n\n{text.strip()}"
+                       for item, text in zip(items, texts, strict=True))
+
+
 BAR = 8
 """Cells of the bar in an answer's title."""
 TITLE_ROOM = 14

@@ -37,17 +37,18 @@ class ContinueRequested(Message, namespace="transcript"):
 
 @dataclass
 class CopyRequested(Message, namespace="transcript"):
-    """The person wants a message's source text on the clipboard."""
+    """The person wants the source text of so many messages on the clipboard."""
 
     text: str
+    messages: int = 1
 
 
 @dataclass
 class CodeCopyRequested(Message, namespace="transcript"):
-    """The person wants the `number`-th code block of a message on the clipboard."""
+    """The person wants the `number`-th code block of a message on the clipboard. `text`: None where there is none."""
 
     number: int
-    text: str
+    text: str | None
 
 
 @dataclass
