@@ -78,12 +78,12 @@ def palette() -> list[Action]:
 
 def slash_commands() -> list[tuple[str, str]]:
     """Name without the slash, and what it does, of every slash command."""
-    return [(action.slash, action.help) for action in ACTIONS if action.slash]
+    return [(name, action.help) for action in ACTIONS for name in (action.slash, action.also) if name]
 
 
 def by_slash(name: str) -> Action | None:
     """The action of a slash command, without the slash; any case."""
-    return next((action for action in ACTIONS if action.slash and action.slash == name.lower()), None)
+    return next((action for action in ACTIONS if name and name.lower() in (action.slash, action.also)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class HelpRow:
     keys: str
     """As a person reads them: `Ctrl+PgDn, Alt+↓, F9`; empty: none."""
     slash: str
-    """`/rename TITLE`; empty: none."""
+    """`/rename TITLE`, `/new, /clear`; empty: none."""
     label: str
     help: str
 
@@ -109,6 +109,7 @@ def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool =
         if not keys and action.vi_keys:
             shown = f"{key_names.shown(action.vi_keys)} (vi_keys)"
         slash = f"/{action.slash} {action.argument}".rstrip() if action.slash else ""
+        slash += f", /{action.also}" if action.also else ""
         groups.setdefault(action.group, []).append(HelpRow(shown, slash, words.label, words.help))
     return groups
 

@@ -267,7 +267,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.CopyRequested)
     def _copy_requested(self, event: Transcript.CopyRequested) -> None:
-        self.messages.copy(event.text, "The message")
+        self.messages.copy(event.text, messages=event.messages)
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:

@@ -12,6 +12,7 @@ from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.tags import FAVOURITE
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
 from kvchat.text.format import clock
@@ -62,8 +63,9 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
 
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
-    """The rows of the sidebar."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]
+    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags)
+            for c in conversations]
 
 
 def prefilled(live: LiveAnswer, now: float) -> Prefilled:
