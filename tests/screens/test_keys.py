@@ -380,6 +380,19 @@ async def _(app: Driven, do: Do) -> None:
     await app.until(lambda: app.shown[-1] == "Another")
 
 
+@case("transcript.continue")
+async def _(app: Driven, do: Do) -> None:
+    assert app.server is not None
+    app.server.on_chat(tokens("Half", finish="length"))
+    await app.grow("a long one")
+    app.server.on_chat(tokens(" and whole"))
+    await app.select(-1)
+    await do()
+    await app.until(lambda: app.shown[-1] == "Half and whole")
+    await app.settled()
+    app.server.on_chat(tokens("Hello"))
+
+
 @case("transcript.copy")
 async def _(app: Driven, do: Do) -> None:
     await app.select(0)

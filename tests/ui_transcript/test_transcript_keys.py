@@ -185,7 +185,7 @@ async def test_the_live_row_stands_below_the_last_message_and_goes(make_app: Any
 
 
 @pytest.mark.parametrize(("state", "words"), [
-    (State.CANCELLED, "stopped"), (State.INTERRUPTED, "interrupted"), (State.LENGTH, "length limit"),
+    (State.CANCELLED, "stopped"), (State.INTERRUPTED, "interrupted"), (State.LENGTH, "Cut at max tokens"),
     (State.CONTEXT_FULL, "context window is full"), (State.EMPTY, "held no text"),
 ])
 async def test_how_an_answer_ended_is_told_with_its_text_kept(

@@ -170,7 +170,7 @@ class Compactor:
             self._tracked = None
             running.ended.set()
             self._ground.events.tell(CompactionChanged(id))
-            self._turns.go_on(id)
+            self._turns.send_next(id)
         self._ground.events.tell(Noticed(_told(done) if done else "The compaction was stopped. Nothing has changed."))
         if done and self._conversations.looked_at == id:
             self._warm_up.soon(id, 0.0)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Literal
 from kvchat.aliases import with_old_names
 from kvchat.cache.causes.cause import Statement
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Noticed, ServiceEvent
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
@@ -61,9 +61,13 @@ _AT_ONCE = 1 << 18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", metavar="TEXT|-", help="the question; what is piped in is attached to it; - reads the "
-                                                       "question itself from standard input")
+    parser.add_argument("text", metavar="TEXT|-", nargs="?",
+                        help="the question; what is piped in is attached to it; - reads the question itself from "
+                             "standard input")
     choosing_options(parser).add_argument("--new", action="store_true", help="begin a new conversation (the default)")
+    parser.add_argument("--continue-answer", action="store_true",
+                        help="go on with the last answer, which was cut, of the latest conversation or of the one that "
+                             "is named; prints what is new")
     parser.add_argument("--json", action="store_true",
                         help="print one JSON object with the text and the figures instead")
     parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
@@ -123,6 +127,14 @@ def run(session: Session) -> int:
     """Ask, print, and return the exit status. The question is read before the service is opened, so that Ctrl+C ends
     the reading at once. Raises CommandError."""
     args = session.args
+    if args.continue_answer:
+        if args.text is not None or args.new:
+            raise UsageError("--continue-answer goes on with an answer that is there. Leave out "
+                             f"{'the question' if args.text is not None else '--new'}.")
+        session.print_problems()
+        return session.with_service(lambda service: ask(service, args, None))
+    if args.text is None:
+        raise UsageError("The question is missing. Give it as an argument, or pipe it in with: kvchat ask -")
     if args.text == "-" and args.no_stdin:
         raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
     if args.extract and (args.json or args.schema):
@@ -258,14 +270,14 @@ FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; C
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
-async def ask(service: ChatService, args: argparse.Namespace, asked: Question,
+async def ask(service: ChatService, args: argparse.Namespace, asked: Question | None,
               schema: AnswerSchema | None = None) -> int:
-    """Ask, print, and return the exit status. Raises ChatError and StoreError."""
+    """Ask, print, and return the exit status. None: go on with the last answer. Raises ChatError and StoreError."""
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
     service.servers.consent.asks_before_leaving = not service.servers.is_named
     service.events.subscribe(_tell_fallback)
-    conversation = await _conversation(service, args)
+    conversation = await _conversation(service, args, answered=asked is None)
     printer = Printer(sys.stdout)
     shown, told, streams = 0, False, not (args.json or args.extract or schema)
 
@@ -278,15 +290,20 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question,
             print(FINISHES, file=sys.stderr, flush=True)
             told = True
         if streams:
+            shown = shown or (len(conversation.tree[live.begun].text) if live.begun else 0)
             printer.write(live.text[shown:])
             shown = len(live.text)
 
     service.events.subscribe(show)
-    for path in args.attach:
-        asked = replace(asked, blocks=(*asked.blocks, await service.retrieval.attach(conversation.id, path)))
-    question = await prepared(service, conversation, asked)
+    cut = conversation.path()[-1]
+    if asked is None:
+        service.events.subscribe(_tell_notice)
+    else:
+        for path in args.attach:
+            asked = replace(asked, blocks=(*asked.blocks, await service.retrieval.attach(conversation.id, path)))
+        asked = await prepared(service, conversation, asked)
     try:
-        interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args, schema))
+        interrupted, node = await _answered(service, conversation, asked, _parameters(conversation, args, schema))
     except GivenUp as given_up:
         print(f"kvchat: {given_up}", file=sys.stderr)
         return INTERRUPTED
@@ -294,7 +311,8 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question,
     if args.json:
         print(json.dumps(with_old_names(report(conversation, answer)), ensure_ascii=True))
     elif streams:
-        printer.write(answer.text[shown:])
+        begun = len(cut.text) if asked is None and answer.parent == cut.parent else 0
+        printer.write(answer.text[max(shown, begun):])
         printer.end()
     if interrupted:
         return INTERRUPTED
@@ -313,12 +331,14 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question,
     return 0
 
 
-async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
-    """The conversation to ask in, its server reached: a question that reaches none changes nothing. Raises
-    ChatError."""
+async def _conversation(service: ChatService, args: argparse.Namespace, *, answered: bool = False) -> OpenConversation:
+    """The conversation to ask in, its server reached: a question that reaches none changes nothing. `answered`: one
+    that has an answer. Raises ChatError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
-    if known is None and args.continue_:
+    if known is None and (args.continue_ or answered):
         known = service.conversations.latest()
+    if known is None and answered:
+        raise ChatError("There is no answer to continue yet.")
     if known is not None:
         conversation = await service.conversations.open(known.id)
         await service.servers.reach(conversation.id)
@@ -330,6 +350,11 @@ async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenC
 def _tell_fallback(event: ServiceEvent) -> None:
     if isinstance(event, FallbackChosen):
         print(f"kvchat: {fallback_words(event.off, event.used)}", file=sys.stderr)
+
+
+def _tell_notice(event: ServiceEvent) -> None:
+    if isinstance(event, Noticed):
+        print(f"kvchat: {event.text}", file=sys.stderr)
 
 
 def _code(answer: Node) -> str:
@@ -353,10 +378,10 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace, schema
     return parameters
 
 
-async def _answered(service: ChatService, conversation: OpenConversation, question: Question,
+async def _answered(service: ChatService, conversation: OpenConversation, question: Question | None,
                     parameters: Parameters) -> tuple[bool, str]:
-    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back, and the id of
-    the answer."""
+    """Send (None: have the last answer continued) and wait. ctrl+c stops the answer and keeps what came; whether that
+    happened is given back, and the id of the answer."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     try:
@@ -365,13 +390,16 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
     stop = asyncio.create_task(interrupted.wait())
-    send = partial(service.turns.send, conversation.id, question, parameters=parameters)
-    try:
-        await _sent(service, conversation.id, stop, send())
-    except TooLongError as error:
-        if error.counted:
-            raise
-        await _sent(service, conversation.id, stop, send(anyway=True))
+    if question is None:
+        await service.turns.go_on(conversation.id, conversation.path()[-1].id, parameters)
+    else:
+        send = partial(service.turns.send, conversation.id, question, parameters=parameters)
+        try:
+            await _sent(service, conversation.id, stop, send())
+        except TooLongError as error:
+            if error.counted:
+                raise
+            await _sent(service, conversation.id, stop, send(anyway=True))
     assert conversation.live is not None
     answer = conversation.live.node
     done = asyncio.create_task(service.conversations.wait(conversation.id))

@@ -187,7 +187,8 @@ class Store:
         return self._messages.is_streaming(node, owner)
 
     def drop(self, node: str) -> None:
-        """Remove an answer without text that has no children; a head on it goes to its parent. Else nothing happens."""
+        """Remove an answer without children that has no text, or that of a sibling; a head on it goes to its parent.
+        Else nothing happens."""
         self._messages.drop(node)
 
     def record_request(self, node: str, *, body_sha256: str, server: str, kind: str = "", build: str = "",

@@ -335,6 +335,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         estimated=item.optional_flag("estimated"),
         block=item.optional_whole("block"),
         stopped=item.optional_flag("stopped"),
+        begun_tokens=item.optional_whole("begun_tokens"),
     )
 
 

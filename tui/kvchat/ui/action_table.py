@@ -40,6 +40,8 @@ class Action:
     """The Textual action of its keys in its context, where it is not the last part of the id."""
     vi_keys: str = ""
     """Further keys, with the setting `vi_keys`."""
+    gives_way: bool = False
+    """Whether it leaves its keys to an action that a person gives them to, without a word."""
 
     @property
     def context(self) -> str:
@@ -147,6 +149,8 @@ ACTIONS: tuple[Action, ...] = (
            "first.", "Messages", "edit", method="messages.edit"),
     Action("transcript.regenerate", "r", "Another answer", "Regenerate the answer, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
+    Action("transcript.continue", "c", "Continue answer", "Go on with an answer that was cut; the cut one stays beside "
+           "it.", "Messages", "continue", method="messages.continue_answer", gives_way=True),
     Action("transcript.copy", "y", "Copy message", "Copy the selected messages, else the last one.", "Messages",
            "copy", method="messages.copy_message"),
     Action("copy_answer", "", "Copy last answer", "Copy the last answer.", "Messages", "copy-answer",

@@ -133,6 +133,9 @@ def keymap(overrides: Mapping[str, str], file: Path | None = None, *, vi_keys: b
             found[id] = ",".join(dict.fromkeys(_bound(BY_ID[id], key) for key in written.split(",")))
         except key_names.KeyNameError as error:
             refuse(id, f"{error}; {_kept(id)}")
+    for action in BY_ID.values():
+        if action.gives_way and action.id not in found and (kept := _kept_keys(action, found)) != action.key_list:
+            found[action.id] = ",".join(kept)
     while clash := _clash(found):
         loser, key, other = clash
         del found[loser]
@@ -148,6 +151,12 @@ def _free(action: Action, found: Mapping[str, str]) -> list[str]:
     beside = [other for other in BY_ID.values() if other.id != action.id and work_together(action, other)]
     taken = {key for other in beside for key in found.get(other.id, other.keys).split(",")}
     return [key for key in action.vi_keys.split(",") if key and key not in taken]
+
+
+def _kept_keys(action: Action, found: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of an action that a person gave to no other one where it works."""
+    taken = {key for id, keys in found.items() if work_together(action, BY_ID[id]) for key in keys.split(",")}
+    return tuple(key for key in action.key_list if key not in taken)
 
 
 def _wrong_action(id: str) -> str | None:
@@ -189,7 +198,7 @@ def _clash(found: dict[str, str]) -> tuple[str, str, str] | None:
             if other.id == loser or not work_together(mine, other):
                 continue
             taken = found.get(other.id, other.keys).split(",")
-            for key in found[loser].split(","):
+            for key in filter(None, found[loser].split(",")):
                 if key in taken:
                     return loser, key, other.id
     return None

@@ -8,10 +8,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, NoteKind, Role, State
 from kvchat.prompt.tags import FAVOURITE
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
@@ -56,10 +57,15 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
         time=clock(node.created, now), text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
-        note=note_sentence(node.note), siblings=tree.version(node.id),
+        note="" if _is_plain(node.note) else note_sentence(node.note), siblings=tree.version(node.id),
         figures=node.figures, streaming=streaming,
         sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
     )
+
+
+def _is_plain(note: Statement | str) -> bool:
+    """Whether a note says no more than the state of its answer."""
+    return isinstance(note, Statement) and note.kind == NoteKind.LONGEST
 
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:

@@ -81,6 +81,17 @@ class MessageController:
             self._transcript.follow()
 
     @in_worker("dialog")
+    async def continue_answer(self, node: str | None = None) -> None:
+        """Go on with the cut answer that is selected, else with the last one."""
+        workspace = self.workspace
+        node = workspace.cut_answer(node)
+        if node is None:
+            workspace.say("There is no answer to continue yet.")
+        elif (await self._costs.agreed("continue", node) and await self._server.may_leave_this_machine()
+                and await workspace.attempt(self._turns.go_on(workspace.conversation.id, node))):
+            self._transcript.follow()
+
+    @in_worker("dialog")
     async def delete_turn(self, node: str | None = None) -> None:
         workspace = self.workspace
         node = workspace.target(node)

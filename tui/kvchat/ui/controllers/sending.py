@@ -191,7 +191,7 @@ class SendingController:
                     return await self._turns.queue_up(sending.id, replace(sending.event.question, meant=question.meant),
                                                       first=sending.is_followed)
                 self._queue.release(sending.id)
-                return self._turns.go_on(sending.id)
+                return self._turns.send_next(sending.id)
             except TooLongError as error:
                 if sending.is_stopped or not self._is_here(sending):
                     raise

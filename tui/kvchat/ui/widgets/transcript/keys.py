@@ -185,6 +185,16 @@ class TranscriptKeys(TranscriptView):
         if (entry := self._meant) is not None:
             self.post_message(self.RegenerateRequested(entry.item.node_id))
 
+    def action_continue(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.ContinueRequested(entry.item.node_id))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The key that continues is a letter like any other where there is nothing to continue."""
+        if action == "continue" and not ((entry := self._meant) is not None and entry.item.is_cut):
+            return False
+        return super().check_action(action, parameters)
+
     def action_copy(self) -> None:
         if (entry := self._meant) is not None:
             items = self.selected_items or [entry.item]

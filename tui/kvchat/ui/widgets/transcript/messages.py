@@ -29,6 +29,13 @@ class RegenerateRequested(Message, namespace="transcript"):
 
 
 @dataclass
+class ContinueRequested(Message, namespace="transcript"):
+    """The person wants a cut answer to go on."""
+
+    node: str
+
+
+@dataclass
 class CopyRequested(Message, namespace="transcript"):
     """The person wants the source text of so many messages on the clipboard."""
 
