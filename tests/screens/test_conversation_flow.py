@@ -124,21 +124,21 @@ async def test_a_failure_in_another_conversation_is_told(drive: Drive, server: T
         assert app.noticed("doomed")
 
 
-async def test_a_message_during_an_answer_goes_back_into_the_composer(drive: Drive, server: ToyServer) -> None:
+async def test_a_message_during_an_answer_waits_and_a_stopped_answer_holds_it(drive: Drive, server: ToyServer) -> None:
     async with drive() as app:
         await app.begin()
         await app.streaming()
         await app.write("too early")
         await app.press("enter")
-        await app.until(lambda: app.noticed("An answer is still running in this conversation."))
-        assert app.draft == "too early"
-        assert server.posts == 1
+        await app.until(lambda: "queued 1  too early" in app.text)
+        assert app.draft == "" and server.posts == 1
         await app.press("escape")
-        await app.until(lambda: not app.service.conversations.streaming())
+        await app.until(lambda: "Queue held: answer stopped · Enter sends · ↑ edits" in app.text)
+        assert not app.service.conversations.streaming() and server.posts == 1
         await app.press("enter")
         await app.until(lambda: server.posts == 2)
         await app.settled()
-        assert app.said[-2:] == ["too early", "Hello"]
+        assert app.said[-2:] == ["too early", "Hello"] and "queued" not in app.text and "Queue" not in app.text
 
 
 async def test_quitting_during_an_answer_keeps_what_came(drive: Drive, server: ToyServer) -> None:

@@ -34,6 +34,7 @@ from kvchat.chat.question.builder import QuestionBuilder
 from kvchat.chat.question.prompt_size import PromptSizes
 from kvchat.chat.question.retrieval import Retrieval
 from kvchat.chat.question.sources import AttachmentSource, MemorySource, PassageSource, SpecialTokens
+from kvchat.chat.queue import MessageQueue
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.chat.unsaved import Rescued
@@ -85,7 +86,9 @@ class ChatService:
         self.questions = QuestionBuilder(ground, self.retrieval.resolved, sources, tokens.plain)
 
         self.warm_up = WarmUp(ground, shared, servers, tracker, self.routes, self.questions)
-        self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes)
+        self.queue = MessageQueue(ground, shared)
+        self.turns = Turns(ground, shared, servers, tracker, self.routes, self.warm_up, self.questions, self.sizes,
+                           self.queue)
         self.branches = Branches(ground, shared, tracker, self.warm_up)
         self.side_requests = SideRequests(ground, shared, servers, tracker, self.routes)
         self.compactor = Compactor(ground, shared, servers, tracker, self.warm_up, self.branches, self.turns,
@@ -145,6 +148,7 @@ class ChatService:
     def refresh(self) -> None:
         """Look whether another process changed the store, or somebody the memory's files; tell if so."""
         if self.conversations.look_elsewhere():
+            self.queue.look_again()
             self.jobs.look_again()
             self.extraction.look_again()
             self.documents.look_again()

@@ -5,6 +5,7 @@ from kvchat.store.errors import (
     Conflict,
     ConversationDeleted,
     HeadMoved,
+    NotQueued,
     StoreDamaged,
     StoreError,
     StoreUnavailable,
@@ -12,5 +13,5 @@ from kvchat.store.errors import (
 )
 from kvchat.store.store import Store
 
-__all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "Store", "StoreDamaged", "StoreError",
-           "StoreUnavailable", "UnknownConversation"]
+__all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "NotQueued", "Store", "StoreDamaged",
+           "StoreError", "StoreUnavailable", "UnknownConversation"]

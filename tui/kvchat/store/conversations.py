@@ -232,10 +232,11 @@ class Conversations:
             del self._roots[id]
 
     def purge_empty(self, keep: str | None) -> None:
-        """Remove conversations without a question and without a draft, but for `keep`."""
+        """Remove conversations without a question, a draft and a queued message, but for `keep`."""
         self._purge("turns = 0 AND id IS NOT ? AND trashed IS NULL"
                     " AND coalesce((SELECT role FROM node WHERE id = head), 'system') = 'system'"
                     " AND id NOT IN (SELECT conversation FROM draft)"
+                    " AND id NOT IN (SELECT conversation FROM queued)"
                     " AND NOT EXISTS (SELECT 1 FROM node WHERE node.conversation = conversation.id AND role = 'user')",
                     keep)
 
@@ -247,8 +248,10 @@ class Conversations:
         if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
             return
         with self._db.write(durable=True) as connection:
-            connection.execute(
-                f"DELETE FROM draft WHERE conversation IN (SELECT id FROM conversation WHERE {condition})", (value,))
+            for table in ("draft", "queued"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
+                    (value,))
             for key in (_BEGUN, tips.KEY):
                 connection.execute("DELETE FROM setting WHERE key IN"
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))

@@ -38,6 +38,10 @@ class ConversationDeleted(Conflict):
     """The conversation lies in the trash, or is gone for good."""
 
 
+class NotQueued(Conflict):
+    """A message that was to be sent is not in the queue any more."""
+
+
 class StoreUnavailable(StoreError):  # noqa: N818
     """The database cannot be read or written now: disk full, folder read-only, locked, moved. Nothing acknowledged
     is lost, and the same write with the same ids can be tried again."""

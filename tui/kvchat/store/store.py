@@ -27,6 +27,7 @@ from kvchat.store.file.database import Database
 from kvchat.store.jobs import Jobs
 from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
+from kvchat.store.queue import Queue
 from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
 
@@ -43,6 +44,7 @@ class Store:
         self._messages = Messages(db, self._conversations)
         self._library = Library(db)
         self._search = Search(db)
+        self._queue = Queue(db)
         self._jobs = Jobs(db, clock)
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
@@ -80,6 +82,11 @@ class Store:
     def database(self) -> Database:
         """For what keeps tables of its own in this file."""
         return self._db
+
+    @property
+    def queue(self) -> Queue:
+        """Messages that wait for the answer before them."""
+        return self._queue
 
     @property
     def jobs(self) -> Jobs:
@@ -153,14 +160,16 @@ class Store:
     # Messages
 
     def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None = None,
-            whole: bool = False, late: bool = False) -> Conversation:
+            whole: bool = False, late: bool = False, queued: str = "") -> Conversation:
         """Store new messages and what `change` makes of the row, in one transaction. `shown`: the head that the window
-        showed. `whole`: they were made from all of that branch, which must not have gone on since. Ids that are stored
-        already are left as they are; when all are, so is the row.
+        showed. `whole`: they were made from all of that branch, which must not have gone on since. `queued`: the
+        message that is taken out of the queue by it. Ids that are stored already are left as they are; when all are, so
+        is the row.
 
-        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on, and
-        ConversationDeleted. `late`: what they belong to has happened already, and they are stored in any case."""
-        return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late)
+        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on,
+        ConversationDeleted, and NotQueued. `late`: what they belong to has happened already, and they are stored in any
+        case."""
+        return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late, queued=queued)
 
     def append(self, node: str, text: str, reasoning: str, reasoning_field: str = "reasoning_content") -> None:
         """Keep what has arrived of a streaming answer since the last call. After a failure, call again with the same

@@ -174,8 +174,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("transcript.fold", "enter,space", "Fold or unfold", "Fold or unfold reasoning and context of the message.",
            "Messages", "fold", method="transcript.action_fold"),
 
-    Action("composer.enter", "enter", "Send", "Send the message.", "Writing", palette=False, reason=_TYPING,
-           run="key('enter')"),
+    Action("composer.enter", "enter", "Send", "Send the message; while an answer runs it waits behind that.", "Writing",
+           palette=False, reason=_TYPING, run="key('enter')"),
     Action("composer.newline", "shift+enter,ctrl+j,alt+enter", "New line",
            "Begin a new line; \\ and Enter does it too.", "Writing", palette=False, reason=_TYPING, run="key('other')"),
     Action("composer.send", "ctrl+enter", "Send", "Send the message, whatever Enter does.", "Writing", palette=False,
@@ -190,6 +190,8 @@ ACTIONS: tuple[Action, ...] = (
            reason="a command would take the place of the message", method="context.choose"),
     Action("attach", "shift+f6", "Attach file", "Attach a file to the message, as it is now; one that was attached "
            "before: only what has changed.", "Writing", "attach", "PATH", method="context.attach"),
+    Action("queue", "shift+f7", "Queue", "Show the messages that wait for the answer before them: edit, drop or move "
+           "them.", "Writing", "queue", method="queue.open"),
     Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "Writing", "editor",
            method="sending.write_outside"),
 
@@ -298,6 +300,12 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("done", "enter", "Close", "Close it; what was left out stays out.", "close")),
     *_dialog("branches", "In other dialogs",
              ("fork", "f", "Fork", "Continue from the message under the cursor in a new conversation.")),
+    *_dialog("queue", "In other dialogs",
+             ("edit", "e", "Edit", "Take the message back into the composer."),
+             ("send", "s", "Send", "Send the message now, and the others after it."),
+             ("drop", "d,delete", "Drop", "Take the message out of the queue for good."),
+             ("earlier", "K,shift+up", "Earlier", "Send the message before the one above it.", "shift(-1)"),
+             ("later", "J,shift+down", "Later", "Send the message after the one below it.", "shift(1)")),
     *_dialog("inspector", "In other dialogs",
              ("next_view", "tab,right,m", "Next view", "Go from turns to messages to totals and server.", "view(1)"),
              ("previous_view", "shift+tab,left", "View before", "Go back to the view before.", "view(-1)"),
