@@ -9,8 +9,9 @@ from kvchat.store.errors import (
     StoreError,
     StoreUnavailable,
     UnknownConversation,
+    UnknownImport,
 )
 from kvchat.store.store import Store
 
 __all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "Store", "StoreDamaged", "StoreError",
-           "StoreUnavailable", "UnknownConversation"]
+           "StoreUnavailable", "UnknownConversation", "UnknownImport"]

@@ -95,6 +95,11 @@ class Conversations:
             row = self._by_prefix(id.strip().lower())
         return conversations_of([row])[0]
 
+    def exact(self, id: str) -> Conversation | None:
+        """The conversation with just this id."""
+        row = self._db.row(f"{_LIST} WHERE id = ?", (id,))
+        return conversations_of([row])[0] if row is not None else None
+
     def _by_prefix(self, id: str) -> Sequence[object]:
         if not re.fullmatch("[0-9a-f]{4,32}", id):
             raise UnknownConversation(f"{id[:40]!r} is not a conversation's id: give at least its first 4 hexadecimal "
@@ -110,7 +115,7 @@ class Conversations:
         """Store a new conversation above `system`, or above the system message that has the same bytes already.
         A head elsewhere in the store (a fork) is kept."""
         with self._db.write(durable=True) as connection:
-            root = self._shared_root(connection, system)
+            root = self.shared_root(connection, system)
             if conversation.head is None or conversation.head == system.id:
                 conversation = replace(conversation, head=root.id)
             connection.execute(_PUT, conversation_row(conversation))
@@ -137,7 +142,9 @@ class Conversations:
         """A conversation has its first message: it is nobody's empty one any more."""
         connection.execute("DELETE FROM setting WHERE key = ?", (_BEGUN + id,))
 
-    def _shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
+    def shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
+        """Inside a transaction: the stored system message with the bytes of `system`; that one itself where there was
+        none."""
         row = connection.execute(
             f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = :id OR (parent IS NULL AND digest = :digest"
             " AND wire = :wire) ORDER BY id = :id DESC, seq LIMIT 1",
@@ -150,9 +157,9 @@ class Conversations:
     def stored(self, connection: sqlite3.Connection, known: Conversation) -> Conversation:
         """Inside a transaction: the row as it is now. One that another kvchat cleared away as empty is stored again as
         it was `known`. Raises ConversationDeleted."""
-        row = self._db.row(f"{_LIST} WHERE id = ?", (known.id,))
+        row = self.exact(known.id)
         if row is not None:
-            return conversations_of([row])[0]
+            return row
         if known.turns:
             raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
         self.keep_root(connection, known.head)
