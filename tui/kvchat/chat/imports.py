@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import TypeAlias
 
 from kvchat.cache.causes.cause import said
 from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.memory.ledger import mark
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import DEFAULT_INSTRUCTIONS, Node, NoteKind, Role, State, new_id
 from kvchat.prompt.tree import Tree
-from kvchat.store import Store
+from kvchat.store import Store, StoreError
 from kvchat.store.imports import Arrival, Batch, Undone
 from kvchat.transfer.formats import Source
 from kvchat.transfer.importing.files import Files, Found, Missed, Progress
@@ -49,7 +50,7 @@ class Imports:
                   stopped: Callable[[], bool] = lambda: False) -> Report:
         """Take in what is in files, folders and archives. `dry_run`: only find out what that would be. `memory`: have
         the conversations gone through for memories. `told` is called after each part, `stopped` asked. Raises
-        StoreError."""
+        ChatError."""
         report = Report(dry_run)
         batch = Batch(new_id()[:8], self._ground.timestamp())
         instructions = self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
@@ -57,7 +58,7 @@ class Imports:
         arrivals = _Arrivals(self._ground.store, files, report, instructions, memory)
         parts, number = arrivals.parts(), 0
         try:
-            while (part := await asyncio.to_thread(next, parts, None)) is not None:
+            while (part := await _next(parts)) is not None:
                 if part and not dry_run:
                     report.batch = batch.id
                     batch = replace(batch, conversations=batch.conversations + len(part))
@@ -68,16 +69,21 @@ class Imports:
                 if stopped():
                     report.stopped = True
                     break
+        except StoreError as error:
+            raise ChatError(str(error)) from None
         finally:
-            await asyncio.to_thread(parts.close)
+            parts.close()
             self._look()
         report.passed_over = files.passed_over
         return report
 
     async def undo(self, id: str = "") -> Undone:
-        """Take an import back, the last one without an `id`. Raises StoreError."""
+        """Take an import back, the last one without an `id`. Raises ChatError."""
         now = self._ground.timestamp()
-        undone = await self._ground.keeper.call(lambda: self._ground.store.imports.undo(id, now))
+        try:
+            undone = await self._ground.keeper.call(lambda: self._ground.store.imports.undo(id, now))
+        except StoreError as error:
+            raise ChatError(str(error)) from None
         self._look()
         return undone
 
@@ -85,6 +91,17 @@ class Imports:
         """The list is another one, and open conversations may have grown or gone."""
         self._conversations.list_changed()
         self._conversations.shared.look_at(list(self._conversations.loaded.values()))
+
+
+async def _next(parts: Iterator[list[Arrival]]) -> list[Arrival] | None:
+    """The next part, made on a thread; None: there is none. Who is cancelled waits for the thread, which has files
+    open."""
+    step = asyncio.ensure_future(asyncio.to_thread(next, parts, None))
+    try:
+        return await asyncio.shield(step)
+    finally:
+        if not step.done():
+            await asyncio.wait([step])
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ async def _import(session: Session, service: ChatService) -> int:
     with stopping() as stop:
         try:
             report = await service.imports.run(
-                [path.expanduser() for path in args.files], dry_run=args.dry_run, memory=args.memory,
+                args.files, dry_run=args.dry_run, memory=args.memory,
                 told=lambda progress, report: line.show(words.progress(
                     progress.done, progress.total, report.taken + report.unchanged, progress.file)),
                 stopped=stop.is_set)

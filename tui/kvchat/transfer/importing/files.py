@@ -9,13 +9,13 @@ from __future__ import annotations
 import sqlite3
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO
 
 from kvchat.cache.causes.cause import Statement, said
@@ -91,7 +91,7 @@ class Files:
         self.progress = Progress()
         self.passed_over = 0
         """Files of folders and archives in which there is no conversation."""
-        self._paths = paths
+        self._paths = [_expanded(path) for path in paths]
 
     def __iter__(self) -> Iterator[Found | Missed]:
         listed = [(path, list(_files_of(path))) for path in self._paths]
@@ -114,11 +114,12 @@ class Files:
                 file.seek(0)
                 at = path.stat().st_mtime
                 if head.startswith(ZIP):
-                    items = self._archive(file, str(path), given=given)
+                    items = self._archive(file, path.name, given=given)
                 elif head.startswith(SQLITE):
                     items = self._database(path, at, head)
                 else:
-                    items = self._text(file, head, path.name, str(path), at, base=self.progress.done)
+                    base = self.progress.done
+                    items = self._text(file, head, str(path), at, lambda octets: base + octets)
                 for item in items:
                     found = found or isinstance(item, Found)
                     yield item
@@ -140,21 +141,23 @@ class Files:
         try:
             with zipfile.ZipFile(file) as archive:
                 members = [one for one in archive.infolist() if not one.is_dir()]
-                whole = sum(one.file_size for one in members) or 1
+                share = size / max(1, sum(one.file_size for one in members))
                 before = 0
                 for member in members:
-                    for item in self._member(archive, member, name):
+                    so_far = partial(_scaled, before, share, base)
+                    for item in self._member(archive, member, name, so_far):
                         any_found = any_found or isinstance(item, Found) or not item.whole
                         yield item
                     before += member.file_size
-                    self.progress.done = base + round(size * before / whole)
+                    self.progress.done = _scaled(before, share, base, 0)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
             raise NotTaken(Reason.BROKEN_ZIP) from error
         if not any_found and given:
             self.passed_over = passed_over
             raise NotTaken(Reason.FOREIGN)
 
-    def _member(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Iterator[Found | Missed]:
+    def _member(self, archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str,
+                so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
         where = f"{name}, {member.filename}"
         if member.flag_bits & 1:
             yield Missed(where, said(Reason.ENCRYPTED), whole=True)
@@ -169,8 +172,7 @@ class Files:
             if begins.startswith(SQLITE):
                 raise NotTaken(Reason.FOREIGN)
             with archive.open(member) as file:
-                base = Path(member.filename).name
-                yield from self._text(file, begins, base, where, _written(member))
+                yield from self._text(file, begins, where, _written(member), so_far)
         except NotTaken as error:
             if error.why.kind == Reason.FOREIGN:
                 self.passed_over += 1
@@ -181,30 +183,30 @@ class Files:
 
     # -- text ---------------------------------------------------------------------------------------------------------
 
-    def _text(self, file: IO[bytes], head: bytes, name: str, where: str, at: float,
-              base: int | None = None) -> Iterator[Found | Missed]:
-        """`base`: the octets before this file, where it is none of an archive. Raises NotTaken."""
+    def _text(self, file: IO[bytes], head: bytes, where: str, at: float,
+              so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
+        """`so_far`: how far it has come in all, from the octets that were read of this file. Raises NotTaken."""
         begins = head.decode("utf-8", "replace").lstrip("\ufeff \t\r\n\x1e")
         if begins[:1] in ("[", "{"):
-            yield from self._json(file, where, at, base)
+            yield from self._json(file, where, at, so_far)
             return
         for format in formats():
             if isinstance(format, TextFormat) and format.fits(begins):
                 text = file.read(4 * LONGEST + 4).decode("utf-8", "replace")
                 try:
-                    yield Found(format.read(text, Path(name).stem), format.title, at, where)
+                    yield Found(format.read(text, PurePath(where).stem), format.title, at, where)
                 except NotTaken as error:
                     yield Missed(where, error.why)
                 return
         raise NotTaken(Reason.FOREIGN)
 
-    def _json(self, file: IO[bytes], where: str, at: float, base: int | None) -> Iterator[Found | Missed]:
+    def _json(self, file: IO[bytes], where: str, at: float,
+              so_far: Callable[[int], int]) -> Iterator[Found | Missed]:
         values = JsonValues(file)
         missed: list[Statement] = []  # until it is known that there are conversations in the file at all
         is_known = False
         for value in _with_sessions(values):
-            if base is not None:
-                self.progress.done = base + file.tell()
+            self.progress.done = so_far(file.tell())
             format = _format_of(value, values.header)
             if format is None:
                 missed.append(value.why if isinstance(value, NotTaken) else said(Reason.NOT_ONE))
@@ -281,6 +283,18 @@ def _with_sessions(values: JsonValues) -> Iterator[object]:
 
 def _session(about: dict[str, object], messages: list[object], length: int) -> object:
     return {"conv": about, "messages": messages} if length <= LONGEST else NotTaken(Reason.TOO_LARGE, limit=LONGEST)
+
+
+def _scaled(before: int, share: float, base: int, octets: int) -> int:
+    """How far it has come, from octets of an archive's files as they are unpacked."""
+    return base + round(share * (before + octets))
+
+
+def _expanded(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # there is no such user: nor such a file
+        return path
 
 
 def _files_of(path: Path) -> Iterator[Path]:
