@@ -137,7 +137,7 @@ class Files:
 
     def _archive(self, file: IO[bytes], name: str, *, given: bool) -> Iterator[Found | Missed]:
         """Raises NotTaken."""
-        base, size, any_found, passed_over = self.progress.done, _length(file), False, self.passed_over
+        base, size, any_told, passed_over = self.progress.done, _length(file), False, self.passed_over
         try:
             with zipfile.ZipFile(file) as archive:
                 members = [one for one in archive.infolist() if not one.is_dir()]
@@ -146,13 +146,13 @@ class Files:
                 for member in members:
                     so_far = partial(_scaled, before, share, base)
                     for item in self._member(archive, member, name, so_far):
-                        any_found = any_found or isinstance(item, Found) or not item.whole
+                        any_told = True
                         yield item
                     before += member.file_size
                     self.progress.done = _scaled(before, share, base, 0)
         except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError) as error:
             raise NotTaken(Reason.BROKEN_ZIP) from error
-        if not any_found and given:
+        if not any_told and given:
             self.passed_over = passed_over
             raise NotTaken(Reason.FOREIGN)
 

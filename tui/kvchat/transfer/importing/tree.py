@@ -215,11 +215,13 @@ class _Growth:
 
     def _stored_root(self, system: str) -> Node | None:
         """The system message that the conversation has already."""
-        roots = self._known.children(None)
-        if not system:
-            return roots[0] if roots else None
-        wire = system_message(system).wire()
-        return next((root for root in roots if root.wire == wire), None)
+        roots, wanted = self._known.children(None), system_message(system or self._instructions).wire()
+        found = next((root for root in roots if root.wire == wanted), None)
+        if found is not None or system:
+            return found
+        # The instructions that it was given when it was imported first.
+        own = {system_message(one.text).wire() for one in self._thread.messages if one.role is Role.SYSTEM}
+        return next((root for root in roots if root.wire not in own), None)
 
     def _new_root(self, instructions: str) -> Node:
         root = node(None, system_message(instructions), self._began)
