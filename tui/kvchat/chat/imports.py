@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -73,7 +73,7 @@ class Imports:
             raise ChatError(str(error)) from None
         finally:
             parts.close()
-            self._look()
+            self._show(arrivals.planned)
         report.passed_over = files.passed_over
         return report
 
@@ -84,13 +84,14 @@ class Imports:
             undone = await self._ground.keeper.call(lambda: self._ground.store.imports.undo(id, now))
         except StoreError as error:
             raise ChatError(str(error)) from None
-        self._look()
+        self._show(undone.touched)
         return undone
 
-    def _look(self) -> None:
+    def _show(self, touched: Iterable[str]) -> None:
         """The list is another one, and open conversations may have grown or gone."""
         self._conversations.list_changed()
-        self._conversations.shared.look_at(list(self._conversations.loaded.values()))
+        loaded = self._conversations.loaded
+        self._conversations.shared.reload([loaded[id] for id in touched if id in loaded])
 
 
 async def _next(parts: Iterator[list[Arrival]]) -> list[Arrival] | None:
@@ -132,20 +133,21 @@ class _Arrivals:
         self._instructions = instructions
         self._memory = memory
         self._undone = {batch.undone for batch in store.imports.all() if batch.undone is not None}
-        self._planned: set[str] = set()
+        self.planned: set[str] = set()
+        """The ids of what is stored."""
 
     def parts(self) -> Generator[list[Arrival], None, None]:
         """The conversations, some at a time; now and then none, where there is only something to tell."""
         part, octets = list[Arrival](), 0
         for number, item in enumerate(self._files, 1):
             outcome = self._outcome(item)
-            if isinstance(outcome, _New) and outcome.arrival.conversation.id in self._planned:
+            if isinstance(outcome, _New) and outcome.arrival.conversation.id in self.planned:
                 yield part  # what comes twice is compared with what is stored
                 part, octets = [], 0
                 outcome = _Same() if self._report.dry_run else self._outcome(item)
             self._count(item, outcome)
             if isinstance(outcome, _New):
-                self._planned.add(outcome.arrival.conversation.id)
+                self.planned.add(outcome.arrival.conversation.id)
                 part.append(outcome.arrival)
                 octets += sum(len(node.wire) for node in outcome.arrival.nodes)
             if len(part) >= PART_CONVERSATIONS or octets >= PART_OCTETS or number % PART_ITEMS == 0:

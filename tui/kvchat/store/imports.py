@@ -77,6 +77,8 @@ class Undone:
     """Those that somebody has gone on with."""
     back: int = 0
     """Those that had grown and go on from where they stood before."""
+    touched: tuple[str, ...] = ()
+    """The ids of all of them."""
 
 
 class Imports:
@@ -107,7 +109,10 @@ class Imports:
                                            (id, whole_characters(one.draft)))
                 else:
                     changed = self._grown(connection, row, one, nodes)
-                    grown[id] = [row.head, changed.head]
+                    if row.trashed is None:
+                        grown[id] = [row.head, changed.head]
+                    else:
+                        made.append(id)
                 if one.shared:
                     connection.execute(_CLAIM, {"id": id, "nodes": to_json(list(one.shared))})
                 connection.executemany(_COVER, [(node, batch.id, id, mark) for node, mark in one.marks.items()])
@@ -157,6 +162,7 @@ class Imports:
             parts = connection.execute("SELECT key, value FROM setting WHERE key GLOB ? ORDER BY key DESC",
                                        (f"{KEY}{batch.id} *",)).fetchall()
             trashed = kept = back = 0
+            touched = list[str]()
             for key, value in parts:
                 part = from_json(value, dict)
                 for made in part.get("made", ()):
@@ -165,9 +171,10 @@ class Imports:
                 for one, (before, after) in part.get("grown", {}).items():
                     went = self._step_back(connection, one, before, after)
                     back, kept = back + went, kept + (not went)
+                touched += [*part.get("made", ()), *part.get("grown", {})]
                 connection.execute("DELETE FROM setting WHERE key = ?", (key,))
             self._note(connection, batch.id, {"at": batch.at, "conversations": batch.conversations, "undone": now})
-        return Undone(replace(batch, undone=now), trashed, kept, back)
+        return Undone(replace(batch, undone=now), trashed, kept, back, tuple(touched))
 
     @staticmethod
     def _trash(connection: sqlite3.Connection, id: str, last: int, now: float) -> bool:
