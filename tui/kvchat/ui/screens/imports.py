@@ -38,7 +38,7 @@ class ImportScreen(Modal["Report"]):
     """`path`: what to import at once; empty: the person is asked."""
 
     DEFAULT_CSS = """
-    ImportScreen VerticalScroll { height: auto; max-height: 16; }
+    ImportScreen VerticalScroll { height: auto; max-height: 50vh; }
     ImportScreen FilterLine { margin-top: 1; }
     """
 
@@ -55,7 +55,7 @@ class ImportScreen(Modal["Report"]):
     def body(self) -> Iterable[Widget]:
         yield Static(content((f"From {FROM}: a file, a zip or a folder.", MUTED)), classes="words")
         yield FilterLine("for instance ~/Downloads/chatgpt.zip", one_line(self._given, 4096))
-        with VerticalScroll(can_focus=False):
+        with VerticalScroll():
             yield Static(classes="words", id="answer")
 
     def on_mount(self) -> None:
@@ -70,10 +70,12 @@ class ImportScreen(Modal["Report"]):
 
     @on(Input.Submitted)
     def _entered(self, event: Input.Submitted) -> None:
-        if self._outcome is not None and self._outcome.batch:
+        self._begin(event.value.strip())
+
+    def key_enter(self) -> None:
+        """With the report in front."""
+        if not self._at_work and self._outcome is not None and self._outcome.batch:
             self.finish(self._outcome)
-        elif not self._at_work:
-            self._begin(event.value.strip())
 
     def action_close(self) -> None:
         if self._at_work:
@@ -89,7 +91,6 @@ class ImportScreen(Modal["Report"]):
         self._at_work, self._to_stop, self._outcome = True, False, None
         self.query_one(Input).disabled = True
         self.show_hints((("dialog.close", "stop"),))
-        self.focus()
         self._import(Path(path))
 
     @work(exclusive=True, group="import")
@@ -101,8 +102,11 @@ class ImportScreen(Modal["Report"]):
         else:
             self._say_report(self._outcome)
         self._at_work = False
-        self.query_one(Input).disabled = False
-        self.query_one(Input).focus()
+        if self._outcome is not None and self._outcome.batch:
+            self.query_one(VerticalScroll).focus()  # to read it all; the file is done with
+        else:
+            self.query_one(Input).disabled = False
+            self.query_one(Input).focus()
 
     def _told(self, progress: Progress, report: Report) -> None:
         if not self._to_stop:
@@ -116,7 +120,7 @@ class ImportScreen(Modal["Report"]):
         if report.stopped:
             said.append("Stopped. What was imported until then is kept.")
         if report.batch:
-            said.append((f"{self.app.key_of('undo')} in the conversation undoes it.", MUTED))
+            said.append((f"{self.app.key_of('undo')} undoes it, once this is closed.", MUTED))
         self._say(said)
         if report.batch:
             self.show_hints((("enter", "close"),))
