@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
+from engine_fixture import running_server
 from import_samples import SAMPLES, answer, chatgpt_conversation, claude_conversation, question
 from kvchat.chat.errors import ChatError
 from kvchat.chat.live import OpenConversation
@@ -17,6 +18,7 @@ from kvchat.chat.service import ChatService
 from kvchat.config import Settings
 from kvchat.memory.ledger import Ledger
 from kvchat.prompt.message import chained
+from kvchat.prompt.request import Parameters
 from kvchat.store import Store
 from kvchat.transfer.importing.thread import Reason
 from toyserver import ToyServer, tokens
@@ -248,3 +250,23 @@ async def test_a_changed_export_is_not_believed(service: ChatService, server: To
         report = await other.imports.run([tmp_path / "x"])
         assert [one.why.kind for one in report.skipped] == [Reason.INVALID]
         assert other.conversations.all() == []
+
+
+# -- a real server ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.engine
+async def test_an_imported_conversation_is_prefilled_once(make: Callable[..., ChatService], tmp_path: Path) -> None:
+    with running_server() as server:
+        service = make(server.base_url)
+        await service.imports.run([write(tmp_path / "x", chatgpt_conversation(0, 3))])
+        id = only(service).id
+        await service.options.set_parameters(id, Parameters(temperature=0.0, max_tokens=12))
+        figures = []
+        for text in ("And now?", "And then?", "At last?"):
+            await say(service, id, text)
+            figures.append(service.conversations.load(id).path()[-1].figures)
+        assert all(figures), "the server reports its cache"
+        first, *later = [found for found in figures if found is not None]
+        assert first.prompt_tokens > 200
+        assert all(found.wasted_tokens is not None and found.wasted_tokens <= 1 for found in later)

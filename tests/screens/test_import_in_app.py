@@ -20,7 +20,7 @@ async def test_a_path_is_imported_at_once_and_undo_takes_it_back(drive: Drive, t
         await app.begin("mine")
         await app.command(f"/import {path}")
         await app.opens("ImportScreen")
-        await app.until(lambda: "Imported 30 conversations (390 messages)." in app.prose)
+        await app.until(lambda: "Imported 30 conversations (390 messages)." in app.prose and "undoes it" in app.prose)
         assert "skipped: damaged," in app.text
         await app.press("enter")
         await app.closes()
