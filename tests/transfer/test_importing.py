@@ -175,6 +175,17 @@ def test_the_yaml_of_aichat_in_all_its_quotes(tmp_path: Path) -> None:
     assert made.source.conversation.title == "odd"
 
 
+def test_a_conversation_of_llm_that_went_on_as_a_thread_is_one(tmp_path: Path) -> None:
+    path = SAMPLES["llm"](tmp_path, 2)
+    thread = next(one for one in found_in(path)[0] if isinstance(one.item, Thread) and one.item.id == "th0")
+    with sqlite3.connect(path) as db:  # as a newer llm goes on with it
+        db.execute("UPDATE conversations SET id = 'th0'")
+        db.execute("UPDATE responses SET conversation_id = 'th0'")
+    found, _ = found_in(path)
+    assert [one.item.id for one in found if isinstance(one.item, Thread)] == ["th0"]
+    assert texts(tree_of(found[0])) == texts(tree_of(thread))
+
+
 def test_lossless_json_keeps_every_digest(tmp_path: Path) -> None:
     source = branched_conversation()
     (tmp_path / "x.json").write_text(render("json", [source]))

@@ -1,5 +1,9 @@
 """llm: its database `logs.db`. Older versions keep a row for each prompt and response; since 0.32 there is a tree of
-messages beside it, in which a thread names its end."""
+messages beside it, in which a thread names its end.
+
+A conversation of the older tables that went on since is a thread of the same id. Messages have no ids that both forms
+share, so they are told by their texts.
+"""
 
 from __future__ import annotations
 
@@ -33,15 +37,18 @@ _BRANCH = """
 def _read(db: sqlite3.Connection) -> Iterator[Thread]:
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")}
     names = {row[1] for row in db.execute("PRAGMA table_info(responses)")}
-    for id, name in db.execute("SELECT id, name FROM conversations ORDER BY id").fetchall():
+    has_threads = {"threads", "turns", "messages", "parts"} <= tables
+    older = " WHERE id NOT IN (SELECT id FROM threads WHERE tip_message_hash IS NOT NULL)" if has_threads else ""
+    for id, name in db.execute(f"SELECT id, name FROM conversations{older} ORDER BY id").fetchall():
         yield _conversation(db, str(id), text_of(name), tables, names)
-    if {"threads", "turns", "messages", "parts"} <= tables:
-        for id, name, created in db.execute("SELECT id, name, datetime_utc FROM threads ORDER BY id").fetchall():
+    if has_threads:
+        for id, name, created in db.execute("SELECT id, name, datetime_utc FROM threads"
+                                            " WHERE tip_message_hash IS NOT NULL ORDER BY id").fetchall():
             yield _thread(db, str(id), text_of(name), seconds_of(created), "part_fragments" in tables)
 
 
 def _conversation(db: sqlite3.Connection, id: str, name: str, tables: set[str], names: set[str]) -> Thread:
-    thread = Thread("llm", id, name)
+    thread = Thread("llm", id, name, own_ids=False)
     reasoning = "reasoning" if "reasoning" in names else "''"
     rows = db.execute(f"SELECT id, prompt, system, response, model, datetime_utc, {reasoning} FROM responses"
                       " WHERE conversation_id = ? ORDER BY datetime_utc, id", (id,)).fetchall()
@@ -80,7 +87,7 @@ def _left_out(kind: str, path: str, thread: Thread) -> str:
 
 def _thread(db: sqlite3.Connection, id: str, name: str, created: float | None, fragments: bool) -> Thread:
     head = db.execute("SELECT tip_message_hash FROM threads WHERE id = ?", (id,)).fetchone()[0]
-    thread = Thread("llm", f"thread {id}", name, head=head, created=created)
+    thread = Thread("llm", id, name, head=head, created=created, own_ids=False)
     turns = {tip: (seconds_of(time), text_of(model)) for tip, time, model in db.execute(
         "SELECT tip_message_hash, datetime_utc, model FROM turns WHERE thread_id = ?", (id,))}
     for hash, parent, role in db.execute(_BRANCH, {"thread": id}).fetchall():
