@@ -140,10 +140,11 @@ class Imports:
                nodes: Sequence[Node]) -> Conversation:
         target, before = one.conversation, one.before
         untouched = before is not None and row.head == before.head
+        comes_back = before is not None and before.trashed is not None
         questions = sum(node.role is Role.USER for node in nodes)
         return self._conversations.write(connection, row, lambda now: replace(
             now, head=target.head if untouched else now.head, updated=max(now.updated, target.updated),
-            turns=now.turns + questions, trashed=target.trashed))
+            turns=now.turns + questions, trashed=None if comes_back else now.trashed))
 
     # -- which there were ---------------------------------------------------------------------------------------------
 
