@@ -202,15 +202,21 @@ class _Growth:
             return stored
         if created is None:
             created = parent.created + STEP_S * (1 + len(self._tree.children(parent.id)))
+        if parent.id not in self._tree:  # a system message is made with the first question below it
+            self._add(parent)
         made = node(parent, message, created, id=id, state=state, model=model)
+        self._add(made)
+        return made
+
+    def _add(self, made: Node) -> None:
         self._tree.put(made)
         self._new.append(made)
-        return made
 
     def _root(self, system: str) -> Node:
         system = joined(self._thread.system, system)
         if system not in self._roots:
-            self._roots[system] = self._stored_root(system) or self._new_root(system or self._instructions)
+            self._roots[system] = self._stored_root(system) or node(
+                None, system_message(system or self._instructions), self._began)
         return self._roots[system]
 
     def _stored_root(self, system: str) -> Node | None:
@@ -222,12 +228,6 @@ class _Growth:
         # The instructions that it was given when it was imported first.
         own = {system_message(one.text).wire() for one in self._thread.messages if one.role is Role.SYSTEM}
         return next((root for root in roots if root.wire not in own), None)
-
-    def _new_root(self, instructions: str) -> Node:
-        root = node(None, system_message(instructions), self._began)
-        self._tree.put(root)
-        self._new.append(root)
-        return root
 
     def _answer_all(self) -> None:
         """Put an empty reply to each question that has none."""
