@@ -16,18 +16,16 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node, Role
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import index, tips
-from kvchat.store.conversations import Conversations
+from kvchat.store.conversations import Conversations, put
 from kvchat.store.errors import UnknownImport
 from kvchat.store.file.database import Database
-from kvchat.store.rows import CONVERSATION_FIELDS, NODE_FIELDS, columns, conversation_row, from_json, row_of, to_json
+from kvchat.store.rows import NODE_FIELDS, columns, from_json, row_of, to_json
 
 KEY = "store.import "
 """In front of an import's id: the key of the setting that tells of it. Behind the id and a number: of each part of it,
 the conversations that it made, those that grew, and the last message that was there then."""
 _DIGITS = 8
 
-_PUT = (f"INSERT INTO conversation({columns(CONVERSATION_FIELDS)})"
-        f" VALUES ({', '.join('?' * len(CONVERSATION_FIELDS))})")
 _ADD = (f"INSERT INTO node({columns(NODE_FIELDS)}, conversation) VALUES ({', '.join('?' * (len(NODE_FIELDS) + 1))})"
         " ON CONFLICT(id) DO NOTHING")
 _COVER = "INSERT INTO covered VALUES (?, ?, ?, ?) ON CONFLICT(node) DO NOTHING"
@@ -102,7 +100,7 @@ class Imports:
                 nodes, moved = self._store(connection, one)
                 if row is None:
                     head = one.conversation.head
-                    connection.execute(_PUT, conversation_row(replace(one.conversation, head=moved.get(head, head))))
+                    put(connection, replace(one.conversation, head=moved.get(head, head)))
                     made.append(id)
                     if one.draft:
                         connection.execute("INSERT INTO draft VALUES (?, ?) ON CONFLICT DO NOTHING",
