@@ -224,8 +224,8 @@ async def test_an_export_comes_back_byte_for_byte_forks_and_drafts_included(
     await say(service, fork.id, "Three?")
     await service.turns.regenerate(first, left or "")
     await service.conversations.wait(first)
+    await service.conversations.update(conversation, tags=("log", "work"))
     ids = [one.id for one in service.conversations.all()]
-    assert ids[0] == first or ids[0] == fork.id
     for number, order in enumerate((ids, ids[::-1])):
         path = tmp_path / f"{number}.json"
         path.write_text("".join(service.exports.text(order, "json")))
