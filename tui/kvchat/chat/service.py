@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from kvchat.chat.cache.rail import Rail
     from kvchat.chat.cache.reports import CacheReports
     from kvchat.chat.exports import Exports
+    from kvchat.chat.imports import Imports
     from kvchat.chat.server.choice import ServerChooser
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
@@ -134,6 +135,12 @@ class ChatService:
         from kvchat.chat.exports import Exports
 
         return Exports(self.store, self.conversations.loaded, self.tracker.speed_in)
+
+    @cached_property
+    def imports(self) -> Imports:
+        from kvchat.chat.imports import Imports
+
+        return Imports(self.ground, self.conversations)
 
     async def _vector_of(self, question: str) -> list[float] | None:
         return await self.vectors.of(question)

@@ -107,6 +107,17 @@ class SharedConversations:
             all_seen = all_seen and stored is not None
         return all_seen
 
+    def reload(self, conversations: Iterable[OpenConversation]) -> None:
+        """Show these conversations as they are stored, wherever their branches end: this kvchat changed them so."""
+        for conversation in conversations:
+            stored = self._read(conversation) if self.is_stored(conversation) else None
+            if stored is None:
+                continue
+            if stored.tree is not None:
+                conversation.tree, conversation.mark = stored.tree, stored.mark
+            self._put(conversation, stored.record, stored.record.head)
+            self._tell(ConversationChanged(conversation.id))
+
     async def look(self, conversation: OpenConversation) -> bool:
         """Take over what others did in a conversation; whether it could be looked at now."""
         if not self.is_stored(conversation):

@@ -10,8 +10,9 @@ from kvchat.store.errors import (
     StoreError,
     StoreUnavailable,
     UnknownConversation,
+    UnknownImport,
 )
 from kvchat.store.store import Store
 
 __all__ = ["Change", "Conflict", "ConversationDeleted", "HeadMoved", "NotQueued", "Store", "StoreDamaged",
-           "StoreError", "StoreUnavailable", "UnknownConversation"]
+           "StoreError", "StoreUnavailable", "UnknownConversation", "UnknownImport"]

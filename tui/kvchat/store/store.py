@@ -24,6 +24,7 @@ from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
+from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
 from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
@@ -48,6 +49,7 @@ class Store:
         self._jobs = Jobs(db, clock)
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
+        self._imports = Imports(db, self._conversations)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -103,6 +105,11 @@ class Store:
         """The folders that are indexed."""
         return self._collections
 
+    @property
+    def imports(self) -> Imports:
+        """Conversations that came in from files."""
+        return self._imports
+
     # Conversations
 
     def conversations(self, *, trashed: bool = False) -> list[Conversation]:
@@ -125,6 +132,10 @@ class Store:
         """The conversation with this id or unique beginning of an id (4 digits at least), the trash included.
         Raises UnknownConversation."""
         return self._conversations.one(id)
+
+    def known(self, id: str) -> Conversation | None:
+        """The conversation with just this id, the trash included; None: there is none."""
+        return self._conversations.exact(id)
 
     def create(self, conversation: Conversation, system: Node) -> Conversation:
         """Store a new conversation and return it as stored: its head is `system`, or the node that has the same bytes

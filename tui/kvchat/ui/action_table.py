@@ -87,6 +87,8 @@ ACTIONS: tuple[Action, ...] = (
            "Conversations", "delete", method="conversations.delete"),
     Action("export", "f4", "Export", "Write this conversation, or all of them, to a file.", "Conversations", "export",
            "FILE", footer="export", method="conversations.export"),
+    Action("import", "", "Import", "Take in conversations of other programs.",
+           "Conversations", "import", "PATH", method="conversations.take_in"),
 
     Action("stop", "escape", "Stop", "Stop the answer and keep what came.", "This conversation", "stop", method="stop"),
     Action("undo", "ctrl+underscore,ctrl+slash", "Undo",

@@ -37,6 +37,8 @@ class Workspace:
         """The question that the composer edits, if it does."""
         self.deleted: str | None = None
         """The conversation deleted last, for undo."""
+        self.imported: str | None = None
+        """The import made last, for undo."""
         self._unsaid: tuple[str, Severity] | None = None
         """What waits until the dialog in front is closed."""
 
