@@ -30,7 +30,7 @@ MODALS = {
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "PaletteScreen",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
     "doctor": "DoctorScreen", "memory": "ManagerScreen", "remember": "ManagerScreen", "forget": "ManagerScreen",
-    "attach": "AttachScreen", "documents": "ManagerScreen",
+    "attach": "AttachScreen", "documents": "ManagerScreen", "settings": "SettingsScreen",
 }
 """The actions that open a screen, with its class."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -17,7 +18,8 @@ from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
-from kvchat.config import ConfigError, save_setting
+from kvchat.config import ConfigError, Settings, save_setting
+from kvchat.config.layers import Layers, layered
 from kvchat.paths import Paths, own_themes
 from kvchat.sanitize import one_line
 from kvchat.ui import actions, keys
@@ -50,7 +52,8 @@ class KvchatApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [actions.binding("palette", "command_palette", priority=True)]
 
     def __init__(self, service: ChatService, paths: Paths, *, notices: Iterable[str] = (), continue_: bool = False,
-                 conversation: str | None = None) -> None:
+                 conversation: str | None = None, layers: Callable[[], Layers] | None = None) -> None:
+        """`layers`: the settings as they are now, with where they come from; None: of the file and the environment."""
         gc.disable()  # until the first paint: collections cost a tenth of it
         paste_guard.install()
         super().__init__()
@@ -61,6 +64,7 @@ class KvchatApp(App[int]):
         self.ending = Ending(self, service, paths)
         self.key_queue = KeyQueue(self, super().on_event)
         self._paths = paths
+        self.layers = layers or (lambda: layered(paths.config))
         self.has_begun = False
         """Whether the service is opened."""
         self._notices = list(notices)
@@ -295,6 +299,25 @@ class KvchatApp(App[int]):
             return
         self.follows_terminal = False
         self._save_theme(self.theme)
+
+    def take_settings(self, before: Settings, now: Settings) -> None:
+        """The theme and the keys of changed settings."""
+        if now.theme != before.theme and not self.no_color:
+            self.follows_terminal = now.theme == AUTOMATIC
+            name = DARK_THEME if self.follows_terminal else now.theme
+            if name != self.theme and name in self.available_themes:
+                self._terminals_choice = name  # it is in the file already
+                self.theme = name
+            if self.follows_terminal:
+                self.ask_terminal()
+        if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
+            self.keys, _ = actions.keymap(now.keys, self._paths.config, vi_keys=now.vi_keys)
+            self.set_keymap(self.keys)
+            self.chat.show_keys()
+
+    @property
+    def settings_file(self) -> Path:
+        return self._paths.config
 
     def _save_theme(self, name: str) -> None:
         try:

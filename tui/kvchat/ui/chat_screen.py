@@ -89,12 +89,16 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.composer.set_commands(actions.slash_commands())
-        self.keybar.set_keys(self.app.footer_keys())
-        self.status.why_key = self.app.key_of("inspector")
-        self.composer.set_memories_key(self.app.key_of("memories"))
+        self.show_keys()
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
         self.composer.focus()
+
+    def show_keys(self) -> None:
+        """Name the keys of the person where keys are named."""
+        self.on_descendant_focus()
+        self.status.why_key = self.app.key_of("inspector")
+        self.composer.set_memories_key(self.app.key_of("memories"))
 
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
@@ -110,6 +114,7 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.options import OptionController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
+        from kvchat.ui.controllers.settings import SettingsController
         from kvchat.ui.controllers.view import ConversationView
         from kvchat.ui.controllers.workspace import Workspace
 
@@ -136,6 +141,7 @@ class ChatScreen(Screen[None]):
             workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer)
         self.options = OptionController(workspace, service, costs, composer)
         self.memory = MemoryController(workspace, service, self.conversations, status)
+        self.settings = SettingsController(workspace, service, panel, transcript, composer)
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
@@ -152,6 +158,11 @@ class ChatScreen(Screen[None]):
         if self.empty is not None:
             self.panel.fit()
             self.call_after_refresh(self.empty.show)
+
+    def want_sidebar(self, wanted: bool) -> None:
+        """Show the list beside the conversation where there is room, or do not."""
+        self.show_sidebar = wanted
+        self._set_sidebar(wanted and self._wide)
 
     def _set_sidebar(self, shown: bool) -> None:
         if not shown and self.focused is self.sidebar:

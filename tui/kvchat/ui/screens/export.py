@@ -73,11 +73,25 @@ class ChoiceLine(Widget, can_focus=True):
         self._options = options
         self.set_reactive(ChoiceLine.chosen, chosen)
 
+    def offer(self, options: Sequence[str], chosen: int) -> None:
+        """Other words, with this one chosen."""
+        self._options = options
+        self.chosen = chosen
+        self.refresh()
+
+    @property
+    def _first(self) -> int:
+        """The first word that is shown: the chosen one is, whatever the width."""
+        first, room = self.chosen, self.size.width
+        while first and sum(len(word) + 4 for word in self._options[first - 1:self.chosen + 1]) <= room:
+            first -= 1
+        return first
+
     def render(self) -> Content:
-        chosen = ".choice--focused" if self.has_focus else ".choice--chosen"
+        chosen, first = ".choice--focused" if self.has_focus else ".choice--chosen", self._first
         return Content("  ").join(
             content((f"[{word}]", chosen) if index == self.chosen else (f" {word} ", ".choice--other"))
-            for index, word in enumerate(self._options))
+            for index, word in enumerate(self._options[first:], first))
 
     def action_step(self, step: int) -> None:
         self.chosen = (self.chosen + step) % len(self._options)
@@ -87,7 +101,7 @@ class ChoiceLine(Widget, can_focus=True):
 
     def on_click(self, event: events.Click) -> None:
         start = 0
-        for index, word in enumerate(self._options):
+        for index, word in enumerate(self._options[self._first:], self._first):
             end = start + len(word) + 2
             if start <= event.x < end:
                 self.chosen = index
