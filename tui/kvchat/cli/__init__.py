@@ -28,7 +28,8 @@ COMMANDS: Mapping[str, str] = {
     "export": "write conversations to a file or standard output",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
-    "config": "look at the settings",
+    "config": "look at the settings and change them",
+    "completion": "print a script that completes commands, options and names in your shell",
 }
 """What each command does, in the order of the help."""
 
@@ -41,6 +42,7 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
     )
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
+    top.add_argument("--man", action=_Manual, nargs=0, help="print the manual page, for man -l")
     choosing_options(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
@@ -48,6 +50,16 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         if arguments is None or name in arguments:
             _module(name).add_arguments(command)
     return top
+
+
+class _Manual(argparse.Action):
+    """Prints the manual page of the whole command line, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from kvchat.cli.manual import manual
+
+        print(manual(globals()["parser"]()), end="")
+        parser.exit()
 
 
 def common_options(defaults: bool) -> argparse.ArgumentParser:
