@@ -86,6 +86,8 @@ def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclu
                        help="go on with the latest conversation")
     which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
                        help="go on with this conversation (the first digits of its id are enough)")
+    which.add_argument("--persona", metavar="NAME", default=argparse.SUPPRESS,
+                       help="begin a new conversation with a persona: its system prompt, model and parameters")
     return which
 
 
@@ -96,6 +98,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser(arguments).parse_args(arguments)
     args.continue_ = getattr(args, "continue_", False)
     args.conversation = getattr(args, "conversation", None)
+    args.persona = getattr(args, "persona", None)
     os.umask(0o077)
     try:
         return _carried_out(args)

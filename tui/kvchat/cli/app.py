@@ -51,7 +51,8 @@ def run(session: Session) -> int:
 
     app = KvchatApp(late(settings, begin, incognito=args.incognito), session.places,
                     notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation,
-                    layers=layers)
+                    layers=layers,
+                    persona=args.persona)
     try:
         app.run(mouse=settings.mouse)
     except Exception as error:

@@ -29,11 +29,13 @@ from kvchat.cache.causes.cause import Statement
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.personas import Personas
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.cli import choosing_options
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError
+from kvchat.config.personas import NOBODY, Persona, filled
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.decoding import decoded
 from kvchat.prompt.citations import name_of, sources
@@ -88,7 +90,12 @@ def run(session: Session) -> int:
         raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
     question = read_question(args.text, not args.no_stdin)
     session.print_problems()
-    return session.with_service(lambda service: ask(service, args, question))
+
+    async def work(service: ChatService) -> int:
+        personas = Personas(session.places.personas, service.options)
+        return await ask(service, args, question, personas.find(args.persona) if args.persona else NOBODY)
+
+    return session.with_service(work)
 
 
 def read_question(given: str, stdin: bool = True) -> Question:
@@ -214,13 +221,16 @@ FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; C
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
-async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -> int:
-    """Ask, print, and return the exit status. Raises ChatError and StoreError."""
+async def ask(service: ChatService, args: argparse.Namespace, asked: Question,
+              persona: Persona = NOBODY) -> int:
+    """Ask, print, and return the exit status. `persona`: what a new conversation begins with. Raises ChatError and
+    StoreError."""
+    asked = replace(asked, text=filled(persona.first_message, asked.text))
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
     service.servers.consent.asks_before_leaving = not service.servers.is_named
     service.events.subscribe(_tell_fallback)
-    conversation = await _conversation(service, args)
+    conversation = await _conversation(service, args, persona)
     printer = Printer(sys.stdout)
     shown, told = 0, False
 
@@ -260,7 +270,7 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -
     return 0
 
 
-async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
+async def _conversation(service: ChatService, args: argparse.Namespace, persona: Persona) -> OpenConversation:
     """The conversation to ask in, its server reached: a question that reaches none changes nothing. Raises
     ChatError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
@@ -270,8 +280,8 @@ async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenC
         conversation = await service.conversations.open(known.id)
         await service.servers.reach(conversation.id)
         return conversation
-    await service.servers.reach()
-    return await service.new_conversations.create(reuse=False)
+    await service.servers.reach(name=service.new_conversations.server_of(persona) if persona.profile else "")
+    return await service.new_conversations.create(persona=persona, reuse=False)
 
 
 def _tell_fallback(event: ServiceEvent) -> None:

@@ -62,12 +62,20 @@ def _themes(session: Session) -> Iterable[str]:
     return [AUTOMATIC, *load_themes([paths.own_themes(), session.places.themes])[0]]
 
 
+def _personas(session: Session) -> Iterable[str]:
+    from kvchat.config.personas import load_personas
+
+    return load_personas(session.places.personas)[0]
+
+
 NAMES: Mapping[str, Callable[[Session], Iterable[str]]] = {
-    "conversations": _conversations, "settings": _settings, "profiles": _profiles, "themes": _themes}
+    "conversations": _conversations, "settings": _settings, "profiles": _profiles, "themes": _themes,
+    "personas": _personas}
 """What the scripts ask for, and who knows it."""
 
 _OF: Mapping[tuple[str, str], str] = {
     ("", "conversation"): "conversations", ("", "profile"): "profiles", ("", "theme"): "themes",
+    ("", "persona"): "personas",
     ("show", "id"): "conversations", ("cache", "id"): "conversations", ("export", "id"): "conversations",
     ("config get", "name"): "settings", ("config set", "name"): "settings", ("config unset", "name"): "settings",
 }

@@ -67,12 +67,15 @@ def _check(session: Session) -> int:
 
 
 def _of_screen(settings: Settings, session: Session, file: Path | None = None) -> list[Problem]:
-    """What is wrong in keys and theme, and in the person's own themes."""
+    """What is wrong in keys and theme, and in the person's own themes, personas and snippets."""
+    from kvchat.config.personas import load_personas
     from kvchat.ui.actions import keymap
+    from kvchat.ui.snippets import snippets
     from kvchat.ui.themes import load_themes, theme_problem
 
     file = file or session.places.config
     themes, broken = load_themes([paths.own_themes(), session.places.themes])
+    broken += load_personas(session.places.personas)[1] + snippets(session.places.snippets)[1]
     return [*keymap(settings.keys, file)[1], *broken, *theme_problem(settings.theme, themes, file)]
 
 

@@ -62,6 +62,8 @@ _MOVING = "it moves within what has the focus"
 ACTIONS: tuple[Action, ...] = (
     Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", footer="new",
            method="conversations.new"),
+    Action("persona", "", "New with persona", "Begin a new conversation with a persona: its system prompt, model and "
+           "parameters.", "Conversations", "persona", "NAME", method="conversations.new_with_persona"),
     Action("next", "ctrl+pagedown,alt+down,f9", "Next conversation", "Open the next conversation of the list.",
            "Conversations", "next", method="conversations.next"),
     Action("previous", "ctrl+pageup,alt+up,f8", "Previous conversation", "Open the conversation above in the list.",

@@ -102,6 +102,7 @@ class ChatScreen(Screen[None]):
 
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
+        from kvchat.chat.personas import Personas
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
         from kvchat.ui.controllers.context import ContextController
@@ -120,6 +121,7 @@ class ChatScreen(Screen[None]):
 
         service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
         service.servers.consent.asks_before_leaving = True
+        personas = Personas(self.app.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, service, transcript)
         self.costs = costs = CostQuestions(workspace, service.prices)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
@@ -136,10 +138,10 @@ class ChatScreen(Screen[None]):
             self.header, self.sidebar, transcript, composer, status)
         self.conversations = ConversationController(
             workspace, service, self.view, self.sending, self.context, self.sidebar, transcript, composer,
-            self.findbar)
+            self.findbar, personas)
         self.messages = MessageController(
             workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer)
-        self.options = OptionController(workspace, service, costs, composer)
+        self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
         self.settings = SettingsController(workspace, service, panel, transcript, composer)
         service.events.subscribe(self._on_service)
@@ -322,6 +324,29 @@ class ChatScreen(Screen[None]):
         action = actions.by_slash(event.name)
         if action is not None:
             await self.app.run_table_action(action, event.argument)
+        else:
+            self._put_snippet(event.name, event.argument)
+
+    def load_snippets(self) -> list[str]:
+        """Offer the person's snippets as commands; what is wrong with some."""
+        from kvchat.ui.snippets import snippets
+
+        found, problems = snippets(self.app.paths.snippets)
+        self.composer.set_commands([*actions.slash_commands(), *(
+            (name, one.about or one_line(one.text, 60)) for name, one in found.items())])
+        return list(map(str, problems))
+
+    def _put_snippet(self, name: str, argument: str) -> None:
+        """Put a snippet into the composer, as its file has it now."""
+        from kvchat.config.personas import filled
+        from kvchat.ui.snippets import snippets
+
+        found, problems = snippets(self.app.paths.snippets)
+        if name in found:
+            self.composer.fill(filled(found[name].text, argument))
+        else:
+            why = next((str(problem) for problem in problems if problem.file and problem.file.stem == name), "")
+            self.workspace.say(why or f"There is no snippet {name} any more.", "warning")
 
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:

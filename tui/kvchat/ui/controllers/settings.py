@@ -46,7 +46,7 @@ class SettingsController:
         from kvchat.ui.setting_rows import checked
 
         app = self.workspace.app
-        save_setting(app.settings_file, row.path, None if text is None else checked(app.layers(), row, text))
+        save_setting(app.paths.config, row.path, None if text is None else checked(app.layers(), row, text))
         self._take(app.layers().settings)
 
     def _take(self, wanted: Settings) -> None:
