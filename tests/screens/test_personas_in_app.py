@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from app_kit import Drive
 
+from engine_fixture import running_server
+from kvchat.config import Settings, changed
 from kvchat.paths import find
 from kvchat.prompt.conversation import SavedPrompt
 from kvchat.ui.widgets.composer.widget import Composer
@@ -140,3 +142,30 @@ async def test_a_snippet_is_offered_with_its_words_and_a_command_stays_one(drive
         await app.command("/new")
         await app.until(lambda: app.conversation.id != id)
         assert isinstance(app.chat.composer, Composer) and app.draft == ""
+
+
+@pytest.mark.engine
+async def test_a_persona_and_changed_settings_cost_the_real_server_nothing(drive: Drive, files: Path) -> None:
+    (files / "personas" / "short.toml").write_text(
+        'system_prompt = "You answer in a few words."\n[parameters]\nmax_tokens = 12\ntemperature = 0.0\n')
+    with running_server() as engine:
+        settings = changed(Settings(), "server.base_url", engine.base_url)
+        async with drive(server=None, settings=settings) as app:
+            await app.service.servers.connect()
+            await app.command("/persona short")
+            await app.until(lambda: app.conversation.instructions == "You answer in a few words.")
+            await app.say("Name a colour.")
+            for name in ("time_stamp", "show_reasoning"):
+                await app.command(f"/settings {name}")
+                await app.opens("SettingsScreen")
+                await app.press("enter")
+                await app.until(lambda: "Saved." in app.prose)
+                await app.press("escape")
+                await app.closes()
+            (files / "personas" / "short.toml").write_text('system_prompt = "Other words."\n')
+            await app.say("Another.", "One more.")
+            figures = [node.figures for node in app.path if node.figures is not None]
+            wasted = [one.wasted_tokens for one in figures]
+            assert len(wasted) == 3 and all((tokens or 0) <= 1 for tokens in wasted), wasted
+            assert all((one.cached_tokens or 0) > 20 for one in figures[1:])
+            assert app.conversation.path()[0].text.startswith("You answer in a few words.")

@@ -141,6 +141,11 @@ async def test_a_change_of_another_window_is_not_undone(drive: Drive, file: Path
         settings = load(file)[0]
         assert (settings.notify, settings.cache.compact_at) == (False, 70)
         assert app.service.settings.cache.compact_at == 70
+        await app.press("escape")
+        await app.closes()
+        save_setting(file, "sidebar", False)
+        await found(app, "sidebar")
+        assert not app.chat.sidebar.display, "what is listed is in force"
 
 
 async def test_a_broken_file_is_told_with_its_place_and_left(drive: Drive, file: Path) -> None:
@@ -166,3 +171,19 @@ async def test_the_values_of_headers_are_neither_shown_nor_lost(drive: Drive, fi
         await app.press("enter")
         await app.until(lambda: "Its values are not shown. They are changed in the file." in app.prose)
         assert "X-Team (values not shown)" in app.prose and "hush" not in app.text
+
+
+async def test_what_is_said_while_memory_is_switched_off_is_never_gone_through(drive: Drive, file: Path) -> None:
+    async with drive() as app:
+        app.service.jobs.enabled = True
+        await found(app, "memory.enabled")
+        await app.press("enter")
+        await app.until(lambda: not app.service.settings.memory.enabled)
+        await app.press("escape")
+        await app.closes()
+        await app.begin("I live in Lisbon.")
+        await found(app, "memory.enabled")
+        await app.press("enter")
+        await app.until(lambda: app.service.settings.memory.enabled)
+        await app.service.ground.rest()
+        assert await app.service.extraction.queue() == []

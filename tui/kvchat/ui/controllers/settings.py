@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kvchat.config import save_setting
+from kvchat.config import ConfigError, save_setting
 from kvchat.ui.controllers.cache_panel import CachePanelController
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.themes import AUTOMATIC
@@ -32,10 +32,15 @@ class SettingsController:
     async def open(self, query: str = "") -> None:
         from kvchat.ui.screens.settings import SettingsScreen
 
+        try:
+            self._take(self.workspace.app.layers().settings)  # another window may have changed the file
+        except ConfigError as error:
+            self.workspace.say(str(error), "warning")
+            return
         await self.workspace.ask(SettingsScreen(self.rows, self.change, query))
 
     def rows(self) -> list[SettingRow]:
-        """Every setting as it is now, whoever changed it. Raises CommandError."""
+        """Every setting as it is now, whoever changed it. Raises ConfigError."""
         from kvchat.ui.setting_rows import rows
 
         return rows(self.workspace.app.layers(), [AUTOMATIC, *sorted(self.workspace.app.available_themes)])
