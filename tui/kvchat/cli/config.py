@@ -167,7 +167,7 @@ def _edit(session: Session) -> int:
         paths.write_private(kept, text)
         raise CommandError(f"{file} was changed meanwhile and is left so; what you wrote is in {kept}.")
     paths.write_private(file, text)
-    print(f"{file} is saved. A kvchat that runs takes it at its next start.")
+    print(f"{file} is saved.")
     return 0
 
 

@@ -53,8 +53,8 @@ class PersonaScreen(ListModal[str]):
     def _draw(self, index: int, width: int) -> Content:
         one = self._personas[self._kept[index]]
         about = one.about or one.system_prompt or one.first_message
-        return joined(highlighted(content(shown(one.name, 40)), self._query),
-                      content((shown(about, max(10, width - 44)), MUTED)), width)
+        name = highlighted(content(shown(one.name, 40)), self._query)
+        return joined(name, content((shown(about, max(10, width - name.cell_length - 4)), MUTED)), width)
 
     @on(RowList.Moved)
     def _tell(self) -> None:
