@@ -42,6 +42,17 @@ async def test_a_persona_goes_to_the_server_of_its_profile(run, own_folders):
         assert (len(server.chats), len(other.chats)) == (1, 0)
 
 
+async def test_what_an_option_gives_comes_before_the_persona(run, personas):
+    (personas / "german.toml").write_text('system_prompt = "You translate."\nmodel = "nosuch"\n')
+    async with ToyServer() as server:
+        at = ("--base-url", server.url, "ask", "--persona", "german", "hello")
+        told = (await run(*at)).err
+        assert f"The persona german asks for the model nosuch, which {server.url} does not have. It has: toy." in told
+        assert server.chats == []
+        assert (await run("--model", "toy", "--system", "Be a poet.", *at)).status == 0
+        assert server.chats[0].json["messages"][0]["content"].startswith("Be a poet.")
+
+
 @pytest.mark.parametrize(("arguments", "status", "sentence"), [
     (("--persona", "germn", "hi"), 1, "kvchat: There is no persona germn; did you mean german?"),
     (("--persona", "there", "hi"), 1, "kvchat: The persona there asks for the profile work, which the settings do not"),

@@ -102,6 +102,11 @@ async def test_the_app_begins_with_a_persona(drive: Drive) -> None:
         assert app.noticed("broken.toml:1:9") and app.noticed("new.toml: /new is a command")
 
 
+async def test_a_persona_that_is_none_is_told_and_the_app_begins(drive: Drive) -> None:
+    async with drive(persona="nobody") as app:
+        assert app.noticed("There is no persona nobody.") and app.said == []
+
+
 async def test_a_snippet_is_put_in_and_its_fields_filled_with_tab(drive: Drive) -> None:
     async with drive() as app:
         await app.command("/explain monads")

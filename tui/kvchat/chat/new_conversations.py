@@ -54,6 +54,7 @@ class NewConversations:
             instructions = persona.system_prompt or self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
         message, servers, server = system_message(instructions), self._servers, self.server_of(persona)
         link = servers.links.at(server)
+        _must_have(link, persona)
         parameters = merged(servers.first_parameters(link), persona.parameters)
         if reuse and (conversation := await self._used_again(
                 instructions_of(message.text), server, persona.model, parameters)) is not None:
@@ -110,3 +111,12 @@ class NewConversations:
             return False
         tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
         return worth_a_salt(cache.simulator.best, prefix, tagged, detour=self._ground.settings.cache.detour)
+
+
+def _must_have(link: Link, persona: Persona) -> None:
+    """Raises ChatError where the server is known not to have the model of a persona."""
+    info = link.info
+    if persona.model and info is not None and info.listing and not info.known(persona.model):
+        where = "the built-in engine" if info.embedded else info.base_url
+        raise ChatError(f"The persona {persona.name} asks for the model {one_line(persona.model, 60)}, which {where} "
+                        f"does not have. It has: {', '.join(one_line(model, 60) for model in info.models[:6])}.")

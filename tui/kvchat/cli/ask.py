@@ -92,8 +92,11 @@ def run(session: Session) -> int:
     session.print_problems()
 
     async def work(service: ChatService) -> int:
-        personas = Personas(session.places.personas, service.options)
-        return await ask(service, args, question, personas.find(args.persona) if args.persona else NOBODY)
+        persona = NOBODY
+        if args.persona:
+            found = Personas(session.places.personas, service.options).find(args.persona)
+            persona = found.below(session.layers().options)
+        return await ask(service, args, question, persona)
 
     return session.with_service(work)
 

@@ -32,6 +32,11 @@ class Layers:
         """The variable or option that gave a setting; empty: none did."""
         return self.given.get(option.path) or (self.given.get("server", "") if option.holder[:1] == ("server",) else "")
 
+    @property
+    def options(self) -> frozenset[str]:
+        """The paths of the settings that options of the command line gave."""
+        return frozenset(path for path, name in self.given.items() if name.startswith("--"))
+
     def line(self, key: Key) -> int | None:
         """The line of the file that sets what stands at `key`; None: none does."""
         keys = (key, (key[0], ".".join(key[1:]))) if key[0] == "keys" else (key,)
@@ -44,7 +49,7 @@ class Layers:
         return next((problem for problem in self.problems
                      if line is not None and problem.file == self.file.path and problem.line == line), None)
 
-    def options(self) -> Iterator[Option]:
+    def all(self) -> Iterator[Option]:
         """Every setting, in the order of the file: those of the servers that the person has named too, but for the
         keys, which stand one by one."""
         for option in OPTIONS:

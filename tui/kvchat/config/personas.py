@@ -9,8 +9,8 @@ The rule: a broken file is a problem with its line while the others load.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -52,6 +52,11 @@ class Persona:
     first_message: str = text("", "What the first message begins with; {{name}} in it is a field to fill in.",
                               example="Review this: ")
     parameters: Parameters = field(default_factory=Parameters)
+
+    def below(self, options: Container[str]) -> Persona:
+        """The persona without what options of the command line gave for this run; `options`: the settings' paths."""
+        return replace(self, model="" if "server.model" in options or "engine.model" in options else self.model,
+                       system_prompt="" if "system_prompt" in options else self.system_prompt)
 
 
 NOBODY = Persona()

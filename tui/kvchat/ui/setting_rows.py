@@ -55,7 +55,7 @@ class SettingRow:
 
 def rows(layers: Layers, themes: Sequence[str] = ()) -> list[SettingRow]:
     """Every setting in the order of the file, and the keys of every action."""
-    found = [_row(layers, option, themes) for option in layers.options()]
+    found = [_row(layers, option, themes) for option in layers.all()]
     return found + [_key_row(layers, id) for id in BY_ID if id not in _NO_KEYS]
 
 

@@ -81,7 +81,7 @@ class ConversationController:
     async def begin_as(self, name: str) -> None:
         """Open a new conversation with a persona; what its first message begins with stands in the composer. Raises
         ChatError."""
-        persona = self._personas.find(name)
+        persona = self._personas.find(name).below(self.workspace.app.layers().options)
         await self.open((await self._service.new_conversations.create(persona=persona)).id)
         if persona.first_message:
             self._composer.fill(persona.first_message)
