@@ -10,6 +10,7 @@ from app_kit import Drive, Driven
 from kvchat.config import load, save_setting
 from kvchat.config.settings import OPTIONS
 from kvchat.paths import find
+from toyserver import ToyServer, tokens
 
 MINE = "# mine\nsidebar = true  # the list\n\n[memory]  # what is kept\nrecall = true\n"
 
@@ -77,6 +78,19 @@ async def test_what_is_changed_works_in_the_running_app(drive: Drive, file: Path
         await app.press("f11")
         await app.opens("ExportScreen")
         assert load(file)[0].keys == {"export": "f4,f11"}
+
+
+async def test_reasoning_that_is_on_the_screen_is_unfolded_at_once(drive: Drive, file: Path, server: ToyServer) -> None:
+    server.on_chat(tokens("Yes.", reasoning=("A deep thought.",)))
+    async with drive() as app:
+        await app.begin("hello")
+        assert "A deep thought." not in app.text
+        await found(app, "show_reasoning")
+        await app.press("enter")
+        await app.until(lambda: "Saved." in app.prose)
+        await app.press("escape")
+        await app.closes()
+        await app.until(lambda: "A deep thought." in app.text)
 
 
 async def test_a_theme_is_chosen_among_its_words(drive: Drive, file: Path) -> None:

@@ -122,7 +122,7 @@ def in_order() -> Iterator[Dialect]:
 
 
 def kind_of(name: str) -> ServerKind:
-    """What is known of a kind; of a name that is none, the name."""
+    """What is known of a kind, by its name in `DIALECTS`; of another name, a kind that is called so and no more."""
     return dialect(name).kind if name in DIALECTS else ServerKind(name, name)
 
 

@@ -129,12 +129,6 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
             return None if last is None else Span(0, last)
 
 
-def prefill_tokens(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> int | None:
-    """Tokens of the branch that `act` on its `turn`-th turn makes the server read again. See `prefill_span`."""
-    span = prefill_span(act, turns, turn)
-    return span.tokens if span else None
-
-
 def alternatives(
     act: Act, turns: Sequence[TurnFigures | None], turn: int, speed: SpeedFit | None = None, *, spare: bool = False,
 ) -> tuple[Alternative, ...]:

@@ -176,7 +176,8 @@ class Conversations:
         return await self.open(record.id)
 
     async def take_empty(self, id: str) -> bool:
-        """Whether an empty conversation is this window's alone. On a disk that refuses nobody can say."""
+        """Whether an empty conversation is this window's alone, so that it can be begun here; True also where the disk
+        refuses to say."""
         try:
             return await self._ground.keeper.call(lambda: self._store.take_empty(id))
         except StoreError:
@@ -225,7 +226,7 @@ class Conversations:
     # -- acts on it -----------------------------------------------------------------------------------------------
 
     def streaming(self) -> frozenset[str]:
-        """The conversations whose answer, or summary, is running or waiting."""
+        """The ids of the conversations whose answer, or summary, is running or waiting."""
         return frozenset().union(*(one.busy() for one in self.occupations))
 
     def free(self, id: str) -> OpenConversation:

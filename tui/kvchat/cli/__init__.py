@@ -24,7 +24,7 @@ COMMANDS: Mapping[str, str] = {
     "cache": "show what the server's cache did for a conversation",
     "stats": "prefill time saved, reuse by day and causes of waste, over all conversations",
     "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",
-    "doctor": "examine a server: what it reuses, how fast it reads, what to change",
+    "doctor": "examine a server: what it reuses, how fast it prefills, what to change",
     "export": "write conversations to a file or standard output",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
@@ -38,7 +38,7 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The command line. `arguments`: what it is for; only the commands that are named in it get theirs. None: all."""
     top = argparse.ArgumentParser(
         prog="kvchat", parents=[common_options(True)],
-        description="Chat with a local language model; the server never reads a conversation twice.",
+        description="Chat with a local language model; the server never prefills a conversation twice.",
         epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
     )
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
@@ -80,12 +80,13 @@ def common_options(defaults: bool) -> argparse.ArgumentParser:
 
 
 def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Which conversation to go on with."""
+    """Adds the options for which conversation to continue or begin, of which one may be given: `continue_`,
+    `conversation` and `persona`. Returns their group, for a command that has one more."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
-                       help="go on with the latest conversation")
+                       help="continue the latest conversation")
     which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
-                       help="go on with this conversation (the first digits of its id are enough)")
+                       help="continue this conversation (the first digits of its id are enough)")
     which.add_argument("--persona", metavar="NAME", default=argparse.SUPPRESS,
                        help="begin a new conversation with a persona: its system prompt, model and parameters")
     return which

@@ -59,15 +59,19 @@ class Store:
         db, notices = opening.on_disk(folder, clock())
         store = cls(db, notices, clock)
         try:
-            recovered = store._messages.recover()
-            store._jobs.recover()
+            store.recover()
         except BaseException:
             db.close()
             raise
-        if recovered:
-            notices.append("kvchat ended while an answer streamed; what had arrived was kept." if recovered == 1 else
-                           f"kvchat ended while {recovered} answers streamed; what had arrived was kept.")
         return store
+
+    def recover(self) -> None:
+        """Settle what a kvchat that has ended left running: its answers, with a notice, and its jobs."""
+        recovered = self._messages.recover()
+        self._jobs.recover()
+        if recovered:
+            self.notices.append("kvchat ended while an answer streamed; what had arrived was kept." if recovered == 1
+                                else f"kvchat ended while {recovered} answers streamed; what had arrived was kept.")
 
     def close(self) -> None:
         self._db.close()
@@ -230,7 +234,7 @@ class Store:
         return self._library.prompts()
 
     def save_prompt(self, prompt: SavedPrompt) -> None:
-        """Save a system prompt; one of the same name is replaced."""
+        """Save a system prompt with the time of now; one of the same name is replaced. Raises StoreError."""
         self._library.save_prompt(prompt, self._clock())
 
     def delete_prompt(self, name: str) -> None:

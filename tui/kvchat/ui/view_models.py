@@ -62,7 +62,7 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
 
 
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
-    """The rows of the sidebar."""
+    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered."""
     return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]
 
 

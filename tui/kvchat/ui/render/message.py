@@ -100,7 +100,7 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
         if room < 0:
             break
         spans += [Span(separator, "muted"), Span(text, style)]
-    return [span._replace(source="") for span in (*bar, *spans)]
+    return [span.uncopied() for span in (*bar, *spans)]
 
 
 def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:
@@ -218,7 +218,7 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
     if item.blocks:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
     if live:
-        rows += wrapped([Span(span.text, span.style, "") for span in live], width, end="")
+        rows += wrapped([span.uncopied() for span in live], width, end="")
     if item.state is State.ERROR:
         rows += error_box(clean(item.note) or "The server answered with an error.", width)
     elif not item.streaming and (item.state in _ENDINGS or item.note):

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -67,12 +67,12 @@ class Sidebar(ScrollView, can_focus=True):
     """
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "Up", show=False),
-        Binding("down", "step(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "edge(-1)", "First", show=False),
-        Binding("end", "edge(1)", "Last", show=False),
+        actions.binding("rows.up", "step(-1)"),
+        actions.binding("rows.down", "step(1)"),
+        actions.binding("rows.page_up", "page(-1)"),
+        actions.binding("rows.page_down", "page(1)"),
+        actions.binding("rows.first", "edge(-1)"),
+        actions.binding("rows.last", "edge(1)"),
         *actions.bindings("sidebar"),
     ]
     FRAME_SECONDS = 0.25

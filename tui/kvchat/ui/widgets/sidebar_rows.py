@@ -88,7 +88,8 @@ def until_midnight(now: float) -> float:
 
 
 def lines_of(rows: Sequence[SidebarRow], now: float) -> list[Line]:
-    """The lines of the list: the rows in their order, with a group's name where the group changes."""
+    """The lines of the list: the rows in their order, with a group's name where the group changes. `now`: seconds
+    since the epoch."""
     group_of = grouping(now)
     lines: list[Line] = []
     current = ""

@@ -135,9 +135,11 @@ class TranscriptKeys(TranscriptView):
         self.follow()
 
     def action_find(self) -> None:
+        """Ask the screen for the line to search with."""
         self.post_message(self.FindRequested())
 
     def action_match(self, step: int) -> None:
+        """Ask the screen to go `step` matches on, upwards where it is negative."""
         self.post_message(self.MatchRequested(step))
 
     # -- requests: about the selected message, else about the last one
@@ -212,7 +214,6 @@ class TranscriptKeys(TranscriptView):
         followed, self.following = self.following, self.following and not unfolded
         self._changed(index, entry.set_folds(folds), height)
         self.following = self.following or (followed and not self.rows_below)
-        self.post_message(self.FoldToggled(entry.item.node_id, part, unfolded))
 
     def on_key(self, event: events.Key) -> None:
         """A character that is no command here is meant for the composer."""

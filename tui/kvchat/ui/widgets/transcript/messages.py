@@ -81,15 +81,6 @@ class SourcesRequested(Message, namespace="transcript"):
 
 
 @dataclass
-class FoldToggled(Message, namespace="transcript"):
-    """A part of a message, `reasoning` or `context`, was folded or unfolded."""
-
-    node: str
-    part: str
-    unfolded: bool
-
-
-@dataclass
 class FollowChanged(Message, namespace="transcript"):
     """Whether the end is followed, or the number of rows below the view, changed."""
 

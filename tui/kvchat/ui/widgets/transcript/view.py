@@ -52,7 +52,6 @@ class TranscriptView(ScrollView):
     SourcesRequested: TypeAlias = messages.SourcesRequested
     FindRequested: TypeAlias = messages.FindRequested
     MatchRequested: TypeAlias = messages.MatchRequested
-    FoldToggled: TypeAlias = messages.FoldToggled
     FollowChanged: TypeAlias = messages.FollowChanged
     TypeThrough: TypeAlias = messages.TypeThrough
 
