@@ -116,3 +116,12 @@ def test_an_alternative_never_reads_more_than_the_act(act, turns, at, spare):
         assert found.seconds[0] >= 0
     if found.alternative:
         assert found.alternative.tokens <= found.tokens
+
+
+def test_a_continued_turn_has_its_question_where_it_was_and_goes_on_for_a_token():
+    # The second turn's answer was cut at 100 tokens and gone on with for 40 more.
+    turns = [TURNS[0], TurnFigures(1600, 1599, 40, 0, begun_tokens=100)]
+    assert prefill_span("continue", turns, 1) == Span(1639, 1640)
+    assert prefill_span("edit", turns, 1) == Span(1100, 1500)
+    assert prefill_span("regenerate", turns, 1) == Span(1499, 1500)
+    assert prefill_span("delete", turns, 1) == Span(1100, 1100)

@@ -106,6 +106,10 @@ class Store:
         """The names of the servers that conversations are on, with how many conversations each; used last first."""
         return self._conversations.servers()
 
+    def tags(self) -> list[tuple[str, int]]:
+        """The tags that conversations outside the trash have, with how many conversations each, by name."""
+        return self._conversations.tags()
+
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         """The titles of these conversations, as far as there are such."""
         return self._conversations.titles(ids)
@@ -174,7 +178,8 @@ class Store:
         return self._messages.is_streaming(node, owner)
 
     def drop(self, node: str) -> None:
-        """Remove an answer without text that has no children; a head on it goes to its parent. Else nothing happens."""
+        """Remove an answer without children that has no text, or that of a sibling; a head on it goes to its parent.
+        Else nothing happens."""
         self._messages.drop(node)
 
     def record_request(self, node: str, *, body_sha256: str, server: str, kind: str = "", build: str = "",
@@ -252,7 +257,9 @@ class Store:
     def search(self, query: str, limit: int = 50, *, ranked: bool = False,
                conversation: str | None = None) -> list[SearchHit]:
         """Messages and titles that hold every word of `query`: newest first, or `ranked` the best of the newest 2,000.
-        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only."""
+        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only.
+        `tag:NAME` keeps to the conversations with that tag, as `kvchat.prompt.tags.meant` has it; alone, it finds them.
+        """
         return self._search(query, limit, ranked, conversation)
 
     def data_version(self) -> int:

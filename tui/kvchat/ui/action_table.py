@@ -27,6 +27,8 @@ class Action:
     """Its slash command, without the slash."""
     argument: str = ""
     """What may follow the slash command."""
+    also: str = ""
+    """The same slash command by another name."""
     footer: str = ""
     """Its word in the footer; empty: it is not there."""
     palette: bool = True
@@ -38,6 +40,8 @@ class Action:
     """The Textual action of its keys in its context, where it is not the last part of the id."""
     vi_keys: str = ""
     """Further keys, with the setting `vi_keys`."""
+    gives_way: bool = False
+    """Whether it leaves its keys to an action that a person gives them to, without a word."""
 
     @property
     def context(self) -> str:
@@ -60,8 +64,8 @@ _TYPING = "it is a way of typing"
 _MOVING = "it moves within what has the focus"
 
 ACTIONS: tuple[Action, ...] = (
-    Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", footer="new",
-           method="conversations.new"),
+    Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", also="clear",
+           footer="new", method="conversations.new"),
     Action("persona", "", "New with persona", "Begin a new conversation with a persona: its system prompt, model and "
            "parameters.", "Conversations", "persona", "NAME", method="conversations.new_with_persona"),
     Action("next", "ctrl+pagedown,alt+down,f9", "Next conversation", "Open the next conversation of the list.",
@@ -70,10 +74,17 @@ ACTIONS: tuple[Action, ...] = (
            "Conversations", "previous", method="conversations.previous"),
     Action("list", "ctrl+s", "List", "Choose a conversation from the list, with a filter.", "Conversations", "list",
            footer="list", method="conversations.pick"),
-    Action("search", "ctrl+r", "Search", "Search in all conversations.", "Conversations", "search", "WORDS",
+    Action("search", "ctrl+r", "Search", "Search in all conversations; tag:NAME keeps to those with a tag.",
+           "Conversations", "search", "WORDS",
            footer="search", method="conversations.search"),
     Action("rename", "f12", "Rename", "Give this conversation another title.", "Conversations", "rename", "TITLE",
            method="conversations.rename"),
+    Action("favourite", "", "Favourite", "Have this conversation stand first in the list, or no longer.",
+           "Conversations", "favourite", also="favorite", method="conversations.favourite"),
+    Action("archive", "", "Archive", "Take this conversation out of the list, or back into it. A filter and a search "
+           "find it all the same.", "Conversations", "archive", method="conversations.archive"),
+    Action("tag", "", "Tags", "Put tags on this conversation, by which it is found; with a minus in front one is taken "
+           "off.", "Conversations", "tag", "NAME|-NAME", method="conversations.tag"),
     Action("delete", "f10", "Delete conversation", "Move this conversation to the trash; Undo brings it back.",
            "Conversations", "delete", method="conversations.delete"),
     Action("export", "f4", "Export", "Write this conversation, or all of them, to a file.", "Conversations", "export",
@@ -118,6 +129,10 @@ ACTIONS: tuple[Action, ...] = (
            reason=_MOVING, run="select(-1)"),
     Action("transcript.next", "down,j", "Message below", "Select the message below.", "Messages", palette=False,
            reason=_MOVING, run="select(1)"),
+    Action("transcript.extend_up", "shift+up,K", "Select above too", "Select the message above as well, to copy them "
+           "together.", "Messages", palette=False, reason=_MOVING, run="extend(-1)"),
+    Action("transcript.extend_down", "shift+down,J", "Select below too", "Select the message below as well.",
+           "Messages", palette=False, reason=_MOVING, run="extend(1)"),
     Action("transcript.page_up", "pageup", "Page up", "Scroll up by a page.", "Messages", palette=False, reason=_MOVING,
            run="page(-1)"),
     Action("transcript.page_down", "pagedown", "Page down", "Scroll down by a page.", "Messages", palette=False,
@@ -136,8 +151,14 @@ ACTIONS: tuple[Action, ...] = (
            "first.", "Messages", "edit", method="messages.edit"),
     Action("transcript.regenerate", "r", "Another answer", "Regenerate the answer, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
-    Action("transcript.copy", "y", "Copy message", "Copy the selected message, else the last answer.", "Messages",
+    Action("transcript.continue", "c", "Continue answer", "Go on with an answer that was cut; the cut one stays beside "
+           "it.", "Messages", "continue", method="messages.continue_answer", gives_way=True),
+    Action("transcript.copy", "y", "Copy message", "Copy the selected messages, else the last one.", "Messages",
            "copy", method="messages.copy_message"),
+    Action("copy_answer", "", "Copy last answer", "Copy the last answer.", "Messages", "copy-answer",
+           method="messages.copy_answer"),
+    Action("copy_all", "", "Copy conversation", "Copy every message of this branch, each under the name of who wrote "
+           "it.", "Messages", "copy-all", method="messages.copy_all"),
     Action("transcript.code", "1,2,3,4,5,6,7,8,9", "Copy code", "Copy the first to ninth code block of the message.",
            "Messages", "code", "NUMBER", run="copy_code", method="messages.copy_code"),
     Action("transcript.source", "o", "Sources", "Show what an answer cites, or the passages and files that a question "
@@ -195,7 +216,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help",
            method="show_help"),
     Action("quit", "ctrl+q", "Quit", "Quit kvchat. A running answer is stopped and kept.", "General", "quit",
-           method="app.action_quit"),
+           also="exit", method="app.action_quit"),
 )
 
 
@@ -294,7 +315,10 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("reset", "delete", "Default", "Take a setting out of the file, back to its default.")),
     *_dialog("list_dialog", "In other dialogs",
              ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
-             ("delete", "delete", "Delete", "Move the conversation under the cursor to the trash.")),
+             ("rename", "f12", "Rename", "Give the conversation under the cursor another title."),
+             ("delete", "delete", "Delete", "Move the conversation under the cursor to the trash."),
+             ("menu", "tab", "Menu", "Show what else can be done with the conversation under the cursor: favourite, "
+              "archive, tags, export.")),
     *_dialog("search_dialog", "In other dialogs",
              ("rank", "ctrl+r", "Order", "Order what was found by how well it fits, or newest first.")),
     *_dialog("prompt", "In other dialogs",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
@@ -63,8 +62,8 @@ class Routes(ConversationObserver):
 
     async def planned(self, backend: Backend, cache: ServerCache, tracked: TrackedTurn) -> int | None:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
-        turn, path = tracked.turn, tracked.path[:-1]
-        before = replace(turn, wires=turn.wires[:-1])
+        turn, path = tracked.turn, tracked.extended
+        before = turn.extended
         prefix = cache.prompts.known_prefix(before)
         if prefix is None and self._snapshot(cache, path) is not None:
             try:

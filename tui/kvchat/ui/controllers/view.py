@@ -75,7 +75,7 @@ class ConversationView:
     # -- the list
 
     def show_list(self) -> None:
-        self._sidebar.set_rows(sidebar_rows(self._conversations.all(), self._conversations.streaming()))
+        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming()))
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 
@@ -226,7 +226,7 @@ class ConversationView:
             return
         now = time.monotonic()
         speed = self._tracker.prefill_speed(conversation.id)
-        before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
+        before = previous_figures(conversation.tree.path(live.begun or conversation.tree[live.node].parent))
         self._transcript.set_live(self._server.offline_row(live, now) or live_row(live, now, speed, before))
         self._status.set_live(live_of(live, now))
         self._show_rail()

@@ -128,15 +128,16 @@ class Sidebar(ScrollView, can_focus=True):
         return self._open
 
     def set_rows(self, rows: Sequence[SidebarRow]) -> None:
-        """Show these, newest first. The cursor stays on its conversation, and so does the first line of a view
-        that was scrolled down."""
+        """Show these, favourites first, then the newest. The cursor stays on its conversation, and so does the first
+        line of a view that was scrolled down."""
         if not self._is_known:
             self._is_known = True
             self.refresh()
         if tuple(rows) == tuple(self.rows):
             self.refresh_marks()
             return
-        if [(row.id, row.updated) for row in rows] == [(row.id, row.updated) for row in self.rows]:
+        places = [[(row.id, row.updated, row.favourite) for row in those] for those in (rows, self.rows)]
+        if places[0] == places[1]:
             self._redraw(rows)
             return
         cursor_id, top = self.cursor_id, round(self.scroll_y)

@@ -43,6 +43,7 @@ class TranscriptView(ScrollView):
     Selected: TypeAlias = messages.Selected
     EditRequested: TypeAlias = messages.EditRequested
     RegenerateRequested: TypeAlias = messages.RegenerateRequested
+    ContinueRequested: TypeAlias = messages.ContinueRequested
     CopyRequested: TypeAlias = messages.CopyRequested
     CodeCopyRequested: TypeAlias = messages.CodeCopyRequested
     SiblingRequested: TypeAlias = messages.SiblingRequested
