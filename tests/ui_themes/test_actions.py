@@ -317,6 +317,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         manager,
         modal,
         options,
+        settings,
         sources,
     )
     from kvchat.ui.screens.documents import add
@@ -331,6 +332,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         "branches": branches.BranchTreeScreen, "inspector": inspector.InspectorScreen, "report": doctor.DoctorScreen,
         "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
         "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen, "findbar": FindBar,
+        "settings": settings.SettingsScreen,
     }
     assert export.ExportScreen.action_apply
     for action in DIALOG_ACTIONS:

@@ -39,6 +39,7 @@ from kvchat.chat.server.servers import Servers
 from kvchat.chat.turns import Turns
 from kvchat.chat.unsaved import Rescued
 from kvchat.config import Settings
+from kvchat.config.layers import running
 from kvchat.store import Store, StoreError
 
 if TYPE_CHECKING:
@@ -103,6 +104,12 @@ class ChatService:
     @property
     def settings(self) -> Settings:
         return self.ground.settings
+
+    def take_settings(self, wanted: Settings) -> None:
+        """Work with changed settings from now on; what is read at the start stays as it is."""
+        before, self.ground.settings = self.settings, running(self.settings, wanted)
+        if before.memory.enabled != self.settings.memory.enabled:
+            self.extraction.begin()  # what is said while it is off is never gone through
 
     # What a start does not need is built when it is first used.
 

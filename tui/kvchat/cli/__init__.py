@@ -34,7 +34,8 @@ COMMANDS: Mapping[str, str] = {
               "aichat",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
-    "config": "look at the settings",
+    "config": "look at the settings and change them",
+    "completion": "print a script that completes commands, options and names in your shell",
 }
 """What each command does, in the order of the help."""
 
@@ -47,6 +48,7 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
     )
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
+    top.add_argument("--man", action=_Manual, nargs=0, help="print the manual page, for man -l")
     choosing_options(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
@@ -54,6 +56,16 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
         if arguments is None or name in arguments:
             _module(name).add_arguments(command)
     return top
+
+
+class _Manual(argparse.Action):
+    """Prints the manual page of the whole command line, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from kvchat.cli.manual import manual
+
+        print(manual(globals()["parser"]()), end="")
+        parser.exit()
 
 
 def common_options(defaults: bool) -> argparse.ArgumentParser:
@@ -74,13 +86,15 @@ def common_options(defaults: bool) -> argparse.ArgumentParser:
 
 
 def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Adds the options for which conversation to continue, of which one may be given: `continue_` and `conversation`.
-    Returns their group, for a command that has one more."""
+    """Adds the options for which conversation to continue or begin, of which one may be given: `continue_`,
+    `conversation` and `persona`. Returns their group, for a command that has one more."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
                        help="continue the latest conversation")
     which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
                        help="continue this conversation (the first digits of its id are enough)")
+    which.add_argument("--persona", metavar="NAME", default=argparse.SUPPRESS,
+                       help="begin a new conversation with a persona: its system prompt, model and parameters")
     return which
 
 
@@ -91,6 +105,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser(arguments).parse_args(arguments)
     args.continue_ = getattr(args, "continue_", False)
     args.conversation = getattr(args, "conversation", None)
+    args.persona = getattr(args, "persona", None)
     os.umask(0o077)
     try:
         return _carried_out(args)

@@ -30,6 +30,7 @@ from kvchat.cache.causes.cause import Statement
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
 from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Noticed, ServiceEvent
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.personas import Personas
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.cli import choosing_options
@@ -37,6 +38,7 @@ from kvchat.cli.answer_shape import AnswerSchema, first_code
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError
 from kvchat.config.option import Kind, UnfitError, fitted, from_text
+from kvchat.config.personas import NOBODY, Persona, filled
 from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.decoding import decoded
@@ -128,9 +130,9 @@ def run(session: Session) -> int:
     the reading at once. Raises CommandError."""
     args = session.args
     if args.continue_answer:
-        if args.text is not None or args.new:
-            raise UsageError("--continue-answer goes on with an answer that is there. Leave out "
-                             f"{'the question' if args.text is not None else '--new'}.")
+        if args.text is not None or args.new or args.persona:
+            what = "the question" if args.text is not None else "--new" if args.new else "--persona"
+            raise UsageError(f"--continue-answer goes on with an answer that is there. Leave out {what}.")
         session.print_problems()
         return session.with_service(lambda service: ask(service, args, None))
     if args.text is None:
@@ -144,7 +146,15 @@ def run(session: Session) -> int:
         schema.prepare()
     question = read_question(args.text, not args.no_stdin)
     session.print_problems()
-    return session.with_service(lambda service: ask(service, args, question, schema))
+
+    async def work(service: ChatService) -> int:
+        persona = NOBODY
+        if args.persona:
+            found = Personas(session.places.personas, service.options).find(args.persona)
+            persona = found.below(session.layers().options)
+        return await ask(service, args, question, schema, persona)
+
+    return session.with_service(work)
 
 
 def read_question(given: str, stdin: bool = True) -> Question:
@@ -271,13 +281,16 @@ WAITS = "kvchat: Another window is answering in this conversation. Waiting for i
 
 
 async def ask(service: ChatService, args: argparse.Namespace, asked: Question | None,
-              schema: AnswerSchema | None = None) -> int:
-    """Ask, print, and return the exit status. None: go on with the last answer. Raises ChatError and StoreError."""
+              schema: AnswerSchema | None = None, persona: Persona = NOBODY) -> int:
+    """Ask, print, and return the exit status. None: go on with the last answer. `persona`: what a new conversation
+    begins with. Raises ChatError and StoreError."""
+    if asked is not None:
+        asked = replace(asked, text=filled(persona.first_message, asked.text))
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
     service.servers.consent.asks_before_leaving = not service.servers.is_named
     service.events.subscribe(_tell_fallback)
-    conversation = await _conversation(service, args, answered=asked is None)
+    conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)
     shown, told, streams = 0, False, not (args.json or args.extract or schema)
 
@@ -331,7 +344,8 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question | 
     return 0
 
 
-async def _conversation(service: ChatService, args: argparse.Namespace, *, answered: bool = False) -> OpenConversation:
+async def _conversation(service: ChatService, args: argparse.Namespace, persona: Persona, *,
+                        answered: bool = False) -> OpenConversation:
     """The conversation to ask in, its server reached: a question that reaches none changes nothing. `answered`: one
     that has an answer. Raises ChatError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
@@ -343,8 +357,8 @@ async def _conversation(service: ChatService, args: argparse.Namespace, *, answe
         conversation = await service.conversations.open(known.id)
         await service.servers.reach(conversation.id)
         return conversation
-    await service.servers.reach()
-    return await service.new_conversations.create(reuse=False)
+    await service.servers.reach(name=service.new_conversations.server_of(persona) if persona.profile else "")
+    return await service.new_conversations.create(persona=persona, reuse=False)
 
 
 def _tell_fallback(event: ServiceEvent) -> None:

@@ -66,6 +66,8 @@ _MOVING = "it moves within what has the focus"
 ACTIONS: tuple[Action, ...] = (
     Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", also="clear",
            footer="new", method="conversations.new"),
+    Action("persona", "", "New with persona", "Begin a new conversation with a persona: its system prompt, model and "
+           "parameters.", "Conversations", "persona", "NAME", method="conversations.new_with_persona"),
     Action("next", "ctrl+pagedown,alt+down,f9", "Next conversation", "Open the next conversation of the list.",
            "Conversations", "next", method="conversations.next"),
     Action("previous", "ctrl+pageup,alt+up,f8", "Previous conversation", "Open the conversation above in the list.",
@@ -211,6 +213,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("panel", "", "Cache panel", "Show or hide what the server holds, beside the conversation; it takes 150 "
            "columns.", "General", "panel", method="panel.toggle"),
     Action("theme", "", "Theme", "Choose the colours.", "General", "theme", "NAME", method="options.theme"),
+    Action("settings", "shift+f1", "Settings", "Look at every setting, and change it.", "General", "settings", "WORDS",
+           method="settings.open"),
     Action("palette", "ctrl+p", "Palette", "Find an action by its name; shows what it costs.", "General",
            footer="palette", palette=False, reason="it is the palette", method="palette"),
     Action("help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help",
@@ -317,6 +321,8 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("above", "enter,up", "Match above", "Go to the match above.", "step(-1)"),
              ("below", "shift+enter,down", "Match below", "Go to the match below.", "step(1)"),
              ("close", "escape", "Close find", "Leave the search in the conversation.")),
+    *_dialog("settings", "In other dialogs",
+             ("reset", "delete", "Default", "Take a setting out of the file, back to its default.")),
     *_dialog("list_dialog", "In other dialogs",
              ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
              ("rename", "f12", "Rename", "Give the conversation under the cursor another title."),

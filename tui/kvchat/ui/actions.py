@@ -36,7 +36,7 @@ _TOGETHER: Mapping[str, tuple[str, ...]] = {
 """The contexts whose keys work beside those of a context, in the same place; of a dialog that is not named: those of
 every dialog with a list."""
 _TYPED = frozenset({"dialog", "rows", "fields", "entry", "add", "passages", "attach", "list_dialog", "search_dialog",
-                    "prompt", "findbar"})
+                    "prompt", "settings", "findbar"})
 """Contexts of dialogs in which something is typed."""
 
 

@@ -91,15 +91,20 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.composer.set_commands(actions.slash_commands())
-        self.keybar.set_keys(self.app.footer_keys())
-        self.status.why_key = self.app.key_of("inspector")
-        self.composer.set_memories_key(self.app.key_of("memories"))
+        self.show_keys()
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
         self.composer.focus()
 
+    def show_keys(self) -> None:
+        """Name the keys of the person where keys are named."""
+        self.on_descendant_focus()
+        self.status.why_key = self.app.key_of("inspector")
+        self.composer.set_memories_key(self.app.key_of("memories"))
+
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
+        from kvchat.chat.personas import Personas
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
         from kvchat.ui.controllers.context import ContextController
@@ -113,11 +118,13 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.queue import QueueController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
+        from kvchat.ui.controllers.settings import SettingsController
         from kvchat.ui.controllers.view import ConversationView
         from kvchat.ui.controllers.workspace import Workspace
 
         service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
         service.servers.consent.asks_before_leaving = True
+        personas = Personas(self.app.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, service, transcript)
         self.costs = costs = CostQuestions(workspace, service.prices)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
@@ -135,11 +142,12 @@ class ChatScreen(Screen[None]):
             self.header, self.sidebar, transcript, composer, status)
         self.conversations = ConversationController(
             workspace, service, self.view, self.sending, self.context, self.sidebar, transcript, composer,
-            self.findbar)
+            self.findbar, personas)
         self.messages = MessageController(
             workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer)
-        self.options = OptionController(workspace, service, costs, composer)
+        self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
+        self.settings = SettingsController(workspace, service, panel, transcript, composer)
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
@@ -160,6 +168,11 @@ class ChatScreen(Screen[None]):
         if self.empty is not None:
             self.panel.fit()
             self.call_after_refresh(self.empty.show)
+
+    def want_sidebar(self, wanted: bool) -> None:
+        """Show the list beside the conversation where there is room, or do not."""
+        self.show_sidebar = wanted
+        self._set_sidebar(wanted and self._wide)
 
     def _set_sidebar(self, shown: bool) -> None:
         if not shown and self.focused is self.sidebar:
@@ -331,6 +344,29 @@ class ChatScreen(Screen[None]):
         action = actions.by_slash(event.name)
         if action is not None:
             await self.app.run_table_action(action, event.argument)
+        else:
+            self._put_snippet(event.name, event.argument)
+
+    def load_snippets(self) -> list[str]:
+        """Offer the person's snippets as commands; what is wrong with some."""
+        from kvchat.ui.snippets import snippets
+
+        found, problems = snippets(self.app.paths.snippets)
+        self.composer.set_commands([*actions.slash_commands(), *(
+            (name, one.about or one_line(one.text, 60)) for name, one in found.items())])
+        return list(map(str, problems))
+
+    def _put_snippet(self, name: str, argument: str) -> None:
+        """Put a snippet into the composer, as its file has it now."""
+        from kvchat.config.personas import filled
+        from kvchat.ui.snippets import snippets
+
+        found, problems = snippets(self.app.paths.snippets)
+        if name in found:
+            self.composer.fill(filled(found[name].text, argument))
+        else:
+            why = next((str(problem) for problem in problems if problem.file and problem.file.stem == name), "")
+            self.workspace.say(why or f"There is no snippet {name} any more.", "warning")
 
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:

@@ -10,6 +10,7 @@ from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
+    from kvchat.chat.personas import Personas
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.sending import SendingController
@@ -25,8 +26,9 @@ class ConversationController:
 
     def __init__(self, workspace: Workspace, service: ChatService, view: ConversationView, sending: SendingController,
                  context: ContextController, sidebar: Sidebar, transcript: Transcript, composer: Composer,
-                 findbar: FindBar) -> None:
+                 findbar: FindBar, personas: Personas) -> None:
         self.workspace = workspace
+        self._personas = personas
         self._service = service
         self._conversations = service.conversations
         self._branches = service.branches
@@ -66,6 +68,25 @@ class ConversationController:
 
     async def _open_new(self) -> None:
         await self.open((await self._service.new_conversations.create()).id)
+
+    @in_worker("dialog")
+    async def new_with_persona(self, name: str = "") -> None:
+        from kvchat.ui.screens.personas import PersonaScreen
+
+        if not name:
+            chosen = await self.workspace.ask(PersonaScreen(self._personas.all(), str(self._personas.folder)))
+            if chosen is None:
+                return
+            name = chosen
+        await self.workspace.attempt(self.begin_as(name))
+
+    async def begin_as(self, name: str) -> None:
+        """Open a new conversation with a persona; what its first message begins with stands in the composer. Raises
+        ChatError."""
+        persona = self._personas.find(name).below(self.workspace.app.layers().options)
+        await self.open((await self._service.new_conversations.create(persona=persona)).id)
+        if persona.first_message:
+            self._composer.fill(persona.first_message)
 
     async def next(self) -> None:
         await self._step(1)

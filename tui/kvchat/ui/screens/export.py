@@ -75,6 +75,12 @@ class ChoiceLine(Widget, can_focus=True):
         self._options = options
         self.set_reactive(ChoiceLine.chosen, chosen)
 
+    def offer(self, options: Sequence[str], chosen: int) -> None:
+        """Other words, with this one chosen."""
+        self._options = options
+        self.chosen = chosen
+        self.refresh(layout=True)
+
     def render(self) -> Content:
         chosen = ".choice--focused" if self.has_focus else ".choice--chosen"
         return Content("\n").join(

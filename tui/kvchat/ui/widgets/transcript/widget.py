@@ -114,6 +114,15 @@ class Transcript(TranscriptKeys, can_focus=True):
             height = entry.height
             self._changed(index, entry.set_item(item), height)
 
+    def unfold_reasoning(self, unfolded: bool) -> None:
+        """Show all reasoning folded or unfolded, from now on too."""
+        self._unfold_reasoning = unfolded
+        anchor = self._anchor()
+        for entry in self._column.entries:
+            entry.set_folds(Folds(entry.folds.context, unfolded))
+        self._column.changed(0)
+        self._arrange(anchor)
+
     # -- streaming
 
     def stream_text(self, node_id: str, text: str, reasoning: str = "") -> None:
