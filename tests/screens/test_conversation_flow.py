@@ -810,6 +810,7 @@ async def test_changed_keys_work_and_stand_in_the_footer(drive: Drive) -> None:
         await app.press("escape")
         await app.press("f11")
         await app.opens("HelpScreen")
+        await app.type("export")
         assert "Alt+Y, Alt+X" in app.text
         await app.press("escape")
         await app.begin("one")

@@ -294,6 +294,7 @@ def test_the_export(studio: Studio, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_the_palette(studio: Studio) -> None:
     async def scene(app: Driven) -> None:
         await keys("ctrl+p", opens="PaletteScreen")(app)
+        await app.press("pagedown", "pagedown")
         await app.until(lambda: "Compact conversation" in app.text)
 
     studio.picture(scene)

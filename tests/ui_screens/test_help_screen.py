@@ -41,8 +41,8 @@ async def test_every_mark_and_glyph_has_its_word() -> None:
 
 
 async def test_the_row_under_the_cursor_is_told_in_full_at_80_columns() -> None:
-    async with showing(HelpScreen(help_rows(), query="without this question")) as shown:
-        assert "Delete turn: Go on without this question and its answer, on a new branch. /drop" in shown.prose
+    async with showing(HelpScreen(help_rows(), query="drop this question")) as shown:
+        assert "Delete turn: Drop this question and its answer, on a new branch. /drop" in shown.prose
 
 
 async def test_changed_keys_are_the_ones_shown() -> None:

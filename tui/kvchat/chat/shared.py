@@ -248,7 +248,7 @@ class SharedConversations:
             self.give_up(id)
 
     def refuse_beside_a_reply(self, conversation: OpenConversation) -> None:
-        """Raises ChatError while a reply streams elsewhere at the end of the branch."""
+        """Raises ChatError while another kvchat's reply streams at the end of the branch."""
         if self.reply_elsewhere(conversation) is not None:
             raise ChatError(ANSWERED_ELSEWHERE)
 

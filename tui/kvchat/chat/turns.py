@@ -23,6 +23,7 @@ from kvchat.backends.dialect import (
     Trouble,
     Waiting,
 )
+from kvchat.backends.kinds import kind_of
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import said
 from kvchat.chat.answer_run import AnswerRun
@@ -50,11 +51,13 @@ from kvchat.chat.server.consent import not_agreed
 from kvchat.chat.server.link import DEFAULT, Link
 from kvchat.chat.server.servers import Servers
 from kvchat.chat.shared import Head, on_newest
-from kvchat.prompt.branching import Branch, awaited, before_refused
+from kvchat.prompt.branching import Branch, awaited, before_refused, begun
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, title_of
-from kvchat.prompt.message import Node, NoteKind, Role, State
+from kvchat.prompt.message import CUT, Node, NoteKind, Role, State
 from kvchat.prompt.request import Parameters, wires_of
+from kvchat.prompt.tree import Tree
 from kvchat.store import StoreError
+from kvchat.text.continuing import GO_ON, asked_to_go_on, no_continuing
 from kvchat.text.findings import SYSTEM_MOVED, SYSTEM_STAYS
 from kvchat.text.notes import note_sentence
 
@@ -121,24 +124,60 @@ class Turns:
 
     @on_newest(Head.ANY)
     async def regenerate(self, id: str, node_id: str) -> None:
-        """Another answer to the same question. An answer that failed without a word makes room for it."""
+        """Another answer to the same question. An answer that failed without a new word makes room for it."""
+        await self._regenerate(self.conversations.free(id), node_id)
+
+    @on_newest(Head.ANY)
+    async def go_on(self, id: str, node_id: str, parameters: Parameters | None = None) -> None:
+        """Go on with a cut answer: a sibling of it that begins with what came. One without a word is answered anew, and
+        a server that cannot go on with an answer is asked to by a message; the person is told. Raises ChatError."""
         conversation = self.conversations.free(id)
+        question, cut = conversation.tree.turn_of(node_id)
+        if cut is not None and cut.is_wordless and cut.state in (*CUT, State.EMPTY):
+            await self._regenerate(conversation, node_id, parameters)
+            return
+        if cut is None or not cut.is_cut:
+            raise ChatError(no_continuing(cut))
+        info = self._servers.link(id).info or await self._servers.reach(id)
+        if not info.continues(cut.message):
+            branch = await self._fitting(conversation, cut.id, Question(GO_ON), anyway=False)
+            at_end = cut.id == conversation.record.head
+            if not at_end:
+                self.conversations.remember_head(conversation)
+            await self._grow(conversation, branch, parameters, whole=at_end)
+            self._ground.events.tell(Noticed(asked_to_go_on(kind_of(info.kind).title, GO_ON)))
+            return
+        await self._sizes.must_fit(conversation, conversation.tree.path(cut.id))
+        answer = begun(question, cut, self._ground.clock())
+        self._tracker.did(conversation, "continue", cut.id)
+        self.conversations.remember_head(conversation)
+        await self._grow(conversation, Branch((answer,), answer.id), parameters, cut=cut)
+        await self._make_room(conversation, cut)
+
+    async def _regenerate(self, conversation: OpenConversation, node_id: str,
+                          parameters: Parameters | None = None) -> None:
         question, answer = conversation.tree.turn_of(node_id)
         if answer is None:
             answer = next((n for n in conversation.tree.children(question.id) if n.role is Role.ASSISTANT), None)
         fresh = awaited(question, self._ground.clock())
         self._tracker.did(conversation, "regenerate", answer.id if answer else None)
         self.conversations.remember_head(conversation)
-        await self._grow(conversation, Branch((fresh,), fresh.id))
-        if answer is not None and _said_nothing(answer) and not conversation.tree.children(answer.id):
-            self.conversations.forget_head(id, answer.id)
+        await self._grow(conversation, Branch((fresh,), fresh.id), parameters)
+        if answer is not None:
+            await self._make_room(conversation, answer)
+
+    async def _make_room(self, conversation: OpenConversation, answer: Node) -> None:
+        """Remove an answer that failed without a new word, when another one was asked for."""
+        if _said_nothing(conversation.tree, answer) and not conversation.tree.children(answer.id):
+            self.conversations.forget_head(conversation.id, answer.id)
             await self.conversations.shared.drop(conversation, answer.id)
-            self._ground.events.tell(ConversationChanged(id))
+            self._ground.events.tell(ConversationChanged(conversation.id))
 
     async def _grow(self, conversation: OpenConversation, branch: Branch, parameters: Parameters | None = None, *,
-                    whole: bool = False) -> None:
+                    whole: bool = False, cut: Node | None = None) -> None:
         """Store a branch that ends in an empty answer, move the head to it, and start the answer. `whole`: it goes on
-        from the end of the branch that is shown. Raises HeadMoved."""
+        from the end of the branch that is shown. `cut`: the answer begins with what came of this one. Raises HeadMoved.
+        """
         question = next((n for n in branch.nodes if n.role is Role.USER), None)
         before, info = conversation.record.head, self._servers.link(conversation.id).info
         if info is not None:  # so that an answer that is cut off still says whose it was
@@ -157,12 +196,14 @@ class Turns:
         if question is not None:
             conversation.stamped = None
         self.conversations.list_changed()
-        self._start(conversation, branch.nodes[-1], parameters, before)
+        self._start(conversation, branch.nodes[-1], parameters, before, cut)
 
     def _start(self, conversation: OpenConversation, answer: Node, parameters: Parameters | None,
-               before: str | None) -> None:
-        live = LiveAnswer(answer.id, time.monotonic(), before=before)
-        path = conversation.tree.path(answer.parent)
+               before: str | None, cut: Node | None) -> None:
+        begun = answer.message
+        live = LiveAnswer(answer.id, time.monotonic(), begun.text, begun.reasoning, begun.reasoning_field,
+                          before=before, begun=cut.id if cut is not None else None)
+        path = conversation.tree.path(cut.id if cut is not None else answer.parent)
 
         async def checkpoint(text: str, reasoning: str) -> None:
             await self._ground.keeper.write(
@@ -235,7 +276,7 @@ class Turns:
         record, info = conversation.record, backend.info
         turn = ChatTurn(wires_of(path), record.id, self._servers.model_of(conversation, info),
                         parameters or record.parameters, record.template_options,
-                        system_in_user=record.system_in_user)
+                        system_in_user=record.system_in_user, continues=path[-1].role is Role.ASSISTANT)
         tracked = self._tracked[record.id] = await cache.before(turn, path, emit=emit) if cache else (
             self._tracker.asked_of(backend, turn, path))
         if cache:
@@ -246,7 +287,8 @@ class Turns:
         if cache:
             cache.sent(tracked, turn.slot)
         elif link.shared:
-            link.shared.sent(path, record.id, self._ground.timestamp())
+            asked = path[:-1] if turn.continues else path  # the answer takes the place of the cut one
+            link.shared.sent(asked, record.id, self._ground.timestamp())
         watched = self._tracker.watched(tracked, emit)
 
         def noting(event: StreamEvent) -> None:
@@ -380,6 +422,9 @@ class Turns:
                 await asyncio.wait(late, timeout=QUIT_S)
 
 
-def _said_nothing(answer: Node) -> bool:
-    return not answer.text and not answer.message.reasoning and answer.state in (
+def _said_nothing(tree: Tree, answer: Node) -> bool:
+    """Whether an answer failed without a word, or without one more than the cut answer that it went on with."""
+    twin = any(other.digest == answer.digest and other.created < answer.created for other in tree.siblings(answer.id))
+    return (answer.is_wordless or twin) and answer.state in (
         State.ERROR, State.CANCELLED, State.INTERRUPTED, State.EMPTY)
+

@@ -18,13 +18,17 @@ from kvchat import __version__
 
 COMMANDS: Mapping[str, str] = {
     "ask": "ask one question and print the answer as it streams",
-    "list": "list the conversations, newest first",
+    "list": "list the conversations, newest first; --tag archive lists the archived, --trash the deleted",
     "show": "print a conversation",
-    "search": "search all conversations",
+    "search": "search all conversations; tag:NAME keeps to those with a tag",
+    "tag": "put tags on a conversation, or list the tags; favourite and archive are two of them",
+    "rename": "give a conversation another title",
+    "delete": "move conversations to the trash",
+    "restore": "bring conversations back from the trash",
     "cache": "show what the server's cache did for a conversation",
     "stats": "prefill time saved, reuse by day and causes of waste, over all conversations",
     "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",
-    "doctor": "examine a server: what it reuses, how fast it reads, what to change",
+    "doctor": "examine a server: what it reuses, how fast it prefills, what to change",
     "export": "write conversations to a file or standard output",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
@@ -37,7 +41,7 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The command line. `arguments`: what it is for; only the commands that are named in it get theirs. None: all."""
     top = argparse.ArgumentParser(
         prog="kvchat", parents=[common_options(True)],
-        description="Chat with a local language model; the server never reads a conversation twice.",
+        description="Chat with a local language model; the server never prefills a conversation twice.",
         epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
     )
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
@@ -56,11 +60,11 @@ def common_options(defaults: bool) -> argparse.ArgumentParser:
     group = parser.add_argument_group("server and settings")
     group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:8080")
     group.add_argument("--profile", metavar="NAME", help="a server of the settings, by its name")
-    group.add_argument("--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
+    group.add_argument("-m", "--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
     group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the API key")
     group.add_argument("--data-dir", metavar="DIR", help="where conversations are kept")
     group.add_argument("--config", metavar="FILE", help="the settings file")
-    group.add_argument("--system", metavar="TEXT|@FILE", help="the system prompt of a new conversation")
+    group.add_argument("-s", "--system", metavar="TEXT|@FILE", help="the system prompt of a new conversation")
     group.add_argument("--theme", metavar="NAME", help="the theme of the app")
     group.add_argument("--incognito", action="store_true", help="write nothing: conversations end with the program")
     group.add_argument("--log", metavar="FILE", type=Path, help="log sizes and timings to FILE, never contents")
@@ -68,12 +72,13 @@ def common_options(defaults: bool) -> argparse.ArgumentParser:
 
 
 def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Which conversation to go on with."""
+    """Adds the options for which conversation to continue, of which one may be given: `continue_` and `conversation`.
+    Returns their group, for a command that has one more."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
-                       help="go on with the latest conversation")
+                       help="continue the latest conversation")
     which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
-                       help="go on with this conversation (the first digits of its id are enough)")
+                       help="continue this conversation (the first digits of its id are enough)")
     return which
 
 

@@ -70,7 +70,7 @@ def status_lines(status: Status, stale: bool | None, every: bool, *, indexing: b
 def report_lines(report: Report, collection: Collection, files: int, anew: bool = False) -> list[str]:
     """The summary of what going through a collection gave; `files`: that are indexed now. `anew`: all were read."""
     found = (f"{count(report.added)} added, {count(report.changed)} changed, {count(report.unchanged)} "
-             f"{'read again, as they were' if anew else 'unchanged'}, {count(report.removed)} removed")
+             f"{'indexed again, as they were' if anew else 'unchanged'}, {count(report.removed)} removed")
     return [f"{report.collection}: {collection.root}", f"  {found}",
             f"  {_amount(files, report.chunks, report.bytes)}, in {duration(report.seconds)}",
             *skipped_lines(report.collection, report.skipped, every=False)]

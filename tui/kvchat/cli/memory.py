@@ -37,7 +37,7 @@ CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id
 PENDING = (Column("pending"), Column("messages", right=True), Column("title", shrinks=True))
 JOBS = (Column("work"), Column("about", shrinks=True), Column("state"), Column("tries", right=True), Column("due"),
         Column("why", shrinks=True))
-_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing waits for your yes."}
+_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing is pending approval."}
 
 
 def none_of(status: str, *narrowed: str | None) -> str:
@@ -135,7 +135,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     edit.add_argument("id", metavar="ID", help="its id, or a beginning that no other has")
     edit.add_argument("text", metavar="TEXT|-", nargs="*")
     command("delete", "delete memories; they are not noted again").add_argument("ids", metavar="ID", nargs="+")
-    accept = command("accept", "say yes to memories that kvchat proposes")
+    accept = command("accept", "approve proposals")
     accept.add_argument("ids", metavar="ID", nargs="*")
     accept.add_argument("--all", action="store_true", help="all proposals")
     log = command("log", "list what was changed, newest first")
@@ -144,12 +144,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     restore = command("restore", "undo a change, or all that kvchat noted by itself")
     which = restore.add_mutually_exclusive_group(required=True)
     which.add_argument("seq", metavar="NO", nargs="?", type=number, help="the number of a change in the log")
-    which.add_argument("--session", action="store_true", help="what the last run that noted something noted")
+    which.add_argument("--session", action="store_true", help="what the last extraction noted")
     which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS, help="what came from a conversation")
     which.add_argument("--since", metavar="DATE", help="what was noted since: 2026-11-21, today, yesterday")
-    command("rebuild", "make the search index anew from the files")
+    command("rebuild", "rebuild the search index from the files")
     command("path", "print the folder of the files")
-    queue = command("queue", "show what waits to be noted")
+    queue = command("queue", "show what is queued for extraction")
     queue.add_argument("-n", dest="number", type=number, metavar="N", default=50, help="so many conversations (50)")
 
 

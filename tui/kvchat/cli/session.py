@@ -167,6 +167,16 @@ def number(text: str) -> int:
     return int(text)
 
 
+def tag(text: str) -> str:
+    """An argument that is a tag."""
+    from kvchat.prompt.tags import TagError, tag_name
+
+    try:
+        return tag_name(text)
+    except TagError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 # -- settings
 
 

@@ -28,9 +28,9 @@ class EngineSettings:
     slots: int = whole(1, "Conversations the engine keeps ready at the same time. Each takes memory.", 1, 64)
     threads: int = whole(0, "Threads to compute with. 0: decided by the machine's cores.", 0, 1024)
     batch_size: int = whole(
-        512, "Tokens read at one go. Smaller: Esc stops the reading sooner. Larger: long prompts are read faster.",
+        512, "Tokens prefilled in one batch. Smaller: Esc stops sooner. Larger: long prompts prefill faster.",
         16, 8192)
-    snapshots: bool = flag(True, "Keep what was read on disk, so that it need not be prefilled again after a restart.")
+    snapshots: bool = flag(True, "Keep snapshots on disk, so that nothing is prefilled again after a restart.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class CacheSettings:
     """How the server's cache is looked after."""
 
     warm_up: bool = flag(
-        True, "Read a conversation ahead while you look at it or type, so that the answer starts at once.")
-    warm_up_on_battery: bool = flag(False, "Read ahead on battery power too.")
+        True, "Prefill a conversation while you look at it or type, so that the answer starts at once.")
+    warm_up_on_battery: bool = flag(False, "Warm up on battery power too.")
     detour: bool = flag(
         True, "Send a tiny request in between where that makes the server find a conversation it has parked.")
     salt: bool = flag(
         True, "Begin a new conversation's system prompt with a short tag where the server would otherwise put all "
-              "conversations into one slot, and that costs more than reading the system prompt once.")
+              "conversations into one slot, and that costs more than prefilling the system prompt once.")
     compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)
 
 

@@ -116,9 +116,12 @@ class Messages:
     def drop(self, node: str) -> None:
         with self._db.write(durable=True) as connection:
             found = connection.execute(
-                """SELECT parent FROM node WHERE id = ? AND role = 'assistant' AND text = ''
+                """SELECT parent FROM node WHERE id = ? AND role = 'assistant'
+                   AND (text = '' OR EXISTS (SELECT 1 FROM node twin WHERE twin.parent = node.parent
+                        AND twin.digest = node.digest AND twin.id != node.id AND twin.state != 'streaming'))
                    AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)""", (node,)).fetchone()
             if found:
+                index.remove(connection, self._db.fts, node)
                 connection.execute("UPDATE conversation SET head = ? WHERE head = ?", (found[0], node))
                 connection.execute("DELETE FROM node WHERE id = ?", (node,))
         self._sequence.pop(node, None)

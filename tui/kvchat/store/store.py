@@ -59,15 +59,19 @@ class Store:
         db, notices = opening.on_disk(folder, clock())
         store = cls(db, notices, clock)
         try:
-            recovered = store._messages.recover()
-            store._jobs.recover()
+            store.recover()
         except BaseException:
             db.close()
             raise
-        if recovered:
-            notices.append("kvchat ended while an answer streamed; what had arrived was kept." if recovered == 1 else
-                           f"kvchat ended while {recovered} answers streamed; what had arrived was kept.")
         return store
+
+    def recover(self) -> None:
+        """Settle what a kvchat that has ended left running: its answers, with a notice, and its jobs."""
+        recovered = self._messages.recover()
+        self._jobs.recover()
+        if recovered:
+            self.notices.append("kvchat ended while an answer streamed; what had arrived was kept." if recovered == 1
+                                else f"kvchat ended while {recovered} answers streamed; what had arrived was kept.")
 
     def close(self) -> None:
         self._db.close()
@@ -101,6 +105,10 @@ class Store:
     def servers_in_use(self) -> list[tuple[str, int]]:
         """The names of the servers that conversations are on, with how many conversations each; used last first."""
         return self._conversations.servers()
+
+    def tags(self) -> list[tuple[str, int]]:
+        """The tags that conversations outside the trash have, with how many conversations each, by name."""
+        return self._conversations.tags()
 
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         """The titles of these conversations, as far as there are such."""
@@ -170,7 +178,8 @@ class Store:
         return self._messages.is_streaming(node, owner)
 
     def drop(self, node: str) -> None:
-        """Remove an answer without text that has no children; a head on it goes to its parent. Else nothing happens."""
+        """Remove an answer without children that has no text, or that of a sibling; a head on it goes to its parent.
+        Else nothing happens."""
         self._messages.drop(node)
 
     def record_request(self, node: str, *, body_sha256: str, server: str, kind: str = "", build: str = "",
@@ -230,7 +239,7 @@ class Store:
         return self._library.prompts()
 
     def save_prompt(self, prompt: SavedPrompt) -> None:
-        """Save a system prompt; one of the same name is replaced."""
+        """Save a system prompt with the time of now; one of the same name is replaced. Raises StoreError."""
         self._library.save_prompt(prompt, self._clock())
 
     def delete_prompt(self, name: str) -> None:
@@ -248,7 +257,9 @@ class Store:
     def search(self, query: str, limit: int = 50, *, ranked: bool = False,
                conversation: str | None = None) -> list[SearchHit]:
         """Messages and titles that hold every word of `query`: newest first, or `ranked` the best of the newest 2,000.
-        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only."""
+        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only.
+        `tag:NAME` keeps to the conversations with that tag, as `kvchat.prompt.tags.meant` has it; alone, it finds them.
+        """
         return self._search(query, limit, ranked, conversation)
 
     def data_version(self) -> int:

@@ -25,7 +25,7 @@ _SENTENCES: dict[str, str] = {
     NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
                           "again; if it stays so, start a new conversation, or {room}.",
     NoteKind.TOOL_CALLS: "The model called {what}. kvchat has no tools; ask for an answer in words.",
-    NoteKind.LONGEST: "The answer reached its largest length (max_tokens). Raise that to get more.",
+    NoteKind.LONGEST: "Cut at max_tokens. Continue the answer, or raise that.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",
     NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; try again in the app to be asked, "

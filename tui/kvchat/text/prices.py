@@ -18,8 +18,9 @@ _READ: dict[Act | None, str] = {
     "template": "The whole conversation is prefilled again",
     "model": "The other model reads the whole conversation",
     "regenerate": "The question is prefilled again",
+    "continue": "The answer is prefilled again",
 }
-_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "delete", "system"})
+_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system"})
 
 _WAYS: dict[Way, str] = {
     Way.NEW_CONVERSATIONS: "Leave it here and set it for new conversations",

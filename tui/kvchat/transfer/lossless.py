@@ -19,6 +19,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tags import TagError, tag_name, tagged
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.exact_json import dumps, loads
@@ -272,6 +273,7 @@ def _conversation(item: Fields) -> Conversation:
         memory=item.optional_flag("memory") is not False,
         collections=_collections(item),
         retrieval=_retrieval(item),
+        tags=_tags(item),
     )
 
 
@@ -280,6 +282,14 @@ def _collections(item: Fields) -> tuple[str, ...]:
     if not all(names) or any("/" in name for name in names):
         raise item.wrong("collections", "a list of names")
     return names
+
+
+def _tags(item: Fields) -> tuple[str, ...]:
+    names = item.optional_texts("tags") or ()
+    try:
+        return tagged(map(tag_name, names))
+    except TagError:
+        raise item.wrong("tags", "a list of tags") from None
 
 
 def _retrieval(item: Fields) -> str:
@@ -325,6 +335,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         estimated=item.optional_flag("estimated"),
         block=item.optional_whole("block"),
         stopped=item.optional_flag("stopped"),
+        begun_tokens=item.optional_whole("begun_tokens"),
     )
 
 

@@ -265,9 +265,13 @@ class ChatScreen(Screen[None]):
     def _regenerate_requested(self, event: Transcript.RegenerateRequested) -> None:
         self.messages.regenerate(event.node)
 
+    @on(Transcript.ContinueRequested)
+    def _continue_requested(self, event: Transcript.ContinueRequested) -> None:
+        self.messages.continue_answer(event.node)
+
     @on(Transcript.CopyRequested)
     def _copy_requested(self, event: Transcript.CopyRequested) -> None:
-        self.messages.copy(event.text, "The message")
+        self.messages.copy(event.text, messages=event.messages)
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:

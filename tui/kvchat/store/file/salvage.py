@@ -169,6 +169,7 @@ _LATER = ("", 0, 1, "", "off")
 """What rows of an older shape lack."""
 _REAL = ("created", "updated", "trashed")
 _SHAPES = {
+    (3, True): ("tag", "itt"),
     (5, True): ("collection", "ittrR"),
     (9, True): ("cell", "ittrtttit"),
     (11, True): ("side_request", "ittrtttIIIr"),
@@ -267,6 +268,8 @@ def _save_plain(connection: sqlite3.Connection, table: str, kinds: str, row: Raw
 def _is_ours(table: str, values: Sequence[Value]) -> bool:
     """Whether the values can be such a row of kvchat, and not of another program that keeps rows of this shape."""
     match table:
+        case "tag":
+            return bool(_ID.fullmatch(str(values[1])))
         case "entry":
             return bool(_ENTRY_ID.fullmatch(str(values[1])))
         case "collection":
@@ -316,7 +319,7 @@ def _is_message(wire: bytes, role: str) -> bool:
 def _save_conversation(connection: sqlite3.Connection, seq: int, values: Sequence[Value]) -> None:
     found = _real(CONVERSATION_FIELDS, [*values, *_LATER[len(values) - len(CONVERSATION_FIELDS):]]
                   if len(values) < len(CONVERSATION_FIELDS) else values)
-    conversation = conversations_of([list(found.values())])[0]
+    conversation = conversations_of([list(found.values())], {})[0]
     whole = (_texts([found[name] for name in ("id", "title", "model", "server", "collections", "retrieval")])
              and isinstance(conversation.updated, float))
     if not whole or not _ID.fullmatch(conversation.id):
@@ -335,6 +338,7 @@ def _mend(connection: sqlite3.Connection) -> int:
     connection.execute(_ENTRIES_OF_CHANGES)
     missing = _mend_tree(connection)
     missing += _restore_conversations(connection)
+    connection.execute("DELETE FROM tag WHERE conversation NOT IN (SELECT id FROM conversation)")
     return missing
 
 

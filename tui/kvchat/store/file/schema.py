@@ -226,8 +226,18 @@ def _retrieval(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE conversation RENAME COLUMN searching TO retrieval")
 
 
+def _tags(db: sqlite3.Connection) -> None:
+    """The tags of conversations; a favourite and the archive are two of them. Each stands once by conversation: a key
+    over two texts would look like `prompt` to `salvage`, so the write sees to it."""
+    db.execute("""CREATE TABLE tag(
+        seq INTEGER PRIMARY KEY,
+        conversation TEXT NOT NULL REFERENCES conversation(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+        name TEXT NOT NULL)""")
+    db.execute("CREATE INDEX tag_conversation ON tag(conversation)")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -238,6 +248,7 @@ _NEW_TABLES = (
     {"collection"},
     set[str](),
     set[str](),
+    {"tag"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

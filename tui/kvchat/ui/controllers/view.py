@@ -14,7 +14,7 @@ from kvchat.chat.events import DeletedElsewhere, HeadAwaited, WrittenElsewhere
 from kvchat.chat.question.mentions import counted_in
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import cost_words, to_read
+from kvchat.text.cache import cost_words, to_prefill, to_read
 from kvchat.text.format import counted, duration
 from kvchat.text.notes import note_sentence
 from kvchat.ui.controllers.workspace import Workspace
@@ -75,7 +75,7 @@ class ConversationView:
     # -- the list
 
     def show_list(self) -> None:
-        self._sidebar.set_rows(sidebar_rows(self._conversations.all(), self._conversations.streaming()))
+        self._sidebar.set_rows(sidebar_rows(self._conversations.shown(), self._conversations.streaming()))
         if self.workspace.current is not None:
             self._sidebar.set_open(self.workspace.current.id)
 
@@ -128,7 +128,7 @@ class ConversationView:
             words = offer
         elif (tokens := to_read(warmth)) and tokens > NOISE:
             seconds = self._service.prices.estimate(conversation.id, "open").seconds
-            words = f"{warmth.heat}: {cost_words(tokens, seconds)} to prefill"
+            words = f"{warmth.heat}: {to_prefill(cost_words(tokens, seconds))}"
         elif totals.seconds_saved and totals.cached_tokens > NOISE and totals.turns > 1:
             words = f"{counted(totals.turns, 'turn')}: {duration(totals.seconds_saved)} saved in all"
         self._status.set_aside(words)
@@ -226,7 +226,7 @@ class ConversationView:
             return
         now = time.monotonic()
         speed = self._tracker.prefill_speed(conversation.id)
-        before = previous_figures(conversation.tree.path(conversation.tree[live.node].parent))
+        before = previous_figures(conversation.tree.path(live.begun or conversation.tree[live.node].parent))
         self._transcript.set_live(self._server.offline_row(live, now) or live_row(live, now, speed, before))
         self._status.set_live(live_of(live, now))
         self._show_rail()

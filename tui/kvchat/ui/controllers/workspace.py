@@ -116,6 +116,13 @@ class Workspace:
         path = self.current.path()
         return path[-1].id if len(path) > 1 else None
 
+    def cut_answer(self, node: str | None = None) -> str | None:
+        """The answer to go on with: `node`, the selected one if it was cut, else the last."""
+        chosen = self.target(node)
+        if self.current is None or chosen is None or node is not None or self.current.tree[chosen].is_cut:
+            return chosen
+        return self.current.path()[-1].id
+
 
 class Controller(Protocol):
     """Whatever works in a workspace."""

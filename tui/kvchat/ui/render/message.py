@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
-from kvchat.prompt.message import Role, State
+from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
 from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
@@ -49,6 +49,11 @@ class TranscriptItem:
     sources: tuple[Source, ...] = ()
     """What a settled answer cites."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is the beginning of an answer, which can be gone on with."""
+        return self.role is Role.ASSISTANT and self.state in CUT and bool(self.text or self.reasoning)
+
 
 @dataclass(frozen=True, slots=True)
 class Folds:
@@ -56,6 +61,16 @@ class Folds:
 
     context: bool = False
     reasoning: bool = False
+
+
+
+def as_text(items: Sequence[TranscriptItem]) -> str:
+    """Messages for another program, as Markdown: of several each under the name of who wrote it."""
+    texts = [clean(item.text or item.note) for item in items]
+    if len(items) == 1:
+        return texts[0]
+    return "\n\n".join(f"## {one_line(item.title)}\n\n{text.strip()}"
+                       for item, text in zip(items, texts, strict=True))
 
 
 BAR = 8
@@ -100,7 +115,7 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
         if room < 0:
             break
         spans += [Span(separator, "muted"), Span(text, style)]
-    return [span._replace(source="") for span in (*bar, *spans)]
+    return [span.uncopied() for span in (*bar, *spans)]
 
 
 def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:
@@ -199,16 +214,17 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
     return rows
 
 
-_ENDINGS = {
-    State.STREAMING: ("○", "another window is answering", "muted", ""),
-    State.CANCELLED: ("■", "stopped", "muted", ""),
-    State.INTERRUPTED: ("▲", "interrupted", "warning", "r retry"),
-    State.LENGTH: ("▲", "cut at the length limit", "warning", "r retry"),
-    State.CONTEXT_FULL: ("▲", "the context window is full", "warning", ""),
-    State.EMPTY: ("▲", "the answer held no text", "warning", "r retry"),
+_ENDINGS: dict[State, tuple[str, str, str, tuple[str, ...]]] = {
+    State.STREAMING: ("○", "another window is answering", "muted", ()),
+    State.CANCELLED: ("■", "stopped", "muted", ()),
+    State.INTERRUPTED: ("▲", "interrupted", "warning", ("r retry",)),
+    State.LENGTH: ("▲", "Cut at max tokens", "warning", ("r retry",)),
+    State.CONTEXT_FULL: ("▲", "the context window is full", "warning", ()),
+    State.EMPTY: ("▲", "the answer held no text", "warning", ("r retry",)),
 }
-_NOTED = ("▲", "", "warning", "")
+_NOTED: tuple[str, str, str, tuple[str, ...]] = ("▲", "", "warning", ())
 """A whole answer with something to say about it."""
+CONTINUE = "c continue"
 
 
 def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None, *,
@@ -218,16 +234,23 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
     if item.blocks:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
     if live:
-        rows += wrapped([Span(span.text, span.style, "") for span in live], width, end="")
+        rows += wrapped([span.uncopied() for span in live], width, end="")
     if item.state is State.ERROR:
-        rows += error_box(clean(item.note) or "The server answered with an error.", width)
+        rows += error_box(clean(item.note) or "The server answered with an error.", width, goes_on=item.is_cut)
     elif not item.streaming and (item.state in _ENDINGS or item.note):
-        glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
-        spans = [Span(f"{glyph} {': '.join(filter(None, (words, one_line(item.note))))}", style, "")]
-        if keys:
-            spans += [Span("  ", "", ""), *_key_spans(keys)]
-        rows += wrapped(spans, width, end="")
+        rows += wrapped(_ending(item), width, end="")
     return [*rows, BLANK]
+
+
+def _ending(item: TranscriptItem) -> list[Span]:
+    """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · c continue · r retry`."""
+    glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
+    if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
+        words += f" ({item.figures.predicted_tokens:,})"
+    spans = [Span(f"{glyph} {': '.join(filter(None, (words, one_line(item.note))))}", style, "")]
+    for key in (*((CONTINUE,) if item.is_cut else ()), *keys):
+        spans += [Span(" · ", "muted", ""), *_key_spans(key)]
+    return spans
 
 
 def _key_spans(keys: str) -> list[Span]:
@@ -235,11 +258,12 @@ def _key_spans(keys: str) -> list[Span]:
     return [Span(key, "key", ""), Span(f" {words}", "muted", "")]
 
 
-def error_box(note: str, width: int) -> list[Row]:
-    """A failure, told in a frame, with the keys of what can be done."""
+def error_box(note: str, width: int, *, goes_on: bool = False) -> list[Row]:
+    """A failure, told in a frame, with the keys of what can be done. `goes_on`: with what came until then."""
     inner = max(8, min(width, 96) - 4)
     lines = [row.spans for row in plain_rows(note.strip(), inner, "error-text")]
-    lines.append((*_key_spans("r retry"), Span("   ", "", ""), *_key_spans("y copy")))
+    keys = (*_key_spans(CONTINUE), Span("   ", "", "")) if goes_on else ()
+    lines.append((*keys, *_key_spans("r retry"), Span("   ", "", ""), *_key_spans("y copy")))
     heading = "─ error "
     rows = [Row((Span(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]
     for spans in lines:

@@ -127,6 +127,7 @@ class ContextScreen(Modal[frozenset[str]]):
         self._show()
 
     def action_close(self) -> None:
+        """Give the keys of the items that are left out."""
         self.finish(frozenset(self._out))
 
 

@@ -381,7 +381,7 @@ def _number(number: int | None, noun: str) -> str:
 
 
 View = Literal["turns", "messages", "server"]
-VIEWS: dict[View, str] = {"turns": "Turns", "messages": "Messages", "server": "Sums and server"}
+VIEWS: dict[View, str] = {"turns": "Turns", "messages": "Messages", "server": "Totals and server"}
 TALL = 36
 """Rows of the terminal from which on the sums and the server stand below the turns."""
 PATIENCE = 0.4

@@ -43,6 +43,7 @@ class TranscriptView(ScrollView):
     Selected: TypeAlias = messages.Selected
     EditRequested: TypeAlias = messages.EditRequested
     RegenerateRequested: TypeAlias = messages.RegenerateRequested
+    ContinueRequested: TypeAlias = messages.ContinueRequested
     CopyRequested: TypeAlias = messages.CopyRequested
     CodeCopyRequested: TypeAlias = messages.CodeCopyRequested
     SiblingRequested: TypeAlias = messages.SiblingRequested
@@ -52,7 +53,6 @@ class TranscriptView(ScrollView):
     SourcesRequested: TypeAlias = messages.SourcesRequested
     FindRequested: TypeAlias = messages.FindRequested
     MatchRequested: TypeAlias = messages.MatchRequested
-    FoldToggled: TypeAlias = messages.FoldToggled
     FollowChanged: TypeAlias = messages.FollowChanged
     TypeThrough: TypeAlias = messages.TypeThrough
 
