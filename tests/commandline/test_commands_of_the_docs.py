@@ -16,6 +16,8 @@ from toyserver import ToyServer, tokens
 Run = Callable[..., Awaitable[Any]]
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+REFUSED = {"restore": "nothing to undo", "--schema": "The answer is not JSON"}
+"""What a new store and a server that talks of lamps have to be refused for."""
 COMMAND = re.compile(r"(?:^|\| )kvchat\b(.*)")
 
 
@@ -33,12 +35,14 @@ def examples() -> list[tuple[str, list[str]]]:
 
 async def test_each_does_what_it_says(run: Run, own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with ToyServer() as server:
-        server.on_chat(tokens("Because of its lamp."))
+        server.on_chat(tokens("Because of its lamp.\n```sh\nls\n```\n"))
         await _all(run, own_folders, server.url, monkeypatch)
 
 
 async def _all(run: Run, own_folders: Path, base_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(own_folders)
+    for name, text in (("lamp.py", "x = 1"), ("fog.md", "# Fog"), ("person.json", '{"type": "object"}')):
+        Path(name).write_text(text)
     model = Path("~/models/qwen3-1.7b.gguf").expanduser()
     model.parent.mkdir()
     model.write_bytes(b"GGUF")
@@ -47,9 +51,9 @@ async def _all(run: Run, own_folders: Path, base_url: str, monkeypatch: pytest.M
     (tower / "lamp.md").write_text("# The lamp\n\nThe lamp turns once a minute. The fog horn sounds twice.\n")
     done = {}
     for page, arguments in examples():
-        ended = await run("--base-url", base_url, *arguments, stdin=b"a diff\n" if "-c" in arguments else b"")
+        ended = await run("--base-url", base_url, *arguments, stdin=b"What is it?" if "-" in arguments else b"")
         opens_the_app = not arguments or arguments[0].startswith("-")
-        refused = "needs a terminal" if opens_the_app else "nothing to undo" if "restore" in arguments else ""
+        refused = "needs a terminal" if opens_the_app else REFUSED.get(next(iter({*arguments} & {*REFUSED}), ""), "")
         assert refused in ended.err if refused else ended.status == 0, (page, arguments, ended)
         done[" ".join(arguments)] = ended.out
     assert len(done) > 10
