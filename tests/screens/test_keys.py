@@ -212,6 +212,34 @@ async def _(app: Driven, do: Do) -> None:
         await app.until(lambda shown=shown: ("Server's cache" in app.text) is shown)
 
 
+@case("jump")
+async def _(app: Driven, do: Do) -> None:
+    """To a row of the list, to a message, and away again."""
+    before = app.text
+    await app.open(next(c.id for c in app.service.conversations.all() if c.title == "one"))
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    assert len(app.lines) == len(before.splitlines())
+    await app.press(next(line for line in app.lines if " older " in line).strip()[0])
+    await app.until(lambda: app.said == ["older", "Hello"])
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    await app.press(next(line for line in app.lines if " You " in line).partition(" You ")[0][-1])
+    assert app.chat.transcript.has_focus
+    assert app.selected == "older"
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    await app.press("escape")
+    assert "Letter go there" not in app.text
+    app.chat.composer.focus()
+    await app.rest()
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    await app.press("0")
+    assert app.draft == ""
+    assert app.chat.composer.has_focus_within
+
+
 @case("quit")
 async def _(app: Driven, do: Do) -> None:
     codes: list[object] = []

@@ -58,6 +58,8 @@ class Folds:
     reasoning: bool = False
 
 
+VERSIONS = "versions"
+"""The style of the mark of a message with other versions."""
 BAR = 8
 """Cells of the bar in an answer's title."""
 TITLE_ROOM = 14
@@ -78,7 +80,7 @@ def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Ro
     title = one_line(item.title, max(4, room - taken - 2)) or "unnamed"
     gap = max(1, width - cell_len(title + versions + hint) - taken)
     style = "title-user" if item.role is Role.USER else "title-model"
-    return Row((Span(title, style), Span(versions, "versions", ""), Span(hint, "key", ""),
+    return Row((Span(title, style), Span(versions, VERSIONS, ""), Span(hint, "key", ""),
                 Span(" " * gap, "", ""), *right))
 
 
