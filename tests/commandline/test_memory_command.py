@@ -130,7 +130,7 @@ def test_without_memories_there_is_a_word(call: Call) -> None:
     told = call("list")
     assert (told.status, told.out, told.err) == (0, "Nothing is remembered yet.\n", "")
     assert call("list", "--json").json == []
-    assert call("list", "--status", "pending").out == "Nothing waits for your yes.\n"
+    assert call("list", "--status", "pending").out == "Nothing is pending approval.\n"
     assert call("log").out == "Nothing has changed yet.\n"
     assert call("queue").out == "Nothing waits.\n"
     told = call("search", "anything")

@@ -108,7 +108,7 @@ async def test_an_edit_that_costs_is_asked_about_with_its_ways(drive: Drive, key
         await app.press("e")
         await app.opens("ConfirmScreen")
         assert "Edit message 2?" in app.text and "░ 8,120 tokens, about 35 s" in app.text
-        assert "Append a correction instead (48 tokens, about 0.20 s)" in app.text
+        assert "Append a correction instead (48 tokens, ~0.2 s)" in app.text
         await app.press(key)
         await app.closes()
         await app.until(lambda: key != "f" or app.conversation.id != id)

@@ -41,7 +41,7 @@ async def test_compact_shows_its_price_and_goes_on_with_a_summary(drive: Drive, 
         await app.until(lambda: app.said == ["question 3", "answer 3", "question 4", "answer 4"])
         await app.until(lambda: app.noticed("Compacted: 1,800 → "))
         assert app.shown == app.said
-        assert "▸ context: summary of 3 earlier turns" in app.text
+        assert "▸ sent with: summary of 3 earlier turns" in app.text
         assert "2/2" in app.text
         await app.select(0)
         await app.press("space")

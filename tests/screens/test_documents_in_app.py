@@ -143,7 +143,7 @@ async def test_an_incognito_run_has_no_documents(server: ToyServer) -> None:
 
     async with driving(None, server) as app:
         await app.press("f6")
-        await app.until(lambda: app.noticed("There are no documents in an incognito run."))
+        await app.until(lambda: app.noticed("No documents in an incognito run"))
 
 
 # -- what a conversation searches
@@ -152,7 +152,7 @@ async def test_an_incognito_run_has_no_documents(server: ToyServer) -> None:
 async def test_commands_switch_what_the_conversation_searches(drive: Drive, folder: Path) -> None:
     async with drive(size=(120, 30)) as app:
         await app.command("/documents always")
-        await app.until(lambda: app.noticed("There are no documents yet."))
+        await app.until(lambda: app.noticed("No documents yet"))
         await added(app, folder)
         await app.command("/documents always handbook")
         await app.until(lambda: "▤ handbook " in app.lines[0])
@@ -258,7 +258,7 @@ async def test_o_on_the_question_lists_what_it_was_sent_with(drive: Drive, folde
         await app.select(0)
         await app.press("o")
         await app.opens("SourcesScreen")
-        assert "What the question was sent with:" in app.prose and "1 handbook/lamp.md:1-3" in app.prose
+        assert "Sent with the question:" in app.prose and "1 handbook/lamp.md:1-3" in app.prose
         await app.press("2")
         await app.opens("SourceScreen")
         screen = app.app.screen
@@ -267,7 +267,7 @@ async def test_o_on_the_question_lists_what_it_was_sent_with(drive: Drive, folde
         await app.closes()
         await app.select(-1)
         await app.press("o")
-        await shows(app, "The answer cites nothing; its question was sent with these:")
+        await shows(app, "The answer cites nothing. Sent with its question:")
 
 
 async def test_a_number_cites_only_what_came_before_it(drive: Drive, folder: Path) -> None:

@@ -437,7 +437,7 @@ async def _versions(app: Driven) -> None:
 async def _(app: Driven, do: Do) -> None:
     await app.select(-1)
     await do()
-    await app.until(lambda: app.noticed("This answer cites no source."))
+    await app.until(lambda: app.noticed("This answer cites no source"))
 
 
 @case("transcript.fork")

@@ -94,7 +94,7 @@ async def test_what_was_said_is_noted_told_quietly_and_found_on_the_screen(
         await shows(app, "memory: 1 noted, 1 to confirm (F5)")
         assert app.front == "ChatScreen" and not any("noted" in notice for notice in app.notices)
         await looks(app)
-        await shows(app, "Waits for your yes · 1 proposal")
+        await shows(app, "Pending approval · 1 proposal")
         assert "I prefer metric units." in app.prose and "I keep a lighthouse on Hvar." in app.prose
         assert " new " in next(line for line in app.lines if "metric units" in line)
         assert "I prefer metric units." in pages(tmp_path / "data") and "lighthouse" not in pages(tmp_path / "data")
@@ -216,7 +216,7 @@ async def test_forget_shows_what_is_meant_where_that_is_not_one(drive: Drive) ->
         await app.press("escape", "escape")
         await app.closes()
         await app.command("/forget xylophone")
-        await app.until(lambda: app.noticed("Nothing that is remembered has these words."))
+        await app.until(lambda: app.noticed("No memory has these words"))
         assert len(await entries(app)) == 4
 
 

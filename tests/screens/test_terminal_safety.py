@@ -135,7 +135,7 @@ ESCAPE, ENTER, TAB, CTRL_C, CTRL_F, CTRL_N, CTRL_R = "\x1b[27u", "\r", "\t", "\x
 PASTE_END = "\x1b[201~"
 UP, HOME, END, PAGE_UP, PAGE_DOWN, F9 = "\x1b[A", "\x1b[H", "\x1b[F", "\x1b[5~", "\x1b[6~", "\x1b[20~"
 SCREENS = (
-    ("\x1b[24~", "Rename conversation"), ("\x13", "Conversations"), ("\x1bOQ", "Sums and server"),
+    ("\x1b[24~", "Rename conversation"), ("\x13", "Conversations"), ("\x1bOQ", "Totals and server"),
     ("\x1bOS", "Markdown"), ("\x0f", "temperature"), ("\x0c", "Model and server"), ("\x1bOP", "Help"),
     ("\x10", "find an action"),
 )

@@ -17,7 +17,7 @@ from toyserver import ToyServer, tokens
 from two_windows_kit import Slow, history, say, streaming
 
 WAITS = "Another window is answering · sends after it · Esc cancels"
-ANSWERS = "another window is answering"
+ANSWERS = "Another window is answering"
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ COLOURED = re.compile(r"(?:^|;)(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])(?:;|$)")
 ANSWER = "A `name`, a **word** and a [link](http://x.test):\n\n```python\ndef f():\n    return 1  # one\n```\n\n> said"
 F1, F2, F4, F5 = "\x1bOP", "\x1bOQ", "\x1bOS", "\x1b[15~"
 ESCAPE = "\x1b[27u"
-LOOKS = [("Help", F1), ("Sums and server", F2), ("Markdown", F4), ("Memory", F5), ("temperature", "\x0f"),
+LOOKS = [("Help", F1), ("Totals and server", F2), ("Markdown", F4), ("Memory", F5), ("temperature", "\x0f"),
          ("Conversations", "\x13"), ("find an action", "\x10")]
 """Words of screens and the keys that open them."""
 

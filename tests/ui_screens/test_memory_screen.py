@@ -98,7 +98,7 @@ async def test_what_comes_when_the_screen_is_being_closed_ends_nothing(trouble: 
 async def test_proposals_stand_on_top_and_say_why_they_ask() -> None:
     async with memory(service()) as shown:
         rows = [line.strip(" │▌") for line in shown.lines if " ago " not in line]
-        at = next(i for i, row in enumerate(rows) if row.startswith("Waits for your yes · 2 proposals"))
+        at = next(i for i, row in enumerate(rows) if row.startswith("Pending approval · 2 proposals"))
         assert rows[at + 1].startswith("? fact") and rows[at + 2].startswith("? identity")
         assert rows[at + 4] == "Remembered"
         assert "asks you first: it has a link · from “lighthouse log”" in shown.prose

@@ -353,7 +353,7 @@ class Turns:
     def refuse(self, id: str) -> None:
         """Raises ChatError while an answer runs in a conversation."""
         if id in self._running:
-            raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
+            raise ChatError("An answer is still running here. Stop it (Esc), or wait for it.")
 
     async def stop(self, id: str) -> None:
         """End the running answer and keep what came; return when it is settled."""

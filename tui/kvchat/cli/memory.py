@@ -37,7 +37,7 @@ CHANGES = (Column("no.", right=True), Column("when"), Column("what"), Column("id
 PENDING = (Column("pending"), Column("messages", right=True), Column("title", shrinks=True))
 JOBS = (Column("work"), Column("about", shrinks=True), Column("state"), Column("tries", right=True), Column("due"),
         Column("why", shrinks=True))
-_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing waits for your yes."}
+_NONE: Mapping[str, str] = {Status.LIVE: "Nothing is remembered yet.", Status.PENDING: "Nothing is pending approval."}
 
 
 def none_of(status: str, *narrowed: str | None) -> str:
@@ -115,7 +115,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def command(name: str, help: str) -> argparse.ArgumentParser:
         # After `add`, --profile is a page and not the server's profile.
         conflicts = "resolve" if name == "add" else "error"
-        parser = commands.add_parser(name, parents=[common_options(False)], conflict_handler=conflicts, help=help)
+        parser = commands.add_parser(
+            name, parents=[common_options(of_command=True)], conflict_handler=conflicts, help=help)
         parser.add_argument("--json", action="store_true", help="print JSON")
         return parser
 

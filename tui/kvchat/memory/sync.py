@@ -290,7 +290,7 @@ def _id(edit: Put | Drop) -> str:
 
 
 _WORDS = {
-    Act.NOTED: "Noted", Act.PROPOSED: "Proposed, waits for your yes", Act.CORRECTED: "Corrected, no longer",
+    Act.NOTED: "Noted", Act.PROPOSED: "Proposed, pending approval", Act.CORRECTED: "Corrected, no longer",
     Act.MERGED: "Merged", Act.SUMMARISED: "Summarised",
 }
 

@@ -65,8 +65,8 @@ class Store:
             db.close()
             raise
         if recovered:
-            notices.append("kvchat ended while an answer streamed; what had arrived was kept." if recovered == 1 else
-                           f"kvchat ended while {recovered} answers streamed; what had arrived was kept.")
+            notices.append("kvchat ended during an answer; its text so far is kept." if recovered == 1 else
+                           f"kvchat ended during {recovered} answers; their text so far is kept.")
         return store
 
     def close(self) -> None:

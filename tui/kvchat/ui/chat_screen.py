@@ -204,10 +204,10 @@ class ChatScreen(Screen[None]):
     async def action_interrupt(self) -> None:
         """Ctrl+C: copy what is selected, else stop the answer. It never quits."""
         if selected := self.get_selected_text():
-            self.messages.copy(selected, "The selection")
+            self.messages.copy(selected, "Selection")
             self.clear_selection()
         elif not await self.sending.stop():
-            self.workspace.say(f"Nothing runs. {self.app.key_of('quit')} quits.")
+            self.workspace.say(f"Nothing is running · {self.app.key_of('quit')} quits")
 
     def action_page(self, step: int) -> None:
         self.transcript.action_page(step)
@@ -271,7 +271,7 @@ class ChatScreen(Screen[None]):
 
     @on(Transcript.CopyRequested)
     def _copy_requested(self, event: Transcript.CopyRequested) -> None:
-        self.messages.copy(event.text, "The message")
+        self.messages.copy(event.text, "Message")
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
@@ -435,5 +435,5 @@ class ChatScreen(Screen[None]):
     def _show_trouble(self, trouble: str) -> None:
         """The banner that stays while the disk refuses."""
         self._trouble.display = bool(trouble)
-        unsaved = " What is said is kept in memory and tried again every 10 s." if trouble else ""
+        unsaved = " Messages are kept in memory; saving is tried every 10 s." if trouble else ""
         self._trouble.update(Content(one_line(trouble) + unsaved))

@@ -114,7 +114,7 @@ class ConversationController:
     async def delete(self, id: str = "") -> None:
         """Put a conversation, else the open one, into the trash."""
         if not id and self.workspace.conversation.record.turns == 0:
-            self.workspace.say("This conversation is empty; there is nothing to delete.")
+            self.workspace.say("This conversation is empty: nothing to delete")
             return
         await self._delete(id or self.workspace.conversation.id)
 
@@ -124,7 +124,7 @@ class ConversationController:
         at = ids.index(id) if id in ids else 0
         await self._conversations.delete(id)
         self.workspace.deleted = id
-        self.workspace.say(f"Deleted. {self.workspace.key_of('undo')} brings it back.")
+        self.workspace.say(f"Moved to trash · {self.workspace.key_of('undo')} brings it back")
         if self.workspace.shows(id):
             left = self._conversations.all()
             if left:
@@ -143,7 +143,7 @@ class ConversationController:
 
     async def _undo_branch(self) -> None:
         if not await self._branches.undo(self.workspace.conversation.id):
-            self.workspace.say("There is nothing to undo in this conversation.")
+            self.workspace.say("Nothing to undo in this conversation")
 
     @in_worker("dialog")
     async def export(self, path: str = "") -> None:
@@ -169,7 +169,7 @@ class ConversationController:
         except TransferError as error:
             self.workspace.say(str(error), "error")
         else:
-            self.workspace.say(f"Exported to {done}.")
+            self.workspace.say(f"Exported to {done}")
 
     @in_worker("dialog")
     async def menu(self, id: str) -> None:

@@ -40,7 +40,7 @@ class MessageController:
         """Put the question into the composer; sending it asks anew on a branch of its own. A price is asked first."""
         node = self.workspace.target(node)
         if node is None:
-            self.workspace.say("There is no message to edit yet.")
+            self.workspace.say("No message to edit yet")
             return
         question, _ = self.workspace.conversation.tree.turn_of(node)
         if self._prices.estimate(self.workspace.conversation.id, "edit", question.id).worth_asking:
@@ -72,7 +72,7 @@ class MessageController:
     async def regenerate(self, node: str | None = None) -> None:
         node = self.workspace.target(node)
         if node is None:
-            self.workspace.say("There is no answer to have again yet.")
+            self.workspace.say("No answer to regenerate yet")
         elif (await self._costs.agreed("regenerate", node) and await self._server.may_leave_this_machine()
                 and await self.workspace.attempt(
                     self._turns.regenerate(self.workspace.conversation.id, node))):
@@ -83,7 +83,7 @@ class MessageController:
         workspace = self.workspace
         node = workspace.target(node)
         if node is None:
-            workspace.say("There is no turn to delete yet.")
+            workspace.say("No turn to delete yet")
             return
         decision = await self._costs.decided("delete", node, instead=True)
         if decision == "instead":
@@ -91,13 +91,12 @@ class MessageController:
             self._composer.begin(f"Disregard my message {self._number_of(question)} and its answer.")
         elif decision == "go" and await workspace.attempt(
                 self._branches.delete_turn(workspace.conversation.id, node)):
-            workspace.say(
-                f"The turn is not on this branch. {workspace.key_of('undo')} goes back to the branch that has it.")
+            workspace.say(f"Turn deleted · {workspace.key_of('undo')} brings it back")
 
     async def fork(self, node: str | None = None) -> None:
         node = self.workspace.target(node)
         if node is None:
-            self.workspace.say("There is nothing to fork from yet.")
+            self.workspace.say("Nothing to fork yet")
             return
         await self.workspace.attempt(self._fork(node))
 
@@ -134,7 +133,7 @@ class MessageController:
     def copy_message(self) -> None:
         node = self.workspace.target()
         if node is not None:
-            self.copy(self.workspace.conversation.tree[node].text, "The message")
+            self.copy(self.workspace.conversation.tree[node].text, "Message")
 
     def copy_code(self, number: str = "1") -> None:
         """Copy the `number`-th code block of the selected message, else of the last answer that has one."""
@@ -148,8 +147,8 @@ class MessageController:
             if number.isdecimal() and 0 < int(number) <= len(blocks):
                 self.copy(blocks[int(number) - 1].text, f"Code block {number}")
                 return
-        self.workspace.say(f"There is no code block {number}.", "warning")
+        self.workspace.say(f"There is no code block {number}", "warning")
 
     def copy(self, text: str, what: str) -> None:
         """Put text on the clipboard; `what` it is, for the notice."""
-        self.workspace.say(f"{what} is in {copy(self.workspace.app, text)}.")
+        self.workspace.say(f"{what} copied to {copy(self.workspace.app, text)}")

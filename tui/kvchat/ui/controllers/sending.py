@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 Way = Literal["compact", "edit", "send"]
 """What to do with a message that is too long: make room for it, shorten it, send it all the same."""
 TITLE = "Too long for the window"
-UNDER_WAY = "The message before it is still on its way. Esc takes that one back, or wait for it."
+UNDER_WAY = "The previous message is still being sent · Esc takes it back"
 
 
 @dataclass(slots=True)
@@ -98,7 +98,7 @@ class SendingController:
             self._restore(event)
         elif editing is not None and self._is_unchanged(editing, event):
             self.stop_editing()
-            self.workspace.say("Nothing was changed; the message is as it was.")
+            self.workspace.say("Message unchanged")
         else:
             self._sending[id] = sending
             self._send(sending)
@@ -358,7 +358,7 @@ class SendingController:
             with app.key_queue.hold(), app.suspend(), app.batch_update():
                 trouble = await self._edit_outside()
         except SuspendNotSupported:
-            trouble = "This terminal cannot be handed to another program, so no editor can run in it."
+            trouble = "This terminal cannot run an editor"
         if trouble:
             self.workspace.say(trouble, "error")
         self.workspace.screen.refresh(layout=True)
@@ -384,9 +384,9 @@ class SendingController:
         question = self.workspace.conversation.tree[node]
         self._composer.replace_text(text, counted_in(text, question.message.blocks) if text == question.text else ())
         asked = self._service.prices.estimate(self.workspace.conversation.id, "edit", node)
-        cost = f" · reads up to {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
+        cost = f" · prefills up to {cost_words(asked.tokens, asked.seconds)}" if asked.worth_asking else ""
         self._composer.add_class("-editing")
-        self._composer.border_title = Content(f"editing; Enter asks anew on a new branch, Esc cancels{cost}")
+        self._composer.border_title = Content(f"editing · Enter asks again on a new branch · Esc cancels{cost}")
         self._composer.focus()
 
     def stop_editing(self) -> bool:

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
-from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.context import FILE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
@@ -138,18 +138,17 @@ def _plural(number: int, word: str, words: str) -> str:
 
 _KINDS = {
     "passage": ("1 passage", "passages"),
-    "file": ("1 file", "files"),
     "paste": ("1 pasted text", "pasted texts"),
 }
 
 
 def context_summary(blocks: Sequence[ContextBlock]) -> str:
-    """The context in a few words: `time, 2 memories, 3 passages from notes/lamp.md`."""
+    """The context in a few words: `sent with: time, 3 passages from notes/lamp.md · attached: setup.md`."""
     groups: dict[str, list[ContextBlock]] = {}
     for block in blocks:
         if block.kind != NOTE:
             groups.setdefault(block.kind, []).append(block)
-    words = []
+    words, attached = [], ""
     for kind, members in groups.items():
         if kind == TIME:
             words.append("time")
@@ -165,8 +164,11 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
             continue
         singular, plural = _KINDS.get(kind, (f"1 {kind}", f"{kind}s"))
         origin = one_line(origin_of(members), 60)
+        if kind == FILE:
+            attached = f"attached: {origin if len(members) == 1 else f'{len(members):,} files'}"
+            continue
         words.append(_plural(len(members), singular, plural) + (f" from {origin}" if origin else ""))
-    return ", ".join(words)
+    return " · ".join(filter(None, (f"sent with: {', '.join(words)}" if words else "", attached)))
 
 
 def _lines(block: ContextBlock) -> int:
@@ -176,7 +178,7 @@ def _lines(block: ContextBlock) -> int:
 
 def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) -> list[Row]:
     """The context of a question, folded to one line or unfolded below it; of numbered ones the titles."""
-    label = one_line(f"context: {context_summary(blocks)}", max(8, width - 2))
+    label = one_line(context_summary(blocks), max(8, width - 2))
     rows = [_fold_row(label, "fold:context", unfolded)]
     if not unfolded:
         return rows
@@ -202,12 +204,12 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
 
 
 _ENDINGS = {
-    State.STREAMING: ("○", "another window is answering", "muted", ""),
-    State.CANCELLED: ("■", "stopped", "muted", ""),
-    State.INTERRUPTED: ("▲", "interrupted", "warning", "r retry"),
-    State.LENGTH: ("▲", "cut at the length limit", "warning", "r retry"),
-    State.CONTEXT_FULL: ("▲", "the context window is full", "warning", ""),
-    State.EMPTY: ("▲", "the answer held no text", "warning", "r retry"),
+    State.STREAMING: ("○", "Another window is answering", "muted", ""),
+    State.CANCELLED: ("■", "Stopped", "muted", ""),
+    State.INTERRUPTED: ("▲", "Interrupted", "warning", "r retry"),
+    State.LENGTH: ("▲", "Cut at max tokens", "warning", "r retry"),
+    State.CONTEXT_FULL: ("▲", "The context window is full", "warning", ""),
+    State.EMPTY: ("▲", "The answer is empty", "warning", "r retry"),
 }
 _NOTED = ("▲", "", "warning", "")
 """A whole answer with something to say about it."""
@@ -225,11 +227,21 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
         rows += error_box(clean(item.note) or "The server answered with an error.", width)
     elif not item.streaming and (item.state in _ENDINGS or item.note):
         glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
-        spans = [Span(f"{glyph} {': '.join(filter(None, (words, one_line(item.note))))}", style, "")]
+        spans = [Span(f"{glyph} {_ending(item, words)}", style, "")]
         if keys:
             spans += [Span("  ", "", ""), *_key_spans(keys)]
         rows += wrapped(spans, width, end="")
     return [*rows, BLANK]
+
+
+def _ending(item: TranscriptItem, words: str) -> str:
+    """How a message ended, said once."""
+    if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
+        return f"{words} ({item.figures.predicted_tokens:,})"
+    note = one_line(item.note)
+    if item.state in (State.CANCELLED, State.LENGTH):
+        return note or words
+    return ": ".join(filter(None, (words, note)))
 
 
 def _key_spans(keys: str) -> list[Span]:

@@ -190,7 +190,7 @@ def undone(change: Change) -> str:
         case Act.EDITED if change.before is not None:
             return f"As it was: {quoted(change.before.text)}."
         case Act.ACCEPTED:
-            return f"Waits for your yes again: {text}."
+            return f"Pending approval again: {text}."
         case Act.MOVED if change.before is not None:
             return f"Back in {change.before.page}: {text}."
         case _:

@@ -47,7 +47,7 @@ WHY_OFF: Mapping[WhyOff, str] = {
     "": "Memory is on in this conversation.",
     "incognito": "An incognito run remembers nothing.",
     "settings": "Memory is switched off in the settings: memory.enabled = false.",
-    "conversation": "Memory is off in this conversation: nothing of it is noted, and nothing is recalled in it.",
+    "conversation": "Memory is off in this conversation.",
     "internet": "This conversation goes to a service on the internet; memory.on_cloud = true allows memory there.",
 }
 
@@ -282,7 +282,7 @@ class MemorySource(Source):
     async def _accept(self) -> None:
         entry = self.entry
         if entry is not None and entry.status is not Status.PENDING:
-            self.screen.tell("It is remembered already; only what waits for your yes can be taken.")
+            self.screen.tell("It is remembered already; only proposals can be accepted.")
         elif entry is not None:
             await self.screen.act(self.memory.accept(entry.id), at=self.memories.after_taking(entry),
                                   said=lambda now: f"Taken, into {now.page}: {quoted(now.text)}")
@@ -429,7 +429,7 @@ class Memories(Page):
             entries = [*sorted((one for one in entries if one.id in ranks), key=lambda one: ranks[one.id]),
                        *(one for one in entries if one.id not in ranks and has_words(one))]
         if proposals:
-            self._rows = [f"Waits for your yes · {counted(len(proposals), 'proposal')}", *proposals]
+            self._rows = [f"Pending approval · {counted(len(proposals), 'proposal')}", *proposals]
             if entries:
                 self._rows += ["", "Remembered", *entries]
         else:
