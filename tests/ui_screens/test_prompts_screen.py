@@ -60,7 +60,7 @@ async def test_the_price_appears_with_the_first_change_and_goes_with_the_last() 
     async with showing(screen()) as shown:
         assert "Unchanged: nothing to prefill." in shown.text
         await shown.press("x")
-        assert "░ re-reads 3,812 tokens, about 11 s; the old branch stays" in shown.text
+        assert "░ prefills 3,812 tokens (~11 s); the old version is kept" in shown.text
         await shown.press("backspace")
         assert "Unchanged: nothing to prefill." in shown.text
 
