@@ -163,6 +163,26 @@ async def test_esc_in_the_prefill_then_a_question(desk: Desk) -> None:
     assert figures.predicted_cached in (None, figures.cached_tokens)
 
 
+async def test_esc_in_a_prefill_whose_tokens_come_late(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a busy machine: the slots are looked at before the prompt's token ids are known, and nothing was cached."""
+    id = await begun(desk)
+    cache = desk.service.servers.link().cache
+    assert cache is not None
+    tokens_of = cache.access.tokens_of
+
+    async def late(text: str) -> object:
+        await until(lambda: desk.service.conversations.get(id).live.progress)
+        await cache.look()
+        return await tokens_of(text)
+
+    with desk.server.slowed():
+        monkeypatch.setattr(cache.access, "tokens_of", late)
+        known = await desk.stop_in_its_prefill(id, LONG)
+        monkeypatch.setattr(cache.access, "tokens_of", tokens_of)
+        figures = await desk.ask(id, "And then?")
+    assert beyond(figures, known) <= CLOSE, figures
+
+
 async def test_esc_in_the_prefill_then_regenerate(desk: Desk) -> None:
     id = await begun(desk)
     with desk.server.slowed():

@@ -44,17 +44,17 @@ class Rail:
         """By message of the branch in use, where its tokens are."""
         conversation = self._conversations.loaded[id]
         path, live = conversation.path(), conversation.live
+        if live is not None and live.first_token_at is not None:  # a server answers from a slot
+            return {node.id: Stretch(Where.SLOT) for node in path}
         total = live.progress.total if live is not None and live.progress is not None else None
         found = self.cached(conversation).stretches(ends_of(path, total))
-        if live is not None and live.first_token_at is None:
+        if live is not None:
             found[-1:] = [NO_WORD]  # nothing of the answer is anywhere yet
         return {node.id: stretch for node, stretch in zip(path, found, strict=True)}
 
     def cached(self, conversation: OpenConversation) -> Cached:
         """What the next request would take from the cache; of one that runs, or of a warm-up, what is in by now."""
         live, path = conversation.live, conversation.path()
-        if live is not None and live.first_token_at is not None:
-            return Cached(ends_of(path)[-1], Where.SLOT)
         progress = live.progress if live is not None else None
         if live is None and conversation.id == self._tracker.warming:
             progress = self._tracker.warmup_progress

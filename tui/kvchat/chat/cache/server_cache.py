@@ -48,8 +48,8 @@ class TrackedTurn(Asked):
     """`side`: the conversation's messages and an instruction of ours; neither that nor the answer belongs to it."""
     certain: bool = True
     """Whether the slots were at rest before: else a cancelled request may have read on."""
-    processed: int = 0
-    """Prompt tokens that the server had read when it was last heard of."""
+    processed: int | None = None
+    """Prompt tokens that were in when the server was last heard of; None: it never was."""
     played: bool = False
     """Whether its end is played on the simulator."""
     broken_off: bool = False
@@ -117,7 +117,7 @@ class ServerCache(SlotObserver):
 
     def sent(self, tracked: TrackedTurn, slot: int | None = None) -> None:
         """The request is on its way: read its token ids beside it."""
-        self._unheard, self._began = False, True
+        self._tasks_at_begin, self._unheard, self._began = self._tasks_seen, False, True
         tracked.number, tracked.pinned = self.journal.next(), slot
         tracked.before = self.simulator.best.copy()
         self._current = tracked
@@ -143,7 +143,6 @@ class ServerCache(SlotObserver):
         owner = tracked.turn.session_id
         tip = tracked.path[-2].digest.hex() if len(tracked.path) > 1 else ""
         prediction = self.simulator.begin(tracked.tokens, owner, self._now(), slot, users, tip)
-        self._tasks_at_begin = self._tasks_seen
         tracked.prediction = prediction
         self.journal.used(tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said,
                           tracked.number)
@@ -238,11 +237,11 @@ class ServerCache(SlotObserver):
                 self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
             else:
                 self.simulator.cut(tracked.processed or tracked.prediction.cached)
-                self._unheard = not tracked.processed
-            if figures is not None or tracked.processed:  # else it was refused, and the slot is as it was
+                self._unheard = tracked.processed is None
+            if figures is not None or tracked.processed is not None:  # else it was refused, and the slot is as it was
                 self.holds(tracked.turn.session_id, tuple(node.digest.hex() for node in held))
             if stopped:
-                self.cancelled.add(slot, len(prompt) + predicted, heard=bool(tracked.processed or predicted))
+                self.cancelled.add(slot, len(prompt) + predicted, heard=tracked.processed is not None or predicted > 0)
             if await self.cancelled.free(LOOK_S):
                 counts = await self._counts() or ()
                 slot_tokens = self._slot_tokens(slot, counts)
@@ -279,7 +278,7 @@ class ServerCache(SlotObserver):
             tracked.played = True
             self.simulator.cut(tracked.processed or tracked.prediction.cached)
             if tracked.broken_off:
-                self.cancelled.add(tracked.prediction.slot, len(tracked.tokens), heard=bool(tracked.processed))
+                self.cancelled.add(tracked.prediction.slot, len(tracked.tokens), heard=tracked.processed is not None)
 
     def _slot_tokens(self, slot: int, counts: Sequence[SlotCount]) -> int | None:
         return counts[slot].tokens if slot < len(counts) else None
