@@ -262,7 +262,8 @@ def test_what_was_not_probed_is_never_called_well() -> None:
     for made, topic in ((busy, Topic.BUSY), (asked, Topic.NOT_PROBED)):
         assert one(list(made.verdicts), topic).severity is NOTE
         assert not made.well and headline(made) == "It cannot be told whether all is well."
-    assert "has one slot, which holds 40 tokens" in asked.verdicts[0].sentence and "Agree to it" in asked.verdicts[0].advice
+    assert "has one slot, which holds 40 tokens" in asked.verdicts[0].sentence
+    assert "Agree to it" in asked.verdicts[0].advice
 
 
 def test_what_is_not_reported_is_not_called_well() -> None:

@@ -785,7 +785,7 @@ async def test_a_disk_that_refuses_is_told_until_it_works_again(
         await app.say("kept in memory")
         assert app.shown == ["kept in memory", "Hello"]
         assert "The disk is full." in app.prose
-        assert "kept in memory; saving is tried" in app.prose
+        assert "stay in memory; kvchat retries" in app.prose
         monkeypatch.setattr(Store, "add", real)
         await app.service.keeper.flush()
         await app.until(lambda: "The disk is full." not in app.text)

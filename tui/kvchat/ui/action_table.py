@@ -280,7 +280,7 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
     *_dialog("branches", "In other dialogs",
              ("fork", "f", "Fork", "Go on from the message under the cursor in a conversation of its own.")),
     *_dialog("inspector", "In other dialogs",
-             ("next_view", "tab,right,m", "Next view", "Go on from turns to messages to sums and server.", "view(1)"),
+             ("next_view", "tab,right,m", "Next view", "Go on from turns to messages to totals and server.", "view(1)"),
              ("previous_view", "shift+tab,left", "View before", "Go back to the view before.", "view(-1)"),
              ("pin", "p", "Pin", "Keep what the server holds beside the conversation, or take it away; it takes 150 "
               "columns.")),

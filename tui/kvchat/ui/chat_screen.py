@@ -435,5 +435,5 @@ class ChatScreen(Screen[None]):
     def _show_trouble(self, trouble: str) -> None:
         """The banner that stays while the disk refuses."""
         self._trouble.display = bool(trouble)
-        unsaved = " Messages are kept in memory; saving is tried every 10 s." if trouble else ""
+        unsaved = " Messages stay in memory; kvchat retries every 10 s." if trouble else ""
         self._trouble.update(Content(one_line(trouble) + unsaved))

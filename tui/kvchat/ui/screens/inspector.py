@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 QUESTION = 22
 """Cells for the first words of a question, where there is room."""
 GLYPH_HEADS = (("█", "cached"), ("▒", "new"), ("░", "wasted"))
-OTHER_HEADS = ("first", "prefill", "decode")
+OTHER_HEADS = ("TTFT", "prefill", "decode")
 """Time to the first token, prompt tokens and answer tokens a second."""
 
 
@@ -366,10 +366,11 @@ def _about(servers: Servers) -> list[tuple[str, str]]:
     if server is None:
         return [("server", "not connected")]
     kind = "built-in engine" if server.embedded else one_line(server.kind, 40)
+    address = "" if server.embedded else one_line(server.base_url, 80)
     where = HOSTS.get(server.host_class, one_line(server.host_class, 20))
     build = f" · build {one_line(server.build, 40)}" if server.build else ""
     return [
-        ("server", f"{kind} · {where} · {one_line(server.base_url, 80)}"),
+        ("server", " · ".join(filter(None, (kind, where, address)))),
         ("model", (model_name(server.model) or "unknown") + build),
         ("window", f"{_number(server.context_size, 'token')} a conversation · {_number(server.slots, 'slot')}"),
     ]
