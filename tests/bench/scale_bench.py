@@ -53,8 +53,11 @@ APP_SHARE = 5
 MARKS = {"first paint": b"essage", "the list": b"New conversation", "the server": b"this machine"}
 COMMANDS = {
     "list": ("list",), "search, 1 hit": ("search", "log7x3"), "search, all answers": ("search", "barometer"),
+    "list, by tag": ("list", "--tag", "tag3"), "search, all answers by tag": ("search", "barometer", "tag:tag3"),
     "memory queue": ("memory", "queue"), "export --all": ("export", "--all", "-f", "json", "--force", "-o"),
 }
+TAGS = 10
+"""Every conversation has one of so many, where the version knows tags; every fifth is archived, five are favourites."""
 
 
 # -- in a process of the version that is measured ---------------------------------------------------------------------
@@ -92,6 +95,25 @@ def fill(folder: Path, conversations: int) -> None:
         connection.execute("DELETE FROM setting WHERE key = ?", (index.STATE,))
         index.ensure(connection, store.database.fts)
     store.close()
+
+
+def tag(folder: Path) -> bool:
+    """Put tags on all conversations; whether this version knows any."""
+    try:
+        from kvchat.prompt.tags import ARCHIVE, FAVOURITE
+    except ImportError:
+        return False
+    from kvchat.store import Store
+
+    store = Store.open(folder)
+    with store.database.write(durable=True) as connection:
+        rows = [(name, id) for number, (id,) in enumerate(connection.execute(
+            "SELECT id FROM conversation ORDER BY seq").fetchall())
+            for name in (f"tag{number % TAGS}", *([ARCHIVE] if number % 5 == 0 else []),
+                         *([FAVOURITE] if 0 < number < 6 else []))]
+        connection.executemany("INSERT INTO tag(name, conversation) VALUES (?, ?)", rows)
+    store.close()
+    return True
 
 
 def asked(text: str) -> Any:
@@ -159,6 +181,7 @@ class Version:
     source: Path
     folder: Path
     found: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    has_tags: bool = False
 
     def environment(self, store: str) -> dict[str, str]:
         # A person's second start finds compiled modules; so do these.
@@ -270,6 +293,9 @@ def show(versions: list[Version]) -> None:
         """The medians; with `over` as ratios to the medians of that."""
         cells = []
         for version in versions:
+            if key not in version.found:
+                cells.append("-")
+                continue
             value = statistics.median(version.found[key])
             ratio = f"{value / statistics.median(version.found[over]):.2f} x " if over else ""
             cells.append(f"{ratio}{value:10,.2f} {unit:3}")
@@ -306,6 +332,7 @@ def main() -> None:
         before.child("--fill", str(work / "store"), str(options.conversations))
         for version in versions:
             shutil.copytree(work / "store", version.folder / "full")
+            version.has_tags = version.child("--tag", str(version.folder / "full")).strip() == "True"
         for run in range(options.runs + 1):
             if run == 1:
                 for version in versions:
@@ -316,7 +343,8 @@ def main() -> None:
                     version.start(store, url)
             for name in COMMANDS:
                 for version in versions if run else ():
-                    version.command(name)
+                    if version.has_tags or "by tag" not in name:
+                        version.command(name)
             print(f"run {run} of {options.runs}", file=sys.stderr, flush=True)
         show(versions)
         for name, number in (("service", options.turns), ("app", options.turns // APP_SHARE)) if options.turns else ():
@@ -332,6 +360,8 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1] == "--fill":
         fill(Path(sys.argv[2]), int(sys.argv[3]))
+    elif sys.argv[1] == "--tag":
+        print(tag(Path(sys.argv[2])))
     elif sys.argv[1] == "--turns":
         print(json.dumps(asyncio.run(turns(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]), sys.argv[5] == "app"))))
     else:

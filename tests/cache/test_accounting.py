@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import PromptProgress, TurnFigures, measured_speed, new_tokens, reads_back, totals
-from kvchat.cache.price import prefill_tokens, price
+from kvchat.cache.price import Span, prefill_span, price
 from kvchat.cache.speed import SpeedFit
 
 
@@ -89,13 +89,11 @@ def test_a_price_is_a_range_until_the_speed_is_known_well():
 
 def test_prices_of_acts():
     turns = [turn(100, 0, 100), turn(150, 109, 40), turn(200, 159, 40)]
-    assert prefill_tokens("delete", turns, 0) == 210 - 110
-    assert prefill_tokens("delete", turns, 2) == 0
-    assert prefill_tokens("system", turns, 0) == 210
-    assert prefill_tokens("edit", turns, 1) == 40
-    assert prefill_tokens("fork", turns, 1) == 0
-    assert prefill_tokens("system", [], 0) == 0
-    assert prefill_tokens("system", [None], 0) is None
+    told = [("delete", 0, 210 - 110), ("delete", 2, 0), ("system", 0, 210), ("edit", 1, 40), ("fork", 1, 0)]
+    for act, at, tokens in told:
+        assert (span := prefill_span(act, turns, at)) and span.tokens == tokens
+    assert prefill_span("system", [], 0) == Span(0, 0)
+    assert prefill_span("system", [None], 0) is None
 
 
 def test_nothing_reused_saved_nothing_and_what_is_not_measured_is_not_known():

@@ -1,9 +1,13 @@
 """The first differing characters and the message they lie in."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kvchat.cache.causes.divergence import common_length, divergence, wire_divergence
+from kvchat.cache.accounting import TurnFigures
+from kvchat.cache.causes.divergence import Difference, common_length, divergence, parting, wire_divergence
+from kvchat.cache.causes.evidence import Evidence, LastRead, Sent
 from kvchat.prompt.wire import canonical
 
 
@@ -69,3 +73,35 @@ def test_the_common_length_is_the_longest_common_prefix(a, b):
     length = common_length(a, b)
     assert a[:length] == b[:length]
     assert length == min(len(a), len(b)) or a[length] != b[length]
+
+
+QUESTION = (*BEFORE[:3], "Tell me")
+HALF, WHOLE = "Once upon", "Once upon a time."
+
+
+def open_ended(*contents):
+    """A prompt that ends inside its last message."""
+    return rendered(*contents).removesuffix("<|im_end|>\n")
+
+
+def continued(**more):
+    """What is left of a turn that went on with a cut answer, and of the next one, whose prompt has it whole."""
+    before = LastRead(Sent(wires=wires(*QUESTION), rendered=open_ended(*QUESTION, HALF)), 40, 5, reply=WHOLE,
+                      begun=len(HALF) + 64, **more)
+    now = Sent(wires=wires(*QUESTION, WHOLE, "And?"), rendered=rendered(*QUESTION, WHOLE, "And?"))
+    return Evidence(TurnFigures(60, 12, 5, 15), now, before)
+
+
+def test_a_continued_answer_is_no_difference_in_the_next_prompt():
+    assert parting(continued(same_tokens=True)).what is Difference.NOTHING
+    assert parting(continued(same_tokens=False)).what is Difference.REPLY
+    assert parting(continued(same_tokens=True, reasoning="")).where is None
+
+
+def test_a_cut_answer_that_is_sent_to_go_on_is_no_difference():
+    before = LastRead(Sent(wires=wires(*QUESTION), rendered=open_ended(*QUESTION, "")), 35, 5, reply=HALF,
+                      same_tokens=True)
+    now = Sent(wires=wires(*QUESTION, HALF), rendered=open_ended(*QUESTION, HALF))
+    assert parting(Evidence(TurnFigures(40, 12, 5, 0), now, before)).what is Difference.NOTHING
+    other = replace(now, wires=wires(*QUESTION, "Twice upon"), rendered=open_ended(*QUESTION, "Twice upon"))
+    assert parting(Evidence(TurnFigures(40, 12, 5, 0), other, before)).what is Difference.ANSWER

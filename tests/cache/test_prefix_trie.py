@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kvchat.cache.prefix_trie import PrefixTrie, TrieRules, estimated, room_for
+from kvchat.cache.prefix_trie import PrefixTrie, TrieRules, estimated
 from kvchat.cache.tokens import Tokens
 from kvchat.cache.warmth import Heat
 
@@ -245,11 +245,6 @@ def test_tokens_of_unknown_id_are_never_found_again():
     trie = PrefixTrie()
     ask(trie, [1, 2, -1, 4, 5])
     assert held(trie, [1, 2, -1, 4, 5]) == trie.total == 2
-
-
-def test_a_bound_in_bytes_is_a_bound_in_tokens():
-    assert room_for(1000, 8.0) == 125
-    assert room_for(1000, 0) is None
 
 
 # Without token ids.

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvchat.cache.accounting import TurnFigures
-from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, prefill_span, prefill_tokens, price, price_of
+from kvchat.cache.price import CORRECTION, Price, Span, Way, alternatives, prefill_span, price, price_of
 from kvchat.cache.speed import SpeedFit
 
 SPEED = SpeedFit(3e-3, 3e-7, samples=3)
@@ -34,7 +34,6 @@ TURNS = [turn(1000, 1000), turn(1500, 400), turn(1650, 50)]
 ])
 def test_what_an_act_reads_again_stands_behind_the_first_changed_token(act, at, span):
     assert prefill_span(act, TURNS, at) == span
-    assert prefill_tokens(act, TURNS, at) == span.tokens
 
 
 @pytest.mark.parametrize("act", ["edit", "delete", "system", "template"])
@@ -117,3 +116,12 @@ def test_an_alternative_never_reads_more_than_the_act(act, turns, at, spare):
         assert found.seconds[0] >= 0
     if found.alternative:
         assert found.alternative.tokens <= found.tokens
+
+
+def test_a_continued_turn_has_its_question_where_it_was_and_goes_on_for_a_token():
+    # The second turn's answer was cut at 100 tokens and gone on with for 40 more.
+    turns = [TURNS[0], TurnFigures(1600, 1599, 40, 0, begun_tokens=100)]
+    assert prefill_span("continue", turns, 1) == Span(1639, 1640)
+    assert prefill_span("edit", turns, 1) == Span(1100, 1500)
+    assert prefill_span("regenerate", turns, 1) == Span(1499, 1500)
+    assert prefill_span("delete", turns, 1) == Span(1100, 1100)

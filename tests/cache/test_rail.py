@@ -46,3 +46,4 @@ def test_messages_end_where_the_servers_figures_say_and_dropped_reasoning_is_in_
     path.append(node(path[-1], Message(Role.ASSISTANT, ""), 0.0))
     assert ends_of(path)[4] == 90 and 180 < ends_of(path)[5] < 230
     assert ends_of(path, prompt=130)[5:] == [130, 130]
+    assert ends_of(path, prompt=300, begun=True)[4:] == [90, ends_of(path)[5], 300]

@@ -12,7 +12,7 @@ import pytest
 from kvchat.backends.dialect import HostClass, ServerInfo, SlotFile
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.snapshots import SnapshotShelf
-from kvchat.chat.cache.snapshots import Held, Refused, Restored, Snapshots
+from kvchat.chat.cache.snapshots import Refused, Restored, SlotContent, Snapshots
 from kvchat.text.snapshots import GIVEN_UP, snapshot_sentence
 
 INFO = ServerInfo("llama.cpp", "http://127.0.0.1:1", HostClass.LOOPBACK, context_size=4096, slots=2, build="b1")
@@ -143,7 +143,7 @@ async def test_the_best_snapshot_has_most_of_the_path_and_least_beside(snapshots
 async def test_at_quit_every_slot_is_saved_and_a_start_fills_them_again(start, server):
     snapshots = await start()
     server.holds = {0: ("one", 50), 1: ("two", 60)}
-    snapshots.held = lambda: [Held(0, "c1", "a", 50), Held(1, "c2", "b", 60)]
+    snapshots.held = lambda: [SlotContent(0, "c1", "a", 50), SlotContent(1, "c2", "b", 60)]
     assert len(await snapshots.save_on_quit(server)) == 2
     server.holds.clear()
     snapshots = await start()

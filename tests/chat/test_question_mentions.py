@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sqlite3
 import sys
@@ -19,6 +18,7 @@ from kvchat.chat.errors import ChatError
 from kvchat.chat.question import Question
 from kvchat.chat.question import retrieval as module
 from kvchat.chat.service import ChatService
+from kvchat.cli import parser
 from kvchat.cli.ask import ask, read_question
 from kvchat.documents import retrieval_plan as looking
 from kvchat.documents.attachments import attached
@@ -119,8 +119,9 @@ async def test_what_is_piped_in_reads_no_files_and_searches_nowhere(
     with (tmp_path / "mail").open() as piped:
         monkeypatch.setattr(sys, "stdin", piped)
         question = read_question(text)
-    await ask(service, argparse.Namespace(conversation=None, continue_=False, json=True, max_tokens=None,
-                                          temperature=None), question)
+    arguments = parser(["ask"]).parse_args(["ask", "--json", "-"])
+    arguments.continue_, arguments.conversation = False, None
+    await ask(service, arguments, question)
     assert str(secret).encode() in server.chats[0].body
     assert b"1234" not in server.chats[0].body and b"twelve seconds" not in server.chats[0].body
 

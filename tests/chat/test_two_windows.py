@@ -19,6 +19,7 @@ from kvchat.config import Settings, changed
 from kvchat.prompt.context import SUMMARY
 from kvchat.prompt.message import Role, State
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE
 from kvchat.store import Store
 from kvchat.store.presence import process_id as owner
 from toyserver import tokens
@@ -112,6 +113,34 @@ async def test_a_conversation_given_up_by_documents_elsewhere_keeps_its_other_fi
     await one.options.set_model(id, "toy")
     record = one.store.conversation(id)
     assert (record.retrieval, record.collections, record.model) == ("always", ("notes", "mail"), "toy")
+
+
+async def test_tags_of_two_windows_come_together_and_a_fork_keeps_those_of_ones_own(windows):
+    one, other, id = windows
+    await other.conversations.tag(id, ["work", FAVOURITE])
+    await one.conversations.tag(id, ["home"])
+    await other.conversations.tag(id, remove=["work"])
+    one.refresh()
+    for record in (one.store.conversation(id), one.conversations.get(id).record, one.conversations.listed(id)):
+        assert record.tags == (FAVOURITE, "home")
+    fork = await one.branches.fork(id, one.conversations.get(id).record.head)
+    assert one.store.conversation(fork.id).tags == ("home",)
+
+
+async def test_the_archived_is_not_gone_on_with(windows):
+    one, _, id = windows
+    assert one.conversations.latest().id == id
+    await one.conversations.tag(id, [ARCHIVE])
+    assert one.conversations.latest() is None and one.conversations.shown() == []
+    assert [record.id for record in one.conversations.all()] == [id]
+
+
+async def test_an_empty_conversation_gets_no_tag(make, server):
+    one = make(server.url)
+    id = (await one.new_conversations.create()).id
+    with pytest.raises(ChatError, match="nothing to tag"):
+        await one.conversations.tag(id, ["work"])
+    assert one.store.conversation(id).tags == ()
 
 
 FIELDS = {

@@ -35,7 +35,7 @@ Run = Callable[..., Awaitable[Done]]
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The options are put together once, and a toy has no replicas to find."""
-    monkeypatch.setattr("kvchat.cli.parser", lambda _: WHOLE())
+    monkeypatch.setattr("kvchat.cli.parser", lambda arguments=None: WHOLE())
     monkeypatch.setattr("kvchat.backends.dialects.llamacpp.PROCESS_LOOKS", 1)
 
 

@@ -209,3 +209,55 @@ async def _started(environment, *arguments):
     command = (sys.executable, "-m", "kvchat.cli", *arguments)
     return await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE,
                                                 stderr=asyncio.subprocess.DEVNULL, stdin=asyncio.subprocess.DEVNULL)
+
+
+async def test_a_cut_answer_is_continued_and_only_what_is_new_is_printed(run):
+    async with ToyServer() as server:
+        server.on_chat(tokens("Once ", "upon", prompt=40, finish="length"), tokens(" a time.", prompt=42, cached=41),
+                       tokens("no more"))
+        base = ("--base-url", server.url, "ask")
+        assert (await run(*base, "a story", "--max-tokens", "2")).out == "Once upon\n"
+        done = await run(*base, "--continue-answer", "--max-tokens", "9", stdin=b"not read")
+        assert (done.status, done.out, done.err) == (0, " a time.\n", "")
+        sent = server.chats[-1].json
+        assert (sent["messages"][-1], sent["max_tokens"]) == ({"role": "assistant", "content": "Once upon"}, 9)
+        assert "not read" not in str(sent)
+        refused = await run(*base, "--continue-answer")
+        assert (refused.status, refused.err) == (1, "kvchat: This answer is complete. To hear more, ask for it.\n")
+    shown = await run("list", "--json")
+    assert json.loads(shown.out)[0]["title"] == "a story"
+
+
+async def test_one_object_has_the_whole_of_a_continued_answer(run):
+    async with ToyServer() as server:
+        server.on_chat(tokens("Half", prompt=40, finish="length"), tokens(" done", prompt=41, cached=40))
+        await run("--base-url", server.url, "ask", "one")
+        id = json.loads((await run("list", "--json")).out)[0]["id"]
+        done = await run("--base-url", server.url, "ask", "--continue-answer", "--conversation", id[:8], "--json")
+    answer = json.loads(done.out)
+    assert (answer["text"], answer["evaluated_tokens"], answer["new_tokens"]) == ("Half done", 1, 0)
+
+
+async def test_a_server_that_cannot_continue_is_asked_to_and_that_is_said(run):
+    async with ToyServer("openai") as server:
+        server.on_chat(tokens("Half", finish="length"), tokens(" done", prompt=60))
+        await run("--base-url", server.url, "ask", "one")
+        done = await run("--base-url", server.url, "ask", "--continue-answer")
+        assert server.chats[-1].json["messages"][-1]["content"].endswith("Continue.")
+    assert (done.status, done.out) == (0, " done\n")
+    assert "“Continue.” was sent as a message." in done.err
+
+
+@pytest.mark.parametrize(("words", "status", "sentence"), [
+    (("--continue-answer",), 1, "There is no answer to continue yet."),
+    (("--continue-answer", "more"), 2, "Leave out the question."),
+    (("--continue-answer", "--new"), 2, "Leave out --new."),
+    ((), 2, "The question is missing."),
+])
+async def test_what_cannot_be_continued_is_said_in_a_sentence(run, words, status, sentence):
+    async with ToyServer() as server:
+        done = await run("--base-url", server.url, "ask", *words)
+        assert server.posts == 0
+    assert (done.status, done.out) == (status, "")
+    assert sentence in done.err
+    assert "Traceback" not in done.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import pty
@@ -15,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from kvchat.chat.service import ChatService
-from kvchat.cli import main
+from kvchat.cli import main, parser
 from kvchat.cli.ask import MOST, ask, read_question
 from kvchat.cli.session import CommandError
 from kvchat.config import Settings, changed
@@ -192,9 +191,9 @@ async def asked(url: str, data: Path, text: str, *, continue_: bool = False) -> 
     """The question as `kvchat ask` stored it."""
     service = ChatService(Store.open(data), changed(Settings(), "server.base_url", url))
     try:
-        await ask(service, argparse.Namespace(
-            conversation=None, continue_=continue_, json=True, max_tokens=None,
-            temperature=None), read_question(text))
+        arguments = parser(["ask"]).parse_args(["ask", "--json", text])
+        arguments.continue_, arguments.conversation = continue_, None
+        await ask(service, arguments, read_question(text))
         talk = await service.conversations.open(service.conversations.all()[0].id)
         return next(node for node in reversed(talk.path()) if node.role is Role.USER)
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import sys
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,30 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(file: Path, monkeypatc
         save_setting(file, "theme", "kvchat-paper")
     assert file.read_text() == MINE
     assert [item.name for item in file.parent.iterdir()] == ["config.toml"]
+
+
+@pytest.mark.parametrize(("before", "name", "value", "after"), [
+    ("# a\n[parameters.extra]  # mine\nx = 1  # one\ny = 2\n", "parameters.extra", {"x": 3, "y": 2, "z": 4},
+     "# a\n[parameters.extra]  # mine\nx = 3  # one\ny = 2\nz = 4\n"),
+    ("# a\n[parameters.extra]  # mine\nx = 1\n", "parameters.extra", None, "# a\n[parameters.extra]  # mine\n"),
+    ("# a\nserver = {model = 'm'}  # mine\n", "server.kind", "ollama",
+     '# a\nserver = {model = "m", kind = "ollama"}  # mine\n'),
+    ("# a\nparameters.extra.x = 1  # one\n", "parameters.extra", {"x": 2}, "# a\nparameters.extra.x = 2  # one\n"),
+])
+def test_comments_stay_in_tables_too(file: Path, before: str, name: str, value: object, after: str) -> None:
+    file.write_text(before)
+    save_setting(file, name, value)
+    assert file.read_text() == after
+
+
+def test_kvchats_that_save_at_the_same_time_do_not_undo_each_other(file: Path) -> None:
+    names = [("notify", False), ("mouse", False), ("engine.slots", 4), ("cache.compact_at", 70), ("editor", "nano")]
+    with ThreadPoolExecutor(len(names)) as windows:
+        list(windows.map(lambda change: save_setting(file, *change), names))
+    settings, problems = load(file)
+    assert problems == [] and settings.theme == "kvchat-day"
+    assert (settings.notify, settings.mouse, settings.engine.slots) == (False, False, 4)
+    assert (settings.cache.compact_at, settings.editor) == (70, "nano")
 
 
 SAVES = st.lists(st.one_of(

@@ -15,7 +15,7 @@ from kvchat.backends.dialect import Backend, ChatTurn, Reported, StreamEvent
 from kvchat.backends.engine.options import EngineOptions
 from kvchat.backends.engine.process import Engine
 from kvchat.backends.identify import connect
-from kvchat.chat.cache.snapshots import Held, Refused, Restored, Snapshots
+from kvchat.chat.cache.snapshots import Refused, Restored, SlotContent, Snapshots
 from kvchat.chat.server.connection import Connector
 from kvchat.config import Settings, changed
 from kvchat.prompt.message import Message, Node, Role, node, system_message
@@ -63,8 +63,8 @@ async def told(backend: Backend, path: list[Node], text: str) -> tuple[list[Node
     return [*path, question, answer], figures.prompt_tokens or 0, figures.cached_tokens or 0
 
 
-def held(path: list[Node], slot: int = 0) -> Held:
-    return Held(slot, "c1", path[-1].digest.hex(), 0, tuple(n.digest.hex() for n in path))
+def held(path: list[Node], slot: int = 0) -> SlotContent:
+    return SlotContent(slot, "c1", path[-1].digest.hex(), 0, tuple(n.digest.hex() for n in path))
 
 
 def digests(path: list[Node]) -> list[str]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import shlex
 import sys
@@ -96,7 +97,8 @@ def test_every_option_and_command_is_there():
     text = everything()
     commands = next(a for a in parser()._actions if a.dest == "command").choices
     assert all(name in text for name in commands)
-    options = {o for p in (parser(), *commands.values()) for a in p._actions for o in a.option_strings}
+    options = {o for p in (parser(), *commands.values()) for a in p._actions
+               if a.help != argparse.SUPPRESS for o in a.option_strings}
     missing = {o for o in options if o.startswith("--") and o not in text} - {"--help", "--format", "--output"}
     assert not missing
 

@@ -30,7 +30,8 @@ MODALS = {
     "model": "ModelPicker", "inspector": "InspectorScreen", "theme": "CommandPalette", "palette": "PaletteScreen",
     "help": "HelpScreen", "compact": "ConfirmScreen", "transcript.branches": "BranchTreeScreen",
     "doctor": "DoctorScreen", "memory": "ManagerScreen", "remember": "ManagerScreen", "forget": "ManagerScreen",
-    "attach": "AttachScreen", "documents": "ManagerScreen",
+    "attach": "AttachScreen", "documents": "ManagerScreen", "tag": "TagsScreen", "queue": "QueueScreen",
+    "import": "ImportScreen", "settings": "SettingsScreen", "persona": "PersonaScreen",
 }
 """The actions that open a screen, with its class."""
 
@@ -61,8 +62,8 @@ def ways(app: Driven, action: Action) -> list[tuple[str, Do]]:
     """Each key, the slash command, and the palette."""
     keys = [*action.key_list, *filter(None, action.vi_keys.split(","))]
     found: list[tuple[str, Do]] = [(key, lambda key=key: app.press(key)) for key in keys]  # type: ignore[misc]
-    if action.slash:
-        found.append((f"/{action.slash}", lambda: app.command(f"/{action.slash}")))
+    for slash in filter(None, (action.slash, action.also)):
+        found.append((f"/{slash}", lambda slash=slash: app.command(f"/{slash}")))  # type: ignore[misc]
     if action.palette:
         found.append(("palette", lambda: app.run(action.id)))
     return found
@@ -134,6 +135,24 @@ async def _(app: Driven, do: Do) -> None:
     assert id not in {c.id for c in app.service.conversations.all()}
     assert app.noticed("Moved to trash")
     await app.service.conversations.restore(id)
+
+
+@case("favourite")
+async def _(app: Driven, do: Do) -> None:
+    for words, tags in (("Favourite:", ("favourite",)), ("No longer a favourite.", ())):
+        await do()
+        await app.until(lambda words=words: app.noticed(words))
+        assert app.conversation.record.tags == tags
+        app.notices.clear()
+
+
+@case("archive")
+async def _(app: Driven, do: Do) -> None:
+    for words, shown in (("Archived:", False), ("Back in the list.", True)):
+        await do()
+        await app.until(lambda words=words: app.noticed(words))
+        assert (app.conversation.id in {one.id for one in app.service.conversations.shown()}) is shown
+        app.notices.clear()
 
 
 @case("stop")
@@ -275,6 +294,23 @@ async def _long(app: Driven) -> None:
     await app.begin("long")
 
 
+@case("transcript.extend_up")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(2)
+    await do()
+    await do()
+    assert [item.text for item in app.chat.transcript.selected_items] == ["one", "Hello", "two"]
+    text = await _copied(app, lambda: app.command("/copy"))
+    assert text.endswith("## You\n\ntwo") and text.count("## ") == 3
+
+
+@case("transcript.extend_down")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(1)
+    await do()
+    assert [item.text for item in app.chat.transcript.selected_items] == ["Hello", "two"]
+
+
 @case("transcript.page_up")
 async def _(app: Driven, do: Do) -> None:
     await _long(app)
@@ -373,11 +409,37 @@ async def _(app: Driven, do: Do) -> None:
     await app.until(lambda: app.shown[-1] == "Another")
 
 
+@case("transcript.continue")
+async def _(app: Driven, do: Do) -> None:
+    assert app.server is not None
+    app.server.on_chat(tokens("Half", finish="length"))
+    await app.grow("a long one")
+    app.server.on_chat(tokens(" and whole"))
+    await app.select(-1)
+    await do()
+    await app.until(lambda: app.shown[-1] == "Half and whole")
+    await app.settled()
+    app.server.on_chat(tokens("Hello"))
+
+
 @case("transcript.copy")
 async def _(app: Driven, do: Do) -> None:
     await app.select(0)
     assert await _copied(app, do) == "one"
     assert app.noticed("Message copied to the test's clipboard")
+
+
+@case("copy_answer")
+async def _(app: Driven, do: Do) -> None:
+    await app.select(0)
+    assert await _copied(app, do) == app.said[-1]
+
+
+@case("copy_all")
+async def _(app: Driven, do: Do) -> None:
+    text = await _copied(app, do)
+    assert text.startswith("## You\n\none\n\n## ") and text.endswith(app.said[-1]) and text.count("## ") == 4
+    assert app.noticed("The text of 4 messages is in the test's clipboard")
 
 
 async def _copied(app: Driven, do: Do) -> str:

@@ -20,6 +20,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained, node
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tags import tagged
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import canonical
 from kvchat.transfer import FORMATS
@@ -73,6 +74,7 @@ def sources(draw: st.DrawFn) -> Source:
         st.dictionaries(st.text(max_size=8), JSON, max_size=2), st.none() | IDS, st.booleans(), st.none() | TIMES,
         COUNTS, collections=st.lists(st.from_regex(r"[\w.-]{1,40}", fullmatch=True), max_size=3).map(tuple),
         retrieval=st.sampled_from(RETRIEVAL_MODES),
+        tags=st.lists(st.sampled_from(["favourite", "archive", "work", "ärger", "旅行"])).map(tagged),
     ))
     return Source(record, Tree(draw(st.permutations(nodes))))
 
@@ -123,7 +125,7 @@ def set_conversation(**fields: object) -> Callable[[dict[str, Any]], None]:
 
 def test_an_export_of_an_older_kvchat_that_knew_no_documents_is_read(branched: Source) -> None:
     document = json.loads(render("json", [branched]))
-    for name in ("collections", "retrieval"):
+    for name in ("collections", "retrieval", "tags"):
         del document["conversations"][0]["conversation"][name]
     for made in document["conversations"][0]["nodes"]:
         for block in made["blocks"]:
@@ -197,6 +199,8 @@ def test_words_hidden_in_the_wire_beside_the_text_are_reported() -> None:
     (set_conversation(collections=["hand/book"]), "collections is not a list of names"),
     (set_conversation(collections=[""]), "collections is not a list of names"),
     (set_conversation(retrieval="sometimes"), "retrieval is not off, ask or always"),
+    (set_conversation(tags="work"), "tags is not a list"),
+    (set_conversation(tags=["two words"]), "tags is not a list of tags"),
     (set_conversation(head="0" * 32), "its branch ends at a message that is not in the file"),
     (set_conversation(unread=1), "unread is not true or false"),
     (set_conversation(template_options=[]), "template_options is not a JSON object"),

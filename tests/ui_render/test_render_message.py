@@ -163,6 +163,23 @@ def test_an_answer_that_called_a_tool_says_so_with_its_words_and_without() -> No
     note = "The model called the tool f(\x1b[2J). kvchat has no tools."
     told = "The model called the tool f(␛[2J). kvchat has no tools."
     empty = TranscriptItem("n", Role.ASSISTANT, "M", state=State.EMPTY, note=note)
-    assert text_of(foot_rows(empty, 120, Folds())) == [f"▲ The answer is empty: {told}  r retry", ""]
+    assert text_of(foot_rows(empty, 120, Folds())) == [f"▲ The answer is empty: {told} · r retry", ""]
     whole = TranscriptItem("n", Role.ASSISTANT, "M", text="Let me look.", note=note)
     assert text_of(foot_rows(whole, 120, Folds())) == [f"▲ {told}", ""]
+
+
+def test_a_cut_answer_names_its_limit_and_the_key_that_goes_on() -> None:
+    def foot(state: State, text: str = "Half", **more: object) -> str:
+        item = TranscriptItem("n", Role.ASSISTANT, "M", text=text, state=state, **more)  # type: ignore[arg-type]
+        return "\n".join(text_of(foot_rows(item, 120, Folds())))
+
+    figures = TurnFigures(predicted_tokens=160)
+    assert foot(State.LENGTH, figures=figures) == "▲ Cut at max tokens (160) · c continue · r retry\n"
+    assert foot(State.CANCELLED) == "■ stopped · c continue\n"
+    assert foot(State.INTERRUPTED) == "▲ interrupted · c continue · r retry\n"
+    assert "c continue   r retry   y copy" in foot(State.ERROR, note="out of memory")
+    assert "c continue" in foot(State.CANCELLED, "", reasoning="I th")
+    for state in (State.CANCELLED, State.INTERRUPTED, State.ERROR):
+        assert "c continue" not in foot(state, "")
+    for state in (State.DONE, State.EMPTY, State.CONTEXT_FULL):
+        assert "c continue" not in foot(state)

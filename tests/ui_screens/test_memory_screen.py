@@ -266,7 +266,7 @@ async def test_y_takes_a_proposal_and_d_discards_it() -> None:
         await shown.press("y")
         assert "Taken, into profile.md" in shown.text
         assert texts(source, Status.PENDING) == set()
-        assert "Waits for your yes" not in shown.text
+        assert "Pending approval" not in shown.text
         await shown.press("home", "y")
         assert "It is remembered already" in shown.text
 

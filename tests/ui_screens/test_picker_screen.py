@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from screens_kit import NOW, conversation, showing
 
-from kvchat.ui.screens.conversations import ConversationPicker
+from kvchat.ui.screens.conversations import ConversationPicker, TagsScreen
 from kvchat.ui.screens.rows import RowList
 
 DAY = 86400
@@ -26,6 +26,8 @@ def picker(**options: object) -> ConversationPicker:
     (["down", "enter"], ("open", "b")),
     (["pagedown", "enter"], ("open", "d")),
     (["down", "delete"], ("delete", "b")),
+    (["down", "f12"], ("rename", "b")),
+    (["down", "tab"], ("menu", "b")),
     (["ctrl+n"], ("new", None)),
     (["escape"], None),
 ])
@@ -81,6 +83,67 @@ async def test_a_row_tells_mark_title_turns_and_day() -> None:
         assert "yesterday 14:30" in shown.line("Rust lifetimes")
         assert "empty" in shown.line("rusty bicycle") and "17 Oct 2025" in shown.line("rusty bicycle")
         assert "· tax notes" in shown.text
+
+
+TAGGED = [
+    conversation("lighthouse log", id="a"),
+    conversation("Rust lifetimes", id="b", ago=DAY, tags=("favourite", "work")),
+    conversation("tax notes", id="c", ago=9 * DAY, tags=("archive", "money")),
+    conversation("rusty bicycle", id="d", ago=400 * DAY, tags=("workshop",)),
+]
+
+
+def row_of(shown: object, words: str) -> int:
+    return next(y for y, line in enumerate(shown.lines) if words in line)  # type: ignore[attr-defined]
+
+
+async def test_favourites_stand_first_and_the_archived_come_with_a_filter() -> None:
+    async with showing(ConversationPicker(TAGGED, now=NOW)) as shown:
+        assert "★ Rust lifetimes  #work" in shown.cursor_line
+        assert row_of(shown, "Rust") < row_of(shown, "lighthouse") < row_of(shown, "rusty")
+        assert "tax notes" not in shown.text
+        await shown.type("tax")
+        assert "tax notes  archived  #money" in shown.cursor_line
+
+
+@pytest.mark.parametrize(("filter", "titles"), [
+    ("tag:work", {"Rust lifetimes"}), ("tag:WORK li", {"Rust lifetimes"}),
+    ("tag:wo", {"Rust lifetimes", "rusty bicycle"}), ("tag:archive", {"tax notes"}),
+    ("tag:work tag:money", set()), ("tag:work tax", set()),
+    ("tag:", {"Rust lifetimes", "tax notes", "rusty bicycle"}),
+])
+async def test_a_filter_keeps_to_a_tag(filter: str, titles: set[str]) -> None:
+    async with showing(ConversationPicker(TAGGED, now=NOW)) as shown:
+        await shown.type(filter)
+        assert {one.title for one in TAGGED if one.title in shown.text} == titles
+        assert titles or "No conversation with this tag matches." in shown.text
+
+
+async def test_it_begins_where_it_was_left() -> None:
+    async with showing(ConversationPicker(TAGGED, now=NOW, query="r", at="d", row=0)) as shown:
+        assert "rusty bicycle" in shown.cursor_line
+    async with showing(ConversationPicker(TAGGED, now=NOW, at="gone", row=2)) as shown:
+        assert "rusty bicycle" in shown.cursor_line
+
+
+async def test_where_all_is_archived_it_says_how_to_see_it() -> None:
+    async with showing(ConversationPicker([TAGGED[2]], now=NOW)) as shown:
+        assert "tag:archive shows them" in shown.text
+
+
+async def test_the_tags_of_a_conversation_are_written_in_a_line() -> None:
+    async with showing(TagsScreen("Bees", ("favourite", "home", "old"), ["favourite", "home", "old", "work"])) as shown:
+        assert "home old" in shown.text and "Tags there are: #home #old #work" in shown.text
+        await shown.type("more")
+        assert "home old more" in shown.text, "what is there stays"
+        await shown.press("ctrl+u")
+        await shown.type('home, a"b')
+        await shown.press("enter")
+        assert "cannot be a tag" in shown.text and shown.answers == []
+        await shown.press("ctrl+u")
+        await shown.type("Home #work")
+        await shown.press("enter")
+        assert shown.answers == [(frozenset({"work"}), frozenset({"old"}))]
 
 
 async def test_the_mark_under_the_mouse_is_told_in_words() -> None:

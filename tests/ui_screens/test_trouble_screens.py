@@ -106,13 +106,10 @@ async def test_the_third_way_shows_the_exact_commands_and_the_folders() -> None:
         assert "pip install" not in shown.text
 
 
-async def test_files_found_later_appear() -> None:
-    app = Welcome(panel())
+async def test_a_missing_engine_is_said_beside_the_files() -> None:
+    app = Welcome(panel(models=MODELS[:1], engine=False))
     async with app.run_test(size=(80, 24)) as pilot:
         shown = Shown(app, pilot)
-        assert "looking for model files …" in shown.text
-        app.panel.set_models(MODELS[:1], engine=False)
-        await pilot.pause()
         assert "1 found: model-0 Q4_K_M 1.1 GB; the engine is not installed: 3" in shown.prose
 
 

@@ -317,6 +317,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         manager,
         modal,
         options,
+        settings,
         sources,
     )
     from kvchat.ui.screens.documents import add
@@ -331,6 +332,7 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         "branches": branches.BranchTreeScreen, "inspector": inspector.InspectorScreen, "report": doctor.DoctorScreen,
         "list_dialog": conversations.ConversationPicker, "search_dialog": conversations.SearchScreen,
         "prompt": options.SystemPromptScreen, "fields": options.ParametersScreen, "findbar": FindBar,
+        "settings": settings.SettingsScreen,
     }
     assert export.ExportScreen.action_apply
     for action in DIALOG_ACTIONS:
@@ -339,3 +341,12 @@ def test_the_keys_of_the_dialogs_do_what_the_table_says() -> None:
         place, name = places[action.context], action.action.partition("(")[0]
         assert name.startswith("app.") or hasattr(place, f"action_{name}"), action.id
         assert action.id in {binding.id for binding in place.BINDINGS if isinstance(binding, Binding)}, action.id
+
+
+def test_the_key_that_continues_gives_way_to_a_persons_own() -> None:
+    found, problems = keymap({"transcript.copy": "c"})
+    assert (found, problems) == ({"transcript.copy": "c", "transcript.continue": ""}, [])
+    rows = {row.label: row.keys for rows in help_rows(found).values() for row in rows}
+    assert (rows["Copy message"], rows["Continue answer"]) == ("c", "")
+    assert keymap({"transcript.continue": "u"}) == ({"transcript.continue": "u"}, [])
+    assert "transcript.continue" not in keymap({"export": "alt+c"})[0]

@@ -50,6 +50,39 @@ async def test_a_key_posts_its_request(
         assert {name: getattr(message, name) for name in expected} == expected
 
 
+def barred(app: Any) -> set[str]:
+    """The messages that are drawn as selected."""
+    return {entry.item.node_id for entry in app.transcript._column.entries if entry.selected}
+
+
+async def test_shift_selects_several_messages_and_y_copies_them_together(make_app: Any, items: Any) -> None:
+    app = make_app([items.question(1), items.answer(1), items.question(2), items.answer(2)])
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("up", "shift+up", "shift+up")
+        assert (app.transcript.selected, barred(app)) == ("a1", {"a1", "q2", "a2"})
+        await pilot.press("y")
+        assert [(m.messages, m.text) for m in app.of(Transcript.CopyRequested)] == [
+            (3, "## Model\n\nanswer 1\n\n## You\n\nquestion 2\n\n## Model\n\nanswer 2")]
+        await pilot.press("shift+down", "y")
+        assert app.of(Transcript.CopyRequested)[-1].messages == 2 and barred(app) == {"q2", "a2"}
+        assert sum("▎" in line for line in app.lines()) == 2 * 2
+        await pilot.press("up", "y")
+        assert (app.of(Transcript.CopyRequested)[-1].text, barred(app)) == ("answer 1", {"a1"})
+
+
+async def test_a_selection_whose_beginning_is_gone_is_of_one_message(make_app: Any, items: Any) -> None:
+    shown = [items.question(1), items.answer(1), items.question(2), items.answer(2)]
+    app = make_app(shown)
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.press("up", "shift+up", "shift+up")
+        app.transcript.set_items(shown[:3])
+        await pilot.pause()
+        assert (app.transcript.selected, barred(app)) == ("a1", {"a1"})
+        app.transcript.set_items([*shown[:3], items.answer(3)])
+        await pilot.press("shift+down", "y")
+        assert (app.of(Transcript.CopyRequested)[-1].messages, barred(app)) == (2, {"a1", "q2"})
+
+
 async def test_keys_can_be_rebound_by_id(make_app: Any, items: Any) -> None:
     app = make_app([items.question(1), items.answer(1)])
     async with app.run_test(size=SIZE) as pilot:
@@ -57,13 +90,6 @@ async def test_keys_can_be_rebound_by_id(make_app: Any, items: Any) -> None:
         await pilot.press("up", "c", "y")
         assert [m.text for m in app.of(Transcript.CopyRequested)] == ["answer 1"]
         assert [m.character for m in app.of(Transcript.TypeThrough)] == ["y"]
-
-
-async def test_a_message_without_other_versions_asks_for_none(make_app: Any, items: Any) -> None:
-    app = make_app([items.question(1)])
-    async with app.run_test(size=SIZE) as pilot:
-        await pilot.press("up", "left", "right")
-        assert app.of(Transcript.SiblingRequested) == []
 
 
 async def test_enter_unfolds_reasoning_and_context_and_folds_them_again(make_app: Any, items: Any) -> None:
@@ -80,8 +106,6 @@ async def test_enter_unfolds_reasoning_and_context_and_folds_them_again(make_app
         assert "▾ sent with" in text and "│ the lamp turned" in text
         await pilot.press("enter", "down", "enter")
         assert "second thought" not in "\n".join(app.lines()) and "the lamp turned" not in "\n".join(app.lines())
-        assert [(m.node, m.part, m.unfolded) for m in app.of(Transcript.FoldToggled)] == [
-            ("a1", "reasoning", True), ("q1", "context", True), ("q1", "context", False), ("a1", "reasoning", False)]
 
 
 async def test_a_click_on_a_fold_toggles_it_and_elsewhere_selects(make_app: Any, items: Any) -> None:
@@ -154,7 +178,7 @@ async def test_the_live_row_stands_below_the_last_message_and_goes(make_app: Any
 
 
 @pytest.mark.parametrize(("state", "words"), [
-    (State.CANCELLED, "■ because"), (State.INTERRUPTED, "▲ Interrupted: because"), (State.LENGTH, "▲ because"),
+    (State.CANCELLED, "■ because"), (State.INTERRUPTED, "▲ Interrupted: because"), (State.LENGTH, "Cut at max tokens"),
     (State.CONTEXT_FULL, "▲ The context window is full: because"), (State.EMPTY, "▲ The answer is empty: because"),
 ])
 async def test_how_an_answer_ended_is_told_with_its_text_kept(
@@ -197,6 +221,22 @@ async def test_find_counts_in_all_messages_and_goes_around(make_app: Any, items:
         assert app.transcript.find_next(-1) == 3
         assert app.transcript.find("no such text") == 0 and app.transcript.find_next(1) == 0
         assert app.transcript.find("") == 0
+
+
+@pytest.mark.parametrize("query", ["a", "lamp", "the lamp", "turned more", "日本語", "x = 1", "`x`"])
+async def test_finding_shifts_no_line(make_app: Any, items: Any, query: str) -> None:
+    words = "**the lamp** turned more than `x` times, 日本語日本語日本語, and the lamp turned more and more "
+    answer = f"{words * 4}\n\n- {words}\n\n```\nx = 1 {words}\n```"
+    app = make_app([items.question(1, words * 4), items.answer(1, answer)])
+    for width in range(24, 44):
+        async with app.run_test(size=(width, 30)) as pilot:
+            await pilot.press("home")
+            before = app.lines()
+            app.transcript.find(query)
+            app.transcript.scroll_home(animate=False)
+            await pilot.pause()
+            assert app.lines() == before
+        app = make_app(app._items)
 
 
 async def test_another_conversation_opens_at_its_end_and_the_same_stays_where_it_is(make_app: Any, items: Any) -> None:

@@ -133,6 +133,19 @@ async def test_keys_move_the_cursor_over_the_groups_and_enter_opens(listing: Lis
             (Sidebar.DeleteRequested, "c1")]
 
 
+async def test_the_keys_of_lists_in_the_settings_move_its_cursor_too(listing: Listing) -> None:
+    host, sidebar = listing(fixed)
+    async with host.run_test(size=(80, 24)) as pilot:
+        host.set_keymap({"rows.down": "n", "rows.last": "f7"})
+        sidebar.set_rows(many(100))
+        sidebar.focus()
+        ids = []
+        for key in ("n", "down", "f7"):
+            await pilot.press(key)
+            ids.append(sidebar.cursor_id)
+        assert ids == ["c1", "c1", "c99"]
+
+
 async def test_the_cursor_stays_in_view_and_home_shows_the_first_group(listing: Listing) -> None:
     host, sidebar = listing(fixed)
     async with host.run_test(size=(80, 24)) as pilot:

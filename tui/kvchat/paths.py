@@ -37,6 +37,16 @@ class Paths:
         return self.config.parent / "themes"
 
     @property
+    def personas(self) -> Path:
+        """The person's own personas, beside the settings file."""
+        return self.config.parent / "personas"
+
+    @property
+    def snippets(self) -> Path:
+        """The person's own snippets, beside the settings file."""
+        return self.config.parent / "snippets"
+
+    @property
     def log(self) -> Path:
         """The log file that a report suggests; nothing is logged unless --log asks for it."""
         return self.data / "kvchat.log"

@@ -164,6 +164,8 @@ class HttpBackend:
     """Whether `described` breaks off an answer that somebody else is given: only who goes on to talk asks it."""
     takes_template_options: ClassVar[bool] = True
     """Whether `chat_template_kwargs` may be sent."""
+    continue_fields: ClassVar[Mapping[str, object]] = {}
+    """The body fields by which it goes on with a reply that the request ends with."""
 
     def __init__(self, endpoint: Endpoint, *, embedded: bool = False, clock: Clock | None = None,
                  options: ServerOptions = PLAIN) -> None:
@@ -219,6 +221,8 @@ class HttpBackend:
         fields["stream_options"] = {"include_usage": True}
         if turn.template_options and self.takes_template_options:
             fields["chat_template_kwargs"] = dict(turn.template_options)
+        if turn.continues:
+            fields |= self.continue_fields
         return fields
 
     def extras(self, turn: ChatTurn) -> dict[str, object]:

@@ -7,16 +7,16 @@ events, and always says how it ended.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Literal, Protocol, runtime_checkable
 
-from kvchat.backends.kinds import Figures, kind_of
+from kvchat.backends.kinds import Continuing, Figures, kind_of
 from kvchat.backends.payload import Model
 from kvchat.cache.accounting import PromptProgress
 from kvchat.cache.causes.cause import Statement
 from kvchat.cache.tokens import Tokens
-from kvchat.prompt.message import State
+from kvchat.prompt.message import Message, State
 from kvchat.prompt.request import Parameters
 from kvchat.text.faults import Fault, Value, fault_sentence
 
@@ -206,6 +206,16 @@ class ServerInfo:
             return ELSEWHERE
         return named.remote if named is not None else ""
 
+    def continues(self, reply: Message) -> bool:
+        """Whether it goes on with this reply where a request ends with it."""
+        match kind_of(self.kind).continuing:
+            case Continuing.THOUGHTS:
+                return not reply.reasoning or reply.reasoning_field == "reasoning_content"
+            case Continuing.TEXT:
+                return not reply.reasoning
+            case Continuing.NOT:
+                return False
+
     @property
     def place(self) -> str:
         """What the server is called in what is kept of it: the embedded engine has another port at every start."""
@@ -250,6 +260,13 @@ class ChatTurn:
     system_in_user: bool = False
     """Send the system message as the beginning of the first user message: for templates without a place for it.
     Frozen with the conversation, because it is part of the prefix."""
+    continues: bool = False
+    """The last message is the beginning of the reply: the server goes on with it."""
+
+    @property
+    def extended(self) -> ChatTurn:
+        """The same without what this request adds: without the question, or all of it where a reply is gone on with."""
+        return replace(self, wires=self.wires if self.continues else self.wires[:-1], continues=False)
 
 
 @dataclass(frozen=True, slots=True)

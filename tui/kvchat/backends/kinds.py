@@ -69,6 +69,17 @@ class Figures(StrEnum):
     NONE = "not reported"
 
 
+class Continuing(StrEnum):
+    """How far a server goes on with a reply that a request ends with."""
+
+    NOT = "not"
+    """It answers to it, or refuses it."""
+    TEXT = "text"
+    """Where that is text alone."""
+    THOUGHTS = "thoughts"
+    """Where it has reasoning too, and inside of that."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServerKind:
     """What is known of a kind of server before one is asked."""
@@ -103,6 +114,8 @@ class ServerKind:
     """What may be left out at the end of a model's name."""
     passes_on: bool = False
     """Whether a model that it does not list may be one that it fetches from a service on the internet."""
+    continuing: Continuing = Continuing.NOT
+    """Whether a reply that was cut can be gone on with."""
 
 
 @cache
@@ -122,7 +135,7 @@ def in_order() -> Iterator[Dialect]:
 
 
 def kind_of(name: str) -> ServerKind:
-    """What is known of a kind; of a name that is none, the name."""
+    """What is known of a kind, by its name in `DIALECTS`; of another name, a kind that is called so and no more."""
     return dialect(name).kind if name in DIALECTS else ServerKind(name, name)
 
 

@@ -3,7 +3,8 @@
 Definitions (P prompt tokens, C cached tokens, E = P - C evaluated tokens, N new tokens):
 
 * N is what this turn added: P minus the history as it stands in the prompt, where that was counted in token ids; else
-  P minus the previous turn's prompt and reply on this branch; all of P on a first turn.
+  P minus the previous turn's prompt and reply on this branch; all of P on a first turn. Where a cut reply is gone on
+  with, that one's turn is the previous one, and nothing is new.
 * hit ratio = C / P. reuse = C / (P - N): 1.0 is the physical limit, whatever the message's length.
 * wasted = max(0, E - N): work a perfect client and server would not have done. llama.cpp never decodes the
   last token it sampled, so a perfect turn shows 1; up to `NOISE` tokens are not worth a word on the screen.
@@ -60,6 +61,9 @@ class TurnFigures:
     """Tokens of the blocks that the server's cache is made of, where it only keeps whole ones."""
     stopped: bool | None = None
     """Whether the answer was cut off, by the person or a fault; None: not, or not known."""
+    begun_tokens: int | None = None
+    """Tokens of the answer that stood in the prompt already: it went on with a cut one. None: it did not, or it is not
+    known."""
 
     @property
     def noise(self) -> int:
@@ -67,6 +71,11 @@ class TurnFigures:
         whole blocks, the last of them, if they are not large."""
         block = self.block if self.block is not None and self.block <= SMALL_BLOCK else 0
         return max(NOISE, block, (self.prompt_tokens or 0) // 5 if self.estimated else 0)
+
+    @property
+    def asked_tokens(self) -> int | None:
+        """Tokens up to the end of the question."""
+        return None if self.prompt_tokens is None else self.prompt_tokens - (self.begun_tokens or 0)
 
     @property
     def evaluated_tokens(self) -> int | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from kvchat.cache.accounting import NOISE
 from kvchat.cache.tokens import Tokens
@@ -148,11 +148,6 @@ class TrieRules:
             raise ValueError(f"The block size of a cache is at least 1 token, not {self.block}.")
 
 
-def room_for(size: int, token_bytes: float) -> int | None:
-    """A bound of `size` bytes in tokens; None while the bytes of a token are not known."""
-    return int(size / token_bytes) if token_bytes > 0 else None
-
-
 def estimated(messages: Iterable[tuple[bytes, int]]) -> Tokens:
     """A stand-in for a prompt whose ids are not known, from each message's digest and estimated tokens.
 
@@ -191,18 +186,29 @@ class _Request:
     at: float
 
 
+@dataclass(slots=True)
+class _State:
+    """What changes in a trie."""
+
+    root: Node
+    active: Node | None = None
+    """None: the root."""
+    total: int = 0
+    clock: int = 0
+    busy: Mapping[str, _Request] = field(default_factory=dict)
+
+
 class PrefixTrie:
     """All the sequences that a server holds. The last one used is the active path, which is never evicted."""
 
-    def __init__(self, rules: TrieRules | None = None) -> None:
+    def __init__(self, rules: TrieRules | None = None, state: _State | None = None) -> None:
         self.rules = rules or TrieRules()
-        self._clear()
+        self._go_on(state or _State(Node(Tokens(), 0, None)))
 
-    def _clear(self) -> None:
-        self._root = self._active = Node(Tokens(), 0, None)
-        self._total = 0
-        self._clock = 0
-        self._busy: dict[str, _Request] = {}
+    def _go_on(self, state: _State) -> None:
+        copies = state.root.copied()
+        self._root, self._active = copies[id(state.root)], copies[id(state.active or state.root)]
+        self._total, self._clock, self._busy = state.total, state.clock, dict(state.busy)
 
     @property
     def total(self) -> int:
@@ -216,11 +222,7 @@ class PrefixTrie:
 
     def copy(self) -> PrefixTrie:
         """The same state in another object, to try something out."""
-        other = PrefixTrie(self.rules)
-        simulators = self._root.copied()
-        other._root, other._active = simulators[id(self._root)], simulators[id(self._active)]
-        other._total, other._clock, other._busy = self._total, self._clock, dict(self._busy)
-        return other
+        return PrefixTrie(self.rules, _State(self._root, self._active, self._total, self._clock, self._busy))
 
     def predict(self, prompt: Tokens) -> TriePrediction:
         """What `begin` would return; changes nothing. Raises ValueError for an empty prompt."""
@@ -261,7 +263,7 @@ class PrefixTrie:
 
     def forget(self) -> None:
         """The server was started anew: nothing is held."""
-        self._clear()
+        self._go_on(_State(Node(Tokens(), 0, None)))
 
     def pin(self, prefix: Tokens) -> bool:
         """Make the end of `prefix` a restore point, which is not merged into what follows. False: it is not held."""

@@ -14,7 +14,7 @@ from typing import Literal
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.speed import SpeedFit
 
-Act = Literal["edit", "regenerate", "delete", "fork", "system", "template", "model", "open", "attach"]
+Act = Literal["edit", "regenerate", "continue", "delete", "fork", "system", "template", "model", "open", "attach"]
 
 WORTH_ASKING_TOKENS = 256
 WORTH_ASKING_SECONDS = 1.0
@@ -102,8 +102,8 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
 
     `turns` are the figures of the branch's answers in order. What is read again is what stands behind the first
     changed token; the answer that follows is not counted. Edit: the question, on the first turn with the system
-    prompt. Regenerate: nothing but the last token. Fork: nothing. Delete: the later turns, which move up. System
-    prompt and template: everything.
+    prompt. Regenerate, continue: nothing but the last token. Fork: nothing. Delete: the later turns, which move up.
+    System prompt and template: everything.
     """
     last = _end(turns, len(turns) - 1)
     match act:
@@ -111,8 +111,11 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
             return Span(last or 0, last or 0)
         case "regenerate":
             figures = turns[turn] if 0 <= turn < len(turns) else None
-            prompt = max(1, figures.prompt_tokens or 1) if figures else 1
+            prompt = max(1, figures.asked_tokens or 1) if figures else 1
             return Span(prompt - 1, prompt)
+        case "continue":
+            end = max(1, _end(turns, turn) or 1)
+            return Span(end - 1, end)
         case "edit":
             return _question(turns, turn)
         case "delete":
@@ -127,12 +130,6 @@ def prefill_span(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> Sp
             return None
         case "system" | "template" | "model":
             return None if last is None else Span(0, last)
-
-
-def prefill_tokens(act: Act, turns: Sequence[TurnFigures | None], turn: int) -> int | None:
-    """Tokens of the branch that `act` on its `turn`-th turn makes the server read again. See `prefill_span`."""
-    span = prefill_span(act, turns, turn)
-    return span.tokens if span else None
 
 
 def alternatives(
@@ -184,5 +181,8 @@ def _question(turns: Sequence[TurnFigures | None], turn: int) -> Span | None:
     figures = turns[turn] if 0 <= turn < len(turns) else None
     if figures is None or figures.new_tokens is None:
         return None
+    if figures.begun_tokens is not None and figures.asked_tokens is not None:  # the question was new to the cut answer
+        start = _end(turns, turn - 1)
+        return None if start is None else Span(min(start, figures.asked_tokens), figures.asked_tokens)
     prompt = figures.prompt_tokens if figures.prompt_tokens is not None else figures.new_tokens
     return Span(prompt - figures.new_tokens, prompt)

@@ -19,17 +19,19 @@ _SIGN = _WIDTH - 1 if sys.byteorder == "little" else 0
 class Tokens:
     """An immutable sequence of token ids. Negative ids stand for tokens whose id is not known: each is unlike all."""
 
-    __slots__ = ("_data", "_known")
+    __slots__ = ("data", "known")
 
     def __init__(self, ids: Iterable[int] = ()) -> None:
-        self._data = array("i", ids).tobytes()
-        self._known = _known(self._data)
+        self.data = array("i", ids).tobytes()
+        """The ids, `_WIDTH` bytes each, as this machine writes them."""
+        self.known = _known(self.data)
+        """How many tokens there are before the first one whose id is not known."""
 
     @classmethod
     def _of(cls, data: bytes, known: int) -> Tokens:
         new = cls.__new__(cls)
-        new._data = data
-        new._known = min(known, len(data))
+        new.data = data
+        new.known = min(known, len(data) // _WIDTH)
         return new
 
     @classmethod
@@ -41,59 +43,54 @@ class Tokens:
     @classmethod
     def joined(cls, parts: Iterable[Tokens]) -> Tokens:
         """The parts one after the other."""
-        data = b"".join(part._data for part in parts)
+        data = b"".join(part.data for part in parts)
         return cls._of(data, _known(data))
 
     def __len__(self) -> int:
-        return len(self._data) // _WIDTH
+        return len(self.data) // _WIDTH
 
     def __iter__(self) -> Iterator[int]:
-        return iter(array("i", self._data))
+        return iter(array("i", self.data))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Tokens) and self._data == other._data
+        return isinstance(other, Tokens) and self.data == other.data
 
     def __hash__(self) -> int:
-        return hash(self._data)
+        return hash(self.data)
 
     def __add__(self, other: Tokens) -> Tokens:
-        whole = len(self._data)
-        known = self._known if self._known < whole else whole + other._known
-        return Tokens._of(self._data + other._data, known)
+        whole = len(self)
+        known = self.known if self.known < whole else whole + other.known
+        return self._of(self.data + other.data, known)
 
     def __repr__(self) -> str:
         return f"Tokens({len(self)})"
 
-    @property
-    def known(self) -> int:
-        """How many tokens there are before the first one whose id is not known."""
-        return self._known // _WIDTH
-
     def first(self, count: int) -> Tokens:
         """The first `count` tokens (all, if there are fewer)."""
-        return self if count >= len(self) else Tokens._of(self._data[: max(0, count) * _WIDTH], self._known)
+        return self if count >= len(self) else self._of(self.data[: max(0, count) * _WIDTH], self.known)
 
     def after(self, count: int) -> Tokens:
         """What follows the first `count` tokens."""
-        data = self._data[max(0, count) * _WIDTH:]
-        return Tokens._of(data, _known(data))
+        data = self.data[max(0, count) * _WIDTH:]
+        return self._of(data, _known(data))
 
     def starts_with(self, other: Tokens) -> bool:
         """Whether `other` is the beginning of this, byte for byte: a token of unknown id is like itself here."""
-        return self._data.startswith(other._data)
+        return self.data.startswith(other.data)
 
     def places_of(self, part: Tokens) -> Iterator[int]:
         """Where `part` stands in this, from left to right, without overlaps."""
-        wanted, at = part._data, self._data.find(part._data) if part else -1
+        wanted, at = part.data, self.data.find(part.data) if part else -1
         while at >= 0:
             if at % _WIDTH == 0:
                 yield at // _WIDTH
-            at = self._data.find(wanted, at + (len(wanted) if at % _WIDTH == 0 else 1))
+            at = self.data.find(wanted, at + (len(wanted) if at % _WIDTH == 0 else 1))
 
     def common(self, other: Tokens) -> int:
         """How many tokens both begin with."""
-        a, b = self._data, other._data
-        end = min(self._known, other._known)
+        a, b = self.data, other.data
+        end = min(self.known, other.known) * _WIDTH
         at = 0
         while at < end and b.startswith(a[at:min(at + _STEP, end)], at):
             at += _STEP
@@ -110,11 +107,9 @@ class Tokens:
 
 
 def _known(data: bytes) -> int:
-    """How many bytes there are before the first negative id."""
+    """How many ids there are before the first negative one."""
     signs = data[_SIGN::_WIDTH]
-    if signs.isascii():
-        return len(data)
-    return next(at for at, sign in enumerate(signs) if sign > 127) * _WIDTH
+    return len(signs) if signs.isascii() else next(at for at, sign in enumerate(signs) if sign > 127)
 
 
 NO_TOKENS = Tokens()

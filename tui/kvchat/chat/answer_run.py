@@ -51,8 +51,9 @@ def previous_figures(path: Sequence[Node]) -> TurnFigures | None:
 class AnswerRun:
     """The work of one answer: `run` is one task from start to end; `stop` ends it early, as often as one likes.
 
-    `chat` sends the request and reports to the emit function it is given. `checkpoint` stores text and reasoning
-    that came since the last call. `changed` tells the screen, at most every 30 ms.
+    `answer` holds what it begins with: nothing, or what came of a cut answer. `chat` sends the request and reports to
+    the emit function it is given. `checkpoint` stores text and reasoning that came since the last call. `changed` tells
+    the screen, at most every 30 ms.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class AnswerRun:
     ) -> None:
         self.answer = answer
         self._path = path
-        """The branch up to and with the question."""
+        """The branch as it is sent: up to and with the question, or the cut answer that this one goes on with."""
         self.live = live
         self._chat = chat
         self._checkpoint = checkpoint
@@ -147,7 +148,7 @@ class AnswerRun:
         self._changed()
 
     async def _save_as_it_comes(self) -> None:
-        text = reasoning = 0
+        text, reasoning = len(self.answer.text), len(self.answer.message.reasoning)  # with these it began
         while True:
             await self._arrived.wait()
             self._arrived.clear()
@@ -157,15 +158,18 @@ class AnswerRun:
             await asyncio.sleep(CHECKPOINT_SECONDS)
 
     def _settled(self, ended: Ended, context_size: int | None) -> Node:
-        live = self.live
-        note = ended.note
-        if ended.state is State.CANCELLED:
+        live, begun = self.live, self.answer.message
+        state, note = ended.state, ended.note
+        if state is State.CANCELLED:
             unsent = live.waiting is not None and live.waiting.phase in UNSENT
             early = NoteKind.NOTHING_SENT if unsent else NoteKind.STOPPED_EARLY
-            note = "" if live.text or live.reasoning else said(early)
+            note = "" if (live.text, live.reasoning) != (begun.text, begun.reasoning) else said(early)
+        elif state is State.EMPTY and live.text:  # the cut answer was whole
+            state, note = State.DONE, ""
+        question = self._path[-2] if live.begun else self._path[-1]
         return settled(
-            self.answer, self._path[-1], live.text, live.reasoning, ended.state, reasoning_field=live.reasoning_field,
-            model=ended.model, figures=self._figures(context_size, ended.state), note=note,
+            self.answer, question, live.text, live.reasoning, state, reasoning_field=live.reasoning_field,
+            model=ended.model, figures=self._figures(context_size, state), note=note,
         )
 
     def _figures(self, context_size: int | None, state: State) -> TurnFigures | None:
@@ -177,11 +181,14 @@ class AnswerRun:
         if prompt is None and self.live.first_token_at is None:
             return None
         previous = previous_figures(self._path)
+        begun = None
+        if self.live.begun and prompt is not None and previous is not None and previous.asked_tokens is not None:
+            begun = max(0, prompt - previous.asked_tokens)
         return TurnFigures(
             prompt_tokens=prompt, cached_tokens=cached, predicted_tokens=reported.predicted_tokens,
             new_tokens=new_tokens(prompt, previous), ttft_ms=self.live.ttft_ms, prompt_ms=reported.prompt_ms,
             predicted_ms=reported.predicted_ms, context_size=context_size, estimated=reported.estimated or None,
-            stopped=state in CUT_OFF or None,
+            stopped=state in CUT_OFF or None, begun_tokens=begun,
         )
 
 

@@ -18,6 +18,7 @@ from kvchat.chat.shared import Head, on_newest
 from kvchat.prompt.branching import Branch, under_system, without_turn
 from kvchat.prompt.drafts import draft_of
 from kvchat.prompt.message import Role, new_id, system_message, tag_of
+from kvchat.prompt.tags import own
 
 FORK = "↳ "
 """In front of a fork's title, so that it is told apart in a narrow list."""
@@ -48,7 +49,7 @@ class Branches:
             conversation.record, id=new_id(), head=at.id, created=now, updated=now, forked_from=conversation.id,
             turns=sum(n.role is Role.USER for n in path), unread=False, trashed=None,
             context_used=figures[-1].context_used if figures else None,
-            title=f"{FORK}{conversation.record.title.removeprefix(FORK)}",
+            title=f"{FORK}{conversation.record.title.removeprefix(FORK)}", tags=own(conversation.record.tags),
         )
         fork = await self.conversations.insert(record, path[0])
         self._tracker.did(fork, "fork")

@@ -6,7 +6,7 @@ last stay loaded. Every change to its row goes through `change`. Nothing here sp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Protocol
 from weakref import WeakValueDictionary
@@ -19,6 +19,7 @@ from kvchat.chat.shared import IN_TRASH, Head, SharedConversations
 from kvchat.chat.unsaved import Unsaved
 from kvchat.prompt.conversation import NEW_TITLE, Conversation, SearchHit
 from kvchat.prompt.message import Node
+from kvchat.prompt.tags import ARCHIVE, listed, tagged
 from kvchat.prompt.wire import whole_characters
 from kvchat.store import Change, StoreError
 
@@ -110,8 +111,16 @@ class Conversations:
             self._by_id = {record.id: record for record in self._list}
         return self._list
 
+    def shown(self) -> list[Conversation]:
+        """The list as it is shown: favourites first, the archived left out."""
+        return listed(self.all())
+
+    def latest(self) -> Conversation | None:
+        """The newest one that something was said in and that is not archived."""
+        return next((record for record in self.all() if record.turns and ARCHIVE not in record.tags), None)
+
     def listed(self, id: str) -> Conversation | None:
-        """The conversation in the list with this id."""
+        """The conversation with this id, if it is not deleted."""
         self.all()
         return self._by_id.get(id)
 
@@ -176,7 +185,8 @@ class Conversations:
         return await self.open(record.id)
 
     async def take_empty(self, id: str) -> bool:
-        """Whether an empty conversation is this window's alone. On a disk that refuses nobody can say."""
+        """Whether an empty conversation is this window's alone, so that it can be begun here; True also where the disk
+        refuses to say."""
         try:
             return await self._ground.keeper.call(lambda: self._store.take_empty(id))
         except StoreError:
@@ -192,6 +202,14 @@ class Conversations:
     async def rename(self, id: str, title: str) -> None:
         title = " ".join(whole_characters(title).split()) or NEW_TITLE
         await self.update(self.load(id), title=title[:200])
+
+    async def tag(self, id: str, add: Iterable[str] = (), remove: Iterable[str] = ()) -> None:
+        """Put tags on a conversation and take others off. An empty one has none: nobody would find it by them. Raises
+        ChatError."""
+        conversation, add, remove = self.load(id), tuple(add), tuple(remove)
+        if conversation.record.turns == 0:
+            raise ChatError("This conversation is empty; there is nothing to tag.")
+        await self.change(conversation, lambda row: replace(row, tags=tagged(row.tags, add, remove)))
 
     async def delete(self, id: str) -> None:
         """Move the conversation to the trash, what runs in it ended; `restore` brings it back."""
@@ -225,7 +243,7 @@ class Conversations:
     # -- acts on it -----------------------------------------------------------------------------------------------
 
     def streaming(self) -> frozenset[str]:
-        """The conversations whose answer, or summary, is running or waiting."""
+        """The ids of the conversations whose answer, or summary, is running or waiting."""
         return frozenset().union(*(one.busy() for one in self.occupations))
 
     def free(self, id: str) -> OpenConversation:

@@ -37,6 +37,8 @@ class LiveAnswer:
     """Of the server and model that it was asked of."""
     before: str | None = None
     """The conversation's head before the question."""
+    begun: str | None = None
+    """The cut answer that this one goes on with."""
 
     @property
     def ttft_ms(self) -> float | None:

@@ -12,10 +12,13 @@ from kvchat.backends.dialect import ChatTurn
 from kvchat.cache.llamacpp.planner import worth_a_salt
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.conversations import Conversations
+from kvchat.chat.errors import ChatError
 from kvchat.chat.ground import Ground
 from kvchat.chat.live import OpenConversation
 from kvchat.chat.server.link import Link
 from kvchat.chat.server.servers import Servers
+from kvchat.config.personas import NOBODY, Persona
+from kvchat.config.unknown import nearest
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import (
     DEFAULT_INSTRUCTIONS,
@@ -26,6 +29,8 @@ from kvchat.prompt.message import (
     node,
     system_message,
 )
+from kvchat.prompt.request import Parameters, merged
+from kvchat.sanitize import one_line
 
 TAG_S = 0.3
 """A new conversation waits no longer than this for the question whether it needs a tag."""
@@ -41,36 +46,58 @@ class NewConversations:
         self._conversations = conversations
         self._servers = servers
 
-    async def create(self, instructions: str | None = None, *, reuse: bool = True) -> OpenConversation:
+    async def create(self, instructions: str | None = None, *, persona: Persona = NOBODY, reuse: bool = True,
+                     ) -> OpenConversation:
         """A new conversation, looked at. `reuse`: an empty one that nobody has written in is used again. Raises
         ChatError."""
         if instructions is None:
-            instructions = self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
-        message, servers = system_message(instructions), self._servers
-        if reuse and (conversation := await self._used_again(instructions_of(message.text))) is not None:
+            instructions = persona.system_prompt or self._ground.settings.system_prompt or DEFAULT_INSTRUCTIONS
+        message, servers, server = system_message(instructions), self._servers, self.server_of(persona)
+        link = servers.links.at(server)
+        _must_have(link, persona)
+        parameters = merged(servers.first_parameters(link), persona.parameters)
+        if reuse and (conversation := await self._used_again(
+                instructions_of(message.text), server, persona.model, parameters)) is not None:
             return conversation
-        if await self._wants_tag(servers.links.at(servers.first()), message):
+        if await self._wants_tag(link, message):
             message = system_message(instructions, new_tag())
         now = self._ground.timestamp()
         root = node(None, message, now)
-        record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=servers.first(),
-                              parameters=servers.first_parameters(servers.links.at(servers.first())))
+        record = Conversation(id=new_id(), head=root.id, created=now, updated=now, server=server, model=persona.model,
+                              parameters=parameters)
         return await self._conversations.insert(record, root)
 
-    async def _used_again(self, instructions: str) -> OpenConversation | None:
-        """An empty conversation with these instructions, opened, on the server that new ones begin with."""
+    def server_of(self, persona: Persona) -> str:
+        """The name of the server that a conversation begins with: the persona's, but where this run was given one.
+        Raises ChatError."""
+        if not persona.profile or self._servers.is_given:
+            return self._servers.first()
+        profiles = self._ground.settings.profiles
+        if persona.profile in profiles:
+            return persona.profile
+        near = nearest(persona.profile, profiles)
+        raise ChatError(f"The persona {persona.name} asks for the profile {one_line(persona.profile, 40)}, which the "
+                        f"settings do not have{f'; did you mean {near}?' if near else '.'}")
+
+    async def _used_again(self, instructions: str, server: str, model: str, parameters: Parameters,
+                          ) -> OpenConversation | None:
+        """An empty conversation with these instructions, opened, with what a new one begins with."""
         conversations, servers, streaming = self._conversations, self._servers, self._conversations.streaming()
         for known in conversations.all():
-            if known.turns == 0 and known.id not in streaming and not self._ground.store.draft(known.id):
+            if known.turns == 0 and known.id not in streaming and not self._is_written_in(known.id):
                 same = conversations.load(known.id).instructions == instructions
                 if same and await conversations.take_empty(known.id):
                     conversation = await conversations.open(known.id)
-                    if known.server != (first := servers.first()):
-                        parameters = servers.first_parameters(servers.links.at(first))
-                        await conversations.update(conversation, server=first, model="", parameters=parameters)
+                    if (known.server, known.model, known.parameters) != (server, model, parameters):
+                        await conversations.update(conversation, server=server, model=model, parameters=parameters)
+                    if known.server != server:
                         servers.begin_here(conversation.id)
                     return conversation
         return None
+
+    def _is_written_in(self, id: str) -> bool:
+        store = self._ground.store
+        return bool(store.draft(id) or store.queue.of(id))
 
     async def _wants_tag(self, link: Link, system: Message) -> bool:
         """Whether a new conversation with this system message should begin with a tag of its own."""
@@ -88,3 +115,12 @@ class NewConversations:
             return False
         tagged = prefix.first(TEMPLATE) + Tokens.unknown(len(prefix) + TAG - TEMPLATE)
         return worth_a_salt(cache.simulator.best, prefix, tagged, detour=self._ground.settings.cache.detour)
+
+
+def _must_have(link: Link, persona: Persona) -> None:
+    """Raises ChatError where the server is known not to have the model of a persona."""
+    info = link.info
+    if persona.model and info is not None and info.listing and not info.known(persona.model):
+        where = "the built-in engine" if info.embedded else info.base_url
+        raise ChatError(f"The persona {persona.name} asks for the model {one_line(persona.model, 60)}, which {where} "
+                        f"does not have. It has: {', '.join(one_line(model, 60) for model in info.models[:6])}.")

@@ -20,17 +20,24 @@ from kvchat import __version__
 
 COMMANDS: Mapping[str, str] = {
     "ask": "ask one question and print the answer as it streams",
-    "list": "list the conversations, newest first",
+    "list": "list the conversations, newest first; --tag archive lists the archived, --trash the deleted",
     "show": "print a conversation",
-    "search": "search all conversations",
+    "search": "search all conversations; tag:NAME keeps to those with a tag",
+    "tag": "put tags on a conversation, or list the tags; favourite and archive are two of them",
+    "rename": "give a conversation another title",
+    "delete": "move conversations to the trash",
+    "restore": "bring conversations back from the trash",
     "cache": "show what the server's cache did for a conversation",
     "stats": "prefill time saved, reuse by day and causes of waste, over all conversations",
     "backends": "list the model servers of this machine, of the settings, and in use, with whether they answer",
-    "doctor": "examine a server: what it reuses, how fast it reads, what to change",
+    "doctor": "examine a server: what it reuses, how fast it prefills, what to change",
     "export": "write conversations to a file or standard output",
+    "import": "take in conversations of other programs: ChatGPT, Claude, Open WebUI, llama.cpp, LM Studio, oterm, llm, "
+              "aichat",
     "memory": "what is remembered of you: look at it, change it",
     "documents": "folders of files to search: index, look, find",
-    "config": "look at the settings",
+    "config": "look at the settings and change them",
+    "completion": "print a script that completes commands, options and names in your shell",
 }
 """What each command does, in the order of the help."""
 EXAMPLES: Mapping[str, str] = {
@@ -46,6 +53,12 @@ EXAMPLES: Mapping[str, str] = {
     "memory": 'kvchat memory add "I prefer metric units."',
     "documents": "kvchat documents add notes",
     "config": "kvchat config show",
+    "import": "kvchat import conversations.json",
+    "completion": "kvchat completion bash",
+    "tag": "kvchat tag 4097b73d work",
+    "rename": "kvchat rename 4097b73d Lighthouse log",
+    "delete": "kvchat delete 4097b73d",
+    "restore": "kvchat restore 4097b73d",
 }
 """One line for the end of each command's help."""
 
@@ -67,10 +80,11 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The command line. `arguments`: what it is for; only the commands that are named in it get theirs. None: all."""
     top = Parser(
         prog="kvchat", parents=[common_options()],
-        description="Chat with a local language model; the server never reads a conversation twice.",
+        description="Chat with a local language model; the server never prefills a conversation twice.",
         epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
     )
     top.add_argument("--version", action="version", version=f"kvchat {__version__}")
+    top.add_argument("--man", action=_Manual, nargs=0, help="print the manual page, for man -l")
     choosing_options(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
@@ -83,6 +97,16 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     return top
 
 
+class _Manual(argparse.Action):
+    """Prints the manual page of the whole command line, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from kvchat.cli.manual import manual
+
+        print(manual(globals()["parser"]()), end="")
+        parser.exit()
+
+
 def common_options(*, of_command: bool = False) -> Parser:
     """The options that stand before or after a command. A command's own parser must not reset them, and its help has
     only its own."""
@@ -90,11 +114,11 @@ def common_options(*, of_command: bool = False) -> Parser:
     group = parser.add_argument_group("server and settings")
     group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:8080")
     group.add_argument("--profile", metavar="NAME", help="a server of the settings, by its name")
-    group.add_argument("--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
+    group.add_argument("-m", "--model", metavar="NAME|FILE", help="a model of the server, or a GGUF file to run here")
     group.add_argument("--api-key-env", metavar="VAR", help="the environment variable that holds the API key")
     group.add_argument("--data-dir", metavar="DIR", help="where conversations are kept")
     group.add_argument("--config", metavar="FILE", help="the settings file")
-    group.add_argument("--system", metavar="TEXT|@FILE", help="the system prompt of a new conversation")
+    group.add_argument("-s", "--system", metavar="TEXT|@FILE", help="the system prompt of a new conversation")
     group.add_argument("--theme", metavar="NAME", help="the theme of the app")
     group.add_argument("--incognito", action="store_true", help="write nothing: conversations end with the program")
     group.add_argument("--log", metavar="FILE", type=Path, help="log sizes and timings to FILE, never contents")
@@ -104,12 +128,15 @@ def common_options(*, of_command: bool = False) -> Parser:
 
 
 def choosing_options(parser: argparse.ArgumentParser) -> argparse._MutuallyExclusiveGroup:
-    """Which conversation to go on with."""
+    """Adds the options for which conversation to continue or begin, of which one may be given: `continue_`,
+    `conversation` and `persona`. Returns their group, for a command that has one more."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-c", "--continue", dest="continue_", action="store_true", default=argparse.SUPPRESS,
-                       help="go on with the latest conversation")
+                       help="continue the latest conversation")
     which.add_argument("--conversation", metavar="ID", default=argparse.SUPPRESS,
-                       help="go on with this conversation (the first digits of its id are enough)")
+                       help="continue this conversation (the first digits of its id are enough)")
+    which.add_argument("--persona", metavar="NAME", default=argparse.SUPPRESS,
+                       help="begin a new conversation with a persona: its system prompt, model and parameters")
     return which
 
 
@@ -120,6 +147,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser(arguments).parse_args(arguments)
     args.continue_ = getattr(args, "continue_", False)
     args.conversation = getattr(args, "conversation", None)
+    args.persona = getattr(args, "persona", None)
     os.umask(0o077)
     try:
         return _carried_out(args)

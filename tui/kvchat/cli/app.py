@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from kvchat.cli.session import CommandError, Session, UsageError, print_notices
-from kvchat.config import Settings
+from kvchat.config import ConfigError, Settings
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
     from kvchat.chat.unsaved import Rescued
+    from kvchat.config.layers import Layers
 
 
 def run(session: Session) -> int:
@@ -42,8 +43,16 @@ def run(session: Session) -> int:
         service.warm_up.enabled = service.servers.connects_ahead = service.servers.waits = service.jobs.enabled = True
         return service
 
+    def layers() -> Layers:
+        try:
+            return session.layers()
+        except CommandError as error:
+            raise ConfigError(str(error)) from None
+
     app = KvchatApp(late(settings, begin, incognito=args.incognito), session.places,
-                    notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation)
+                    notices=map(str, session.problems), continue_=args.continue_, conversation=args.conversation,
+                    layers=layers,
+                    persona=args.persona)
     try:
         app.run(mouse=settings.mouse)
     except Exception as error:

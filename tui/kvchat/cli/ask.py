@@ -21,27 +21,34 @@ from collections.abc import Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Literal
 
 from kvchat.aliases import with_old_names
 from kvchat.cache.causes.cause import Statement
 from kvchat.chat.errors import ChatError, GivenUp, TooLongError
-from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, ServiceEvent
+from kvchat.chat.events import AnswerProgressed, FallbackChosen, HeadAwaited, Noticed, ServiceEvent
 from kvchat.chat.live import OpenConversation
+from kvchat.chat.personas import Personas
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, OutsideError
 from kvchat.cli import choosing_options
+from kvchat.cli.answer_shape import AnswerSchema, first_code
 from kvchat.cli.plain_output import Printer
 from kvchat.cli.session import CommandError, Session, UsageError
+from kvchat.config.option import Kind, UnfitError, fitted, from_text
+from kvchat.config.personas import NOBODY, Persona, filled
+from kvchat.config.settings import BY_PATH
 from kvchat.documents.errors import UnreadableError
 from kvchat.documents.reading.decoding import decoded
 from kvchat.prompt.citations import name_of, sources
 from kvchat.prompt.context import STDIN, ContextBlock
 from kvchat.prompt.message import Node, State
-from kvchat.prompt.request import Parameters
+from kvchat.prompt.request import Parameters, merged
 from kvchat.sanitize import one_line
 from kvchat.text.notes import note_sentence
+from kvchat.text.reserved import reserved_words
 from kvchat.text.servers import fallback_words
 
 if TYPE_CHECKING:
@@ -56,12 +63,23 @@ _AT_ONCE = 1 << 18
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", metavar="TEXT|-", help="the question; what is piped in is attached to it; - reads the "
-                                                       "question itself from standard input")
+    parser.add_argument("text", metavar="TEXT|-", nargs="?",
+                        help="the question; what is piped in is attached to it; - reads the question itself from "
+                             "standard input")
     choosing_options(parser).add_argument("--new", action="store_true", help="begin a new conversation (the default)")
+    parser.add_argument("--continue-answer", action="store_true",
+                        help="go on with the last answer, which was cut, of the latest conversation or of the one that "
+                             "is named; prints what is new")
     parser.add_argument("--json", action="store_true",
                         help="print one JSON object with the text and the figures instead")
     parser.add_argument("--no-stdin", action="store_true", help="attach nothing from standard input")
+    parser.add_argument("-a", "--attach", metavar="FILE", action="append", default=[],
+                        help="attach a file, as it is now; can be given several times")
+    parser.add_argument("-x", "--extract", action="store_true", help="print only the first code block of the answer")
+    parser.add_argument("--schema", metavar="FILE", type=Path,
+                        help="ask for JSON by the JSON schema in FILE; print it only if it fits")
+    parser.add_argument("-o", "--option", metavar="KEY=VALUE", type=_option, action="append", default=[],
+                        help="a parameter for this answer, as in [parameters]; what is none of them is sent as it is")
     parser.add_argument("--max-tokens", type=_positive, metavar="N", help="end the answer after N tokens")
     parser.add_argument("--temperature", type=_temperature, metavar="X", help="the sampling temperature")
 
@@ -80,15 +98,63 @@ def _temperature(text: str) -> float:
     return number
 
 
+def _option(text: str) -> tuple[str, object]:
+    """A parameter of the settings, or a further field, with its value."""
+    name, equals, value = text.partition("=")
+    name = name.strip()
+    if not name or not equals:
+        raise argparse.ArgumentTypeError(f"{text} is no parameter; write it as temperature=0.2")
+    if why := reserved_words(name):
+        raise argparse.ArgumentTypeError(f"{name} {why}")
+    option = BY_PATH.get(f"parameters.{name}") if name != "extra" else None
+    try:
+        if option is None or option.spec.kind is Kind.TABLE:
+            found = _json_or_text(value)
+            return name, found if option is None else fitted(option.spec, found)
+        if option.spec.kind is Kind.TEXTS and value.lstrip().startswith("["):
+            return name, fitted(option.spec, _json_or_text(value))
+        return name, from_text(option.spec, value)
+    except UnfitError as unfit:
+        raise argparse.ArgumentTypeError(f"{name} {unfit}") from None
+
+
+def _json_or_text(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
 def run(session: Session) -> int:
     """Ask, print, and return the exit status. The question is read before the service is opened, so that Ctrl+C ends
     the reading at once. Raises CommandError."""
     args = session.args
+    if args.continue_answer:
+        if args.text is not None or args.new or args.persona:
+            what = "the question" if args.text is not None else "--new" if args.new else "--persona"
+            raise UsageError(f"--continue-answer goes on with an answer that is there. Leave out {what}.")
+        session.print_problems()
+        return session.with_service(lambda service: ask(service, args, None))
+    if args.text is None:
+        raise UsageError("The question is missing. Give it as an argument, or pipe it in with: kvchat ask -")
     if args.text == "-" and args.no_stdin:
         raise UsageError("ask - reads the question from standard input. Leave out --no-stdin, or give the question.")
+    if args.extract and (args.json or args.schema):
+        raise UsageError("-x prints the first code block and nothing else. Leave out --json and --schema, or -x.")
+    schema = AnswerSchema(args.schema) if args.schema else None
+    if schema is not None:
+        schema.prepare()
     question = read_question(args.text, not args.no_stdin)
     session.print_problems()
-    return session.with_service(lambda service: ask(service, args, question))
+
+    async def work(service: ChatService) -> int:
+        persona = NOBODY
+        if args.persona:
+            found = Personas(session.places.personas, service.options).find(args.persona)
+            persona = found.below(session.layers().options)
+        return await ask(service, args, question, schema, persona)
+
+    return session.with_service(work)
 
 
 def read_question(given: str, stdin: bool = True) -> Question:
@@ -214,15 +280,19 @@ FINISHES = "kvchat: The server is finishing a cancelled batch. Waiting for it; C
 WAITS = "kvchat: Another window is answering in this conversation. Waiting for it; Ctrl+C gives up."
 
 
-async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -> int:
-    """Ask, print, and return the exit status. Raises ChatError and StoreError."""
+async def ask(service: ChatService, args: argparse.Namespace, asked: Question | None,
+              schema: AnswerSchema | None = None, persona: Persona = NOBODY) -> int:
+    """Ask, print, and return the exit status. None: go on with the last answer. `persona`: what a new conversation
+    begins with. Raises ChatError and StoreError."""
+    if asked is not None:
+        asked = replace(asked, text=filled(persona.first_message, asked.text))
     # A server that was only ever chosen in the app was agreed to, or not, there; one that is named here or in the
     # settings is meant.
     service.servers.consent.asks_before_leaving = not service.servers.is_named
     service.events.subscribe(_tell_fallback)
-    conversation = await _conversation(service, args)
+    conversation = await _conversation(service, args, persona, answered=asked is None)
     printer = Printer(sys.stdout)
-    shown, told = 0, False
+    shown, told, streams = 0, False, not (args.json or args.extract or schema)
 
     def show(event: ServiceEvent) -> None:
         nonlocal shown, told
@@ -232,22 +302,30 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -
         if live.waiting and live.waiting.phase == "cancelled" and not told:
             print(FINISHES, file=sys.stderr, flush=True)
             told = True
-        if not args.json:
+        if streams:
+            shown = shown or (len(conversation.tree[live.begun].text) if live.begun else 0)
             printer.write(live.text[shown:])
             shown = len(live.text)
 
     service.events.subscribe(show)
-    question = await prepared(service, conversation, asked)
+    cut = conversation.path()[-1]
+    if asked is None:
+        service.events.subscribe(_tell_notice)
+    else:
+        for path in args.attach:
+            asked = replace(asked, blocks=(*asked.blocks, await service.retrieval.attach(conversation.id, path)))
+        asked = await prepared(service, conversation, asked)
     try:
-        interrupted, node = await _answered(service, conversation, question, _parameters(conversation, args))
+        interrupted, node = await _answered(service, conversation, asked, _parameters(conversation, args, schema))
     except GivenUp as given_up:
         print(f"kvchat: {given_up}", file=sys.stderr)
         return INTERRUPTED
     answer = conversation.tree[node]
     if args.json:
         print(json.dumps(with_old_names(report(conversation, answer)), ensure_ascii=True))
-    else:
-        printer.write(answer.text[shown:])
+    elif streams:
+        begun = len(cut.text) if asked is None and answer.parent == cut.parent else 0
+        printer.write(answer.text[max(shown, begun):])
         printer.end()
     if interrupted:
         return INTERRUPTED
@@ -255,23 +333,32 @@ async def ask(service: ChatService, args: argparse.Namespace, asked: Question) -
         raise ChatError(note_sentence(answer.note) or "The answer did not complete.")
     if answer.note and not (answer.state is State.LENGTH and args.max_tokens):
         print(f"kvchat: {note_sentence(answer.note)}", file=sys.stderr)
+    if schema is not None:
+        fitting = schema.fitting(answer.text)
+        if not args.json:
+            printer.line(fitting)
+    elif args.extract:
+        printer.line(_code(answer))
     if not args.json and (sources := given(conversation, answer)):
         print(*(f"[{number}] {one_line(title)}" for number, title in sources.items()), sep="\n", file=sys.stderr)
     return 0
 
 
-async def _conversation(service: ChatService, args: argparse.Namespace) -> OpenConversation:
-    """The conversation to ask in, its server reached: a question that reaches none changes nothing. Raises
-    ChatError."""
+async def _conversation(service: ChatService, args: argparse.Namespace, persona: Persona, *,
+                        answered: bool = False) -> OpenConversation:
+    """The conversation to ask in, its server reached: a question that reaches none changes nothing. `answered`: one
+    that has an answer. Raises ChatError."""
     known = service.conversations.find(args.conversation) if args.conversation else None
-    if known is None and args.continue_:
-        known = next((c for c in service.conversations.all() if c.turns), None)
+    if known is None and (args.continue_ or answered):
+        known = service.conversations.latest()
+    if known is None and answered:
+        raise ChatError("There is no answer to continue yet.")
     if known is not None:
         conversation = await service.conversations.open(known.id)
         await service.servers.reach(conversation.id)
         return conversation
-    await service.servers.reach()
-    return await service.new_conversations.create(reuse=False)
+    await service.servers.reach(name=service.new_conversations.server_of(persona) if persona.profile else "")
+    return await service.new_conversations.create(persona=persona, reuse=False)
 
 
 def _tell_fallback(event: ServiceEvent) -> None:
@@ -279,9 +366,25 @@ def _tell_fallback(event: ServiceEvent) -> None:
         print(f"kvchat: {fallback_words(event.off, event.used)}", file=sys.stderr)
 
 
-def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Parameters:
+def _tell_notice(event: ServiceEvent) -> None:
+    if isinstance(event, Noticed):
+        print(f"kvchat: {event.text}", file=sys.stderr)
+
+
+def _code(answer: Node) -> str:
+    """The first code block of an answer. Raises ChatError."""
+    if (code := first_code(answer.text)) is None:
+        raise ChatError("The answer has no code block. It is stored; kvchat show has it.")
+    return code.removesuffix("\n")
+
+
+def _parameters(conversation: OpenConversation, args: argparse.Namespace, schema: AnswerSchema | None) -> Parameters:
     """The conversation's parameters with those of this command line, for this turn only."""
-    parameters = conversation.record.parameters
+    given = dict(args.option)
+    named = {name: given.pop(name) for name in [*given] if f"parameters.{name}" in BY_PATH}
+    parameters = merged(conversation.record.parameters, Parameters(**named, extra=given))
+    if schema is not None:
+        parameters = replace(parameters, response_format=schema.response_format)
     if args.max_tokens is not None:
         parameters = replace(parameters, max_tokens=args.max_tokens)
     if args.temperature is not None:
@@ -289,10 +392,10 @@ def _parameters(conversation: OpenConversation, args: argparse.Namespace) -> Par
     return parameters
 
 
-async def _answered(service: ChatService, conversation: OpenConversation, question: Question,
+async def _answered(service: ChatService, conversation: OpenConversation, question: Question | None,
                     parameters: Parameters) -> tuple[bool, str]:
-    """Send and wait. ctrl+c stops the answer and keeps what came; whether that happened is given back, and the id of
-    the answer."""
+    """Send (None: have the last answer continued) and wait. ctrl+c stops the answer and keeps what came; whether that
+    happened is given back, and the id of the answer."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
     try:
@@ -301,13 +404,16 @@ async def _answered(service: ChatService, conversation: OpenConversation, questi
     except NotImplementedError:
         pass  # Windows: ctrl+c ends the program, the checkpoints keep the text
     stop = asyncio.create_task(interrupted.wait())
-    send = partial(service.turns.send, conversation.id, question, parameters=parameters)
-    try:
-        await _sent(service, conversation.id, stop, send())
-    except TooLongError as error:
-        if error.counted:
-            raise
-        await _sent(service, conversation.id, stop, send(anyway=True))
+    if question is None:
+        await service.turns.go_on(conversation.id, conversation.path()[-1].id, parameters)
+    else:
+        send = partial(service.turns.send, conversation.id, question, parameters=parameters)
+        try:
+            await _sent(service, conversation.id, stop, send())
+        except TooLongError as error:
+            if error.counted:
+                raise
+            await _sent(service, conversation.id, stop, send(anyway=True))
     assert conversation.live is not None
     answer = conversation.live.node
     done = asyncio.create_task(service.conversations.wait(conversation.id))

@@ -60,7 +60,7 @@ def run(session: Session) -> int:
 async def cache(service: ChatService, args: argparse.Namespace) -> int:
     """Print the report of a conversation, by default the newest, and return the exit status. Raises ChatError."""
     conversations = service.conversations
-    found = conversations.find(args.id) if args.id else next((c for c in conversations.all() if c.turns), None)
+    found = conversations.find(args.id) if args.id else conversations.latest()
     if found is None:
         print("null" if args.json else "There are no conversations yet.")
         return 0

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kvchat.cli.session import Session, UsageError
+from kvchat.cli.list import none_with
+from kvchat.cli.session import CommandError, Session, UsageError, tag
+from kvchat.prompt.tags import having
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
@@ -18,6 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("id", metavar="ID", nargs="?")
     parser.add_argument("--all", action="store_true", help="all conversations")
+    parser.add_argument("--tag", metavar="NAME", action="append", type=tag, default=[],
+                        help="the conversations with this tag; several: with all of them")
     parser.add_argument("-f", "--format", choices=tuple(FORMATS), default="md",
                         help=f"{', '.join(FORMATS)} (default: md)")
     parser.add_argument("-o", "--output", metavar="PATH", type=Path, help="the file; without it: standard output")
@@ -30,10 +34,12 @@ def run(session: Session) -> int:
     args = session.args
 
     async def export(service: ChatService) -> int:
-        if bool(args.id) == bool(args.all):
-            raise UsageError("Give the id of one conversation, or --all.")
+        if bool(args.id) + bool(args.all) + bool(args.tag) != 1:
+            raise UsageError("Give the id of one conversation, --tag NAME, or --all.")
         every = service.conversations
-        ids = [c.id for c in every.all() if c.turns] if args.all else [every.find(args.id).id]
+        ids = [every.find(args.id).id] if args.id else [c.id for c in having(every.all(), args.tag) if c.turns]
+        if args.tag and not ids:
+            raise CommandError(none_with(args.tag))
         if args.output is None:
             sys.stdout.writelines(service.exports.text(ids, args.format, all_branches=args.all_branches))
         else:

@@ -3,30 +3,58 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
 from kvchat.cli.plain_output import print_table
-from kvchat.cli.session import Session
+from kvchat.cli.session import Session, tag
+from kvchat.prompt.conversation import Conversation
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, FAVOURITE_MARK, having, in_words
 from kvchat.sanitize import one_line
 from kvchat.text.format import day_time
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--tag", metavar="NAME", action="append", type=tag, default=[],
+                        help="only those with this tag, the archived too; several: with all of them")
+    parser.add_argument("--trash", action="store_true", help="the deleted ones")
     parser.add_argument("--json", action="store_true", help="print a JSON array")
 
 
 def run(session: Session) -> int:
     """Print them. Raises CommandError."""
     session.print_problems()
-    conversations = session.look(lambda store: [c for c in store.conversations() if c.turns])
+    tags, trash = session.args.tag, session.args.trash
+    found = session.look(lambda store: [c for c in store.conversations(trashed=trash) if c.turns])
+    shown = having(found, tags) if tags or trash else [c for c in found if ARCHIVE not in c.tags]
     rows = [{"id": c.id, "title": c.title, "created": c.created, "updated": c.updated, "turns": c.turns,
-             "context_used": c.context_used} for c in conversations]
+             "context_used": c.context_used, "tags": c.tags} for c in shown]
 
     def words() -> None:
-        if not conversations:
-            print("There are no conversations yet.")
+        if not shown:
+            print(_none(tags, trash, len(found)))
         else:
             print_table([(c.id[:8], day_time(c.updated), f"{c.turns} turns" if c.turns != 1 else "1 turn",
-                          one_line(c.title)) for c in conversations])
+                          _title(c)) for c in shown])
 
     session.tell(rows, words)
     return 0
+
+
+def _title(conversation: Conversation) -> str:
+    mark = FAVOURITE_MARK if FAVOURITE in conversation.tags else ""
+    return " ".join(filter(None, (mark, one_line(conversation.title), in_words(conversation.tags))))
+
+
+def _none(tags: Sequence[str], trash: bool, archived: int) -> str:
+    if tags:
+        return none_with(tags)
+    if trash:
+        return "The trash is empty."
+    if archived:
+        return "All conversations are archived. They are in: kvchat list --tag archive"
+    return "There are no conversations yet."
+
+
+def none_with(tags: Sequence[str]) -> str:
+    """That no conversation has these tags."""
+    return f"No conversation has the tag{'s' if len(tags) > 1 else ''} {' and '.join(tags)}. kvchat tag lists the tags."

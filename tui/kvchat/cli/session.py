@@ -20,6 +20,7 @@ from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
     from kvchat.chat.service import ChatService
+    from kvchat.config.layers import Layers
     from kvchat.documents.library import Library
     from kvchat.memory.memories import Memories
     from kvchat.store import Store
@@ -107,6 +108,15 @@ class Session:
                               memories=memories, library=library, one_server=self._has_one_server())
         return service, store.notices
 
+    def layers(self) -> Layers:
+        """The settings as they are now, with where each comes from. Raises CommandError."""
+        from kvchat.config.layers import Layers
+        from kvchat.config.load import variables_used
+        from kvchat.config.toml import read_toml
+
+        settings, problems, given = _settings(self.args, self.places)
+        return Layers(settings, problems, read_toml(self.places.config), variables_used() | given)
+
     def _has_one_server(self) -> bool:
         """Whether this run was given its server, so that no conversation goes to another one."""
         args = self.args
@@ -167,6 +177,16 @@ def number(text: str) -> int:
     return int(text)
 
 
+def tag(text: str) -> str:
+    """An argument that is a tag."""
+    from kvchat.prompt.tags import TagError, tag_name
+
+    try:
+        return tag_name(text)
+    except TagError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 # -- settings
 
 
@@ -178,12 +198,14 @@ def begun(args: argparse.Namespace) -> Session:
             from kvchat import logs
 
             logs.start(args.log)
-        return Session(args, places, *_settings(args, places))
+        return Session(args, places, *_settings(args, places)[:2])
     except paths.PathError as error:
         raise CommandError(str(error)) from None
 
 
-def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[Problem]]:
+def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[Problem], dict[str, str]]:
+    """The settings of this run, what is wrong in them, and the options that gave some, by their paths (`server`: all of
+    the server's own)."""
     settings, problems = load(places.config)
     overrides: dict[str, object] = {
         "server.base_url": args.base_url, "server.api_key_env": args.api_key_env, "theme": args.theme,
@@ -193,11 +215,22 @@ def _settings(args: argparse.Namespace, places: Paths) -> tuple[Settings, list[P
         overrides.update(_model(args.model))
     if args.profile:
         settings = _with_profile(settings, args.profile)
+    own = settings.server.base_url
     settings, more = _over(settings, overrides)
     for problem in more:
         if problem.file is None and args.base_url and str(problem).startswith("server.base_url"):
             raise UsageError(f"--base-url {problem.text.removeprefix('server.base_url ').partition(';')[0]}.")
-    return settings, [*problems, *more]
+    given = {path: _OPTIONS[path] for path, value in overrides.items() if value is not None}
+    if args.profile:
+        given["server"] = "--profile"
+    elif args.base_url and own and settings.server.base_url != own:
+        given["server"] = "--base-url"
+    return settings, [*problems, *more], given
+
+
+_OPTIONS = {"server.base_url": "--base-url", "server.api_key_env": "--api-key-env", "theme": "--theme",
+            "system_prompt": "--system", "server.model": "--model", "engine.model": "--model"}
+"""The options of the command line that give a setting, by its path."""
 
 
 def _over(settings: Settings, overrides: Mapping[str, object]) -> tuple[Settings, list[Problem]]:

@@ -1,44 +1,76 @@
 """Changing one setting in the file and leaving the person's comments and layout alone.
 
 The rule: the new text is parsed again before it is written, and must say exactly what was meant. A file that cannot be
-read as TOML is never written.
+read as TOML is never written. Two kvchats that save at the same time take turns: neither undoes what the other saved.
 """
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from kvchat.config.option import UnfitError, fitted, wrong_entries
 from kvchat.config.problem import ConfigError
 from kvchat.config.settings import key_of, option_at
 from kvchat.config.source import Entry, Key, Source
-from kvchat.config.toml import SIZE_LIMIT, UnreadableError, parsed, read_toml, written, written_key
-from kvchat.paths import PathError, write_private
+from kvchat.config.toml import SIZE_LIMIT, TomlFile, UnreadableError, parsed, read_toml, written, written_key
+from kvchat.paths import PathError, folder, write_private
 
 
 def save_setting(path: Path, name: str, value: object) -> None:
     """Set `name` (`theme`, `profiles.work.model`, `keys.export`) in the file; None takes it out, back to its default.
     Raises ConfigError when the value does not fit, or the file is broken or cannot be written."""
+    try:
+        with _turn(path):
+            _save(path, name, value)
+    except (PathError, RecursionError, UnicodeEncodeError, TypeError) as error:
+        raise ConfigError(f"{name} is not saved: {error}") from error
+
+
+TURN_S = 5.0
+"""How long to wait for another kvchat that saves; it takes milliseconds."""
+
+
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """The time in which no other kvchat writes this file: a lock on its folder, which leaves no file behind. Windows
+    has none on folders."""
+    from kvchat.store.presence.locks import locked_within
+
+    place = folder(Path(os.path.realpath(path)).parent)
+    try:
+        handle = os.open(place, os.O_RDONLY)
+    except OSError:
+        yield
+        return
+    try:
+        locked_within(handle, TURN_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _save(path: Path, name: str, value: object) -> None:
     file = read_toml(path)
     key = _key_of(name, file.values)
     if value is not None:
         value = _plain(name, key, value)
     if file.problems:
         raise ConfigError(f"{name} is not saved: {file.problems[0]}")
-    try:
-        expected = _with(file.values, key, value)
-        text = _edited(file.source, key, value)
-        if not _says(text, expected):
-            import tomli_w
+    expected = _with(file.values, key, value)
+    text = _edited(file, key, value)
+    if not _says(text, expected):
+        import tomli_w
 
-            text = tomli_w.dumps(expected)
-        data = text.encode()
-        if len(data) > SIZE_LIMIT:
-            raise ConfigError(f"{name} is not saved: {path.name} would be larger than {SIZE_LIMIT // 1024} KiB.")
-        write_private(path, data)
-    except (PathError, RecursionError, UnicodeEncodeError, TypeError) as error:
-        raise ConfigError(f"{name} is not saved: {error}") from error
+        text = tomli_w.dumps(expected)
+    data = text.encode()
+    if len(data) > SIZE_LIMIT:
+        raise ConfigError(f"{name} is not saved: {path.name} would be larger than {SIZE_LIMIT // 1024} KiB.")
+    write_private(path, data)
 
 
 def _key_of(name: str, values: dict[str, object]) -> Key:
@@ -88,13 +120,55 @@ def _with(values: dict[str, object], key: Key, value: object) -> dict[str, objec
 
 
 def _says(text: str, expected: dict[str, object]) -> bool:
+    """Whether a text has these values; a table without any may be left out or stay as an empty section."""
     try:
-        return parsed(text) == expected
+        return _filled(parsed(text)) == _filled(expected)
     except UnreadableError:
         return False
 
 
-def _edited(source: Source, key: Key, value: object) -> str:
+def _filled(values: Mapping[str, object]) -> dict[str, object]:
+    inner = {name: _filled(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+    return {name: value for name, value in inner.items() if value != {}}
+
+
+def _edited(file: TomlFile, key: Key, value: object) -> str:
+    """The file's text with one value changed."""
+    before = _at(file.values, key)
+    if isinstance(before, dict) and not _stands_whole(file.source, key) and (value is None or isinstance(value, dict)):
+        return _edited_table(file, key, before, value or {})
+    for length in range(len(key) - 1, 0, -1):  # in a table on one line: that is written anew
+        table = _at(file.values, key[:length])
+        if isinstance(table, dict) and _stands_whole(file.source, key[:length]):
+            return _edited_line(file.source, key[:length], _with(table, key[length:], value))
+    return _edited_line(file.source, key, value)
+
+
+def _edited_table(file: TomlFile, key: Key, before: dict[str, object], after: dict[str, object]) -> str:
+    """The text with a table changed that stands as a section, or key by key: what is the same in it stays."""
+    for name in (*before, *(name for name in after if name not in before)):
+        if name not in before or name not in after or before[name] != after[name]:
+            text = _edited(file, (*key, name), after.get(name))
+            file = replace(file, source=Source(text), values=parsed(text))
+    return file.source.text
+
+
+def _at(values: Mapping[str, object], key: Key) -> object:
+    found: object = values
+    for step in key:
+        if not isinstance(found, Mapping):
+            return None
+        found = found.get(step)
+    return found
+
+
+def _stands_whole(source: Source, key: Key) -> bool:
+    """Whether there is a statement of its own for the value at `key`, not a section or parts of a table."""
+    entry = source.entries.get(key)
+    return entry is not None and not entry.header and entry.end > entry.start
+
+
+def _edited_line(source: Source, key: Key, value: object) -> str:
     text = source.text
     newline = "\r\n" if "\r\n" in text else "\n"
     entry = source.entries.get(key)

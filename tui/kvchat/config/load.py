@@ -59,11 +59,24 @@ def effective(
     return settings, problems
 
 
+def variables_used(env: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The variables of the environment that are used, by the paths of the settings that they give."""
+    found = {}
+    for name, option in _variables():
+        try:
+            if given := env.get(name):
+                from_text(option.spec, given)
+                found[option.path] = name
+        except UnfitError:
+            pass
+    return found
+
+
 def _given(settings: Settings, option: Option, value: object) -> Settings:
     """The settings with one that was given for this run. Raises UnfitError."""
     value = from_text(option.spec, value) if isinstance(value, str) else fitted(option.spec, value)
     settings = changed(settings, option.path, value)
-    if option.path == "default_profile" and (wrong := _no_profile(settings)):
+    if option.path == "default_profile" and (wrong := no_profile(settings)):
         raise UnfitError(wrong)
     return settings
 
@@ -163,14 +176,14 @@ def _commands(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settin
 
 
 def _default_profile(file: TomlFile, settings: Settings) -> tuple[list[Problem], Settings]:
-    if not (wrong := _no_profile(settings)):
+    if not (wrong := no_profile(settings)):
         return [], settings
     said = f"default_profile {wrong}; it is left out"
     return [file.problem(("default_profile",), said)], replace(settings, default_profile="")
 
 
-def _no_profile(settings: Settings) -> str | None:
-    """What is wrong with the default profile."""
+def no_profile(settings: Settings) -> str | None:
+    """What is wrong with the default profile; None: nothing."""
     name = settings.default_profile
     if not name or name in settings.profiles:
         return None

@@ -7,6 +7,7 @@ environment's variables all read that description.
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -48,6 +49,8 @@ class Spec:
     """Shown in the example file where there is no default."""
     secret: bool = False
     """Whether the values of a table stay out of what is printed."""
+    words: Callable[[], tuple[str, ...]] | None = None
+    """The words that it may be, where they are few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,9 +121,12 @@ def wrong_entries(spec: Spec, table: Mapping[str, object]) -> dict[str, str]:
 
 
 def from_text(spec: Spec, text: str) -> object:
-    """A value given as text, by an environment variable or an option of the command line. Raises UnfitError."""
+    """A value given as text: by an environment variable, an option of the command line, or in a field. A list or a
+    table is written as in the file. Raises UnfitError."""
     try:
         match spec.kind:
+            case Kind.TEXTS | Kind.TABLE if text.lstrip().startswith(("[", "{")):
+                return fitted(spec, tomllib.loads(f"x = {text.strip()}")["x"])
             case Kind.FLAG:
                 return {"1": True, "true": True, "yes": True, "on": True,
                         "0": False, "false": False, "no": False, "off": False}[text.strip().lower()]
@@ -128,9 +134,14 @@ def from_text(spec: Spec, text: str) -> object:
                 return fitted(spec, int(text))
             case Kind.NUMBER:
                 return fitted(spec, float(text))
-    except (KeyError, ValueError):
-        raise UnfitError(f"must be {spec.kind.value}") from None
+    except (KeyError, ValueError, RecursionError):
+        raise UnfitError(f"must be {_WRITTEN.get(spec.kind, spec.kind.value)}") from None
+    if spec.kind is Kind.TABLE:
+        raise UnfitError(f"must be {_WRITTEN[spec.kind]}")
     return fitted(spec, text)
+
+
+_WRITTEN = {Kind.TEXTS: 'a list of texts, such as ["a", "b"]', Kind.TABLE: "a table, such as {name = 1}"}
 
 
 def kind_of(value: object) -> str:
@@ -186,9 +197,11 @@ def flag(default: bool, doc: str) -> bool:
     return field(default=default, metadata={"spec": Spec(Kind.FLAG, doc)})
 
 
-def text(default: str, doc: str, check: Check | None = None, *, example: str | None = None, shown: bool = True) -> str:
+def text(default: str, doc: str, check: Check | None = None, *, example: str | None = None, shown: bool = True,
+         words: Callable[[], tuple[str, ...]] | None = None) -> str:
     """`shown` is False for what may carry a secret: it stays out of the repr."""
-    return field(default=default, repr=shown, metadata={"spec": Spec(Kind.TEXT, doc, check=check, example=example)})
+    spec = Spec(Kind.TEXT, doc, check=check, example=example, words=words)
+    return field(default=default, repr=shown, metadata={"spec": spec})
 
 
 def whole(default: int, doc: str, low: int, high: int) -> int:
@@ -197,8 +210,8 @@ def whole(default: int, doc: str, low: int, high: int) -> int:
 
 def choice(default: T, doc: str, choices: tuple[T, ...]) -> T:
     """One of a few words."""
-    spec = Spec(Kind.TEXT, doc, check=one_of(tuple(str(word) for word in choices)))
-    return field(default=default, metadata={"spec": spec})
+    words = tuple(str(word) for word in choices)
+    return field(default=default, metadata={"spec": Spec(Kind.TEXT, doc, check=one_of(words), words=lambda: words)})
 
 
 def texts(doc: str, check: Check, *, example: tuple[str, ...]) -> tuple[str, ...] | None:

@@ -34,10 +34,14 @@ _SESSION_FIELDS = frozenset({"session_id", "prompt_cache_key", "litellm_session_
 _DURATION = re.compile(r"-?(?:\d{1,9}|(?:\d{1,9}(?:\.\d{1,9})?(?:ms|s|m|h))+)")
 
 
-def _is_kind(value: str) -> str | None:
+def _kinds() -> tuple[str, ...]:
     from kvchat.backends.kinds import DIALECTS  # hardly ever set
 
-    return one_of(("", *DIALECTS))(value)
+    return "", *DIALECTS
+
+
+def _is_kind(value: str) -> str | None:
+    return one_of(_kinds())(value)
 
 
 def _address(value: str) -> str | None:
@@ -130,7 +134,7 @@ class ServerSettings:
                       example="qwen3-8b")
     kind: str = text(
         "", "The server kind: llama.cpp, ollama, vllm … (a wrong one lists all). Empty: found out by its answers.",
-        _is_kind, example="ollama")
+        _is_kind, example="ollama", words=_kinds)
     api_key_env: str = text(
         "", "The name of the environment variable that holds the server's API key. The key itself is never kept.",
         _variable, example="KVCHAT_API_KEY", shown=False)

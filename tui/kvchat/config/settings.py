@@ -28,9 +28,9 @@ class EngineSettings:
     slots: int = whole(1, "Conversations the engine keeps ready at the same time. Each takes memory.", 1, 64)
     threads: int = whole(0, "Threads to compute with. 0: decided by the machine's cores.", 0, 1024)
     batch_size: int = whole(
-        512, "Tokens read at one go. Smaller: Esc stops the reading sooner. Larger: long prompts are read faster.",
+        512, "Tokens prefilled in one batch. Smaller: Esc stops sooner. Larger: long prompts prefill faster.",
         16, 8192)
-    snapshots: bool = flag(True, "Keep what was read on disk, so that it need not be prefilled again after a restart.")
+    snapshots: bool = flag(True, "Keep snapshots on disk, so that nothing is prefilled again after a restart.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,13 @@ class CacheSettings:
     """How the server's cache is looked after."""
 
     warm_up: bool = flag(
-        True, "Read a conversation ahead while you look at it or type, so that the answer starts at once.")
-    warm_up_on_battery: bool = flag(False, "Read ahead on battery power too.")
+        True, "Prefill a conversation while you look at it or type, so that the answer starts at once.")
+    warm_up_on_battery: bool = flag(False, "Warm up on battery power too.")
     detour: bool = flag(
         True, "Send a tiny request in between where that makes the server find a conversation it has parked.")
     salt: bool = flag(
         True, "Begin a new conversation's system prompt with a short tag where the server would otherwise put all "
-              "conversations into one slot, and that costs more than reading the system prompt once.")
+              "conversations into one slot, and that costs more than prefilling the system prompt once.")
     compact_at: int = whole(85, "Percent of the window from which compacting the conversation is offered.", 30, 99)
 
 
@@ -182,34 +182,35 @@ _PARAMETERS = {
 }
 
 
-def _declared(holder: Key, defaults: object) -> list[Option]:
+def declared(holder: Key, defaults: object) -> list[Option]:
     """The settings that a dataclass declares."""
     assert is_dataclass(defaults)
     return [Option(holder, item.name, getattr(defaults, item.name), item.metadata["spec"])
             for item in fields(defaults) if "spec" in item.metadata]
 
 
-def _sampling(holder: Key) -> list[Option]:
+def sampling(holder: Key) -> list[Option]:
+    """The sampling parameters in the section `holder`."""
     return [Option(holder, name, getattr(Parameters(), name), spec) for name, spec in _PARAMETERS.items()]
 
 
 def server_options(holder: Key) -> list[Option]:
     """The settings of a server in the section `holder`, with those of its own parameters."""
-    return [*_declared(holder, ServerSettings()), *_sampling((*holder, "parameters"))]
+    return [*declared(holder, ServerSettings()), *sampling((*holder, "parameters"))]
 
 
 def _options() -> tuple[Option, ...]:
-    return (*_declared((), Settings()), *_declared(("server",), ServerSettings()),
-            *_declared(("engine",), EngineSettings()), *_declared(("cache",), CacheSettings()),
-            *_declared(("memory",), MemorySettings()),
-            *_declared(("documents",), DocumentSettings()), *_declared(("embeddings",), EmbeddingSettings()),
-            *_sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
+    return (*declared((), Settings()), *declared(("server",), ServerSettings()),
+            *declared(("engine",), EngineSettings()), *declared(("cache",), CacheSettings()),
+            *declared(("memory",), MemorySettings()),
+            *declared(("documents",), DocumentSettings()), *declared(("embeddings",), EmbeddingSettings()),
+            *sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
 
 
 OPTIONS = _options()
 """Every setting, in the order of the file, but for those of profiles and of `[server.parameters]`."""
 BY_PATH: Mapping[str, Option] = {option.path: option for option in OPTIONS}
-_BY_KEY = {option.key: option for option in (*OPTIONS, *_sampling(("server", "parameters")))}
+_BY_KEY = {option.key: option for option in (*OPTIONS, *sampling(("server", "parameters")))}
 _OF_PROFILE = {option.key: option for option in server_options(())}
 
 
@@ -261,12 +262,13 @@ def changed(settings: Settings, path: str, value: object) -> Settings:
 
 def changed_at(settings: Settings, key: Key, value: object) -> Settings:
     """The settings with the one at `key` changed; a profile that is not there begins with it."""
-    found: Settings = _with(settings, key, value)
+    found: Settings = changed_in(settings, key, value)
     return found
 
 
-def _with(holder: Any, key: Key, value: object) -> Any:
+def changed_in(holder: Any, key: Key, value: object) -> Any:
+    """A dataclass, with what it holds, with the value at `key` changed."""
     step, *rest = key
     if isinstance(holder, Mapping):
-        return {**holder, step: _with(holder.get(step, ServerSettings()), tuple(rest), value)}
-    return replace(holder, **{step: _with(getattr(holder, step), tuple(rest), value) if rest else value})
+        return {**holder, step: changed_in(holder.get(step, ServerSettings()), tuple(rest), value)}
+    return replace(holder, **{step: changed_in(getattr(holder, step), tuple(rest), value) if rest else value})

@@ -98,13 +98,31 @@ def _line(settings: Settings, option: Option) -> str:
     return f"# {option.name} = {_value(sample)}\n"
 
 
+def in_words(option: Option, value: object) -> str:
+    """A value on one line, as the screen and `kvchat config get` show it: a text as it is, else as in the file. Nothing
+    is shown of headers but their names, nor of a password in an address."""
+    if option.spec.secret and isinstance(value, Mapping):
+        return f"{', '.join(value)} (values not shown)" if value else "none"
+    if value is None:
+        return "not set"
+    if value == "":
+        return "empty"
+    if value == {}:
+        return "none"
+    return clean(_without_password(value)) if isinstance(value, str) else _value(value)
+
+
 def _comment(doc: str) -> str:
     return textwrap.indent(textwrap.fill(doc, _WIDTH) + "\n", "# ")
 
 
+def _without_password(text: str) -> str:
+    return re.sub(r"//[^/@\s]*@", "//", text)
+
+
 def _value(value: object) -> str:
     if isinstance(value, str):
-        value = clean(re.sub(r"//[^/@\s]*@", "//", value))
+        value = clean(_without_password(value))
     if isinstance(value, Mapping):
         value = dict(value)
     return written(value)

@@ -129,6 +129,24 @@ def _longest_number_line(text: str) -> int:
     return lengths.index(max(lengths)) + 1
 
 
+FILE_LIMIT = 200
+"""Files of one folder of themes, personas or snippets."""
+
+
+def toml_files(folder: Path, what: str) -> tuple[list[Path], list[Problem]]:
+    """The TOML files of a folder, which need not be there; `what`: what each is one of."""
+    try:
+        files = sorted(path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return [], []
+    except OSError as error:
+        return [], [Problem(folder, None, None, f"the folder of {what} cannot be read ({reason(error)})")]
+    if len(files) > FILE_LIMIT:
+        text = f"holds {len(files)} {what}; the first {FILE_LIMIT} are loaded"
+        return files[:FILE_LIMIT], [Problem(folder, None, None, text)]
+    return files, []
+
+
 def written(value: object) -> str:
     """`value` as TOML on one line. Raises TypeError for what TOML cannot hold, None among it."""
     if isinstance(value, list | tuple):

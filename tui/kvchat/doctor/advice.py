@@ -67,11 +67,13 @@ def larger_window(info: ServerInfo, trained: int | None) -> Advised:
 
 
 def caching_on(info: ServerInfo) -> Advised:
+    """How to switch the prompt cache on, as the kind's flags have it; where it has none, what `remedies` knows."""
     flags = flags_of(info)
     return (_change(info, flags.caching) if flags.caching is not None else remedies.caching_off(info.kind, flags),)
 
 
 def not_reported(info: ServerInfo) -> Advised:
+    """How to have cached tokens reported; empty where the kind cannot."""
     return _known(remedies.not_reported(info.kind, flags_of(info)))
 
 

@@ -150,7 +150,7 @@ class Talk:
         self._session = new_id()
         self.slot: int | None = None
         """The slot that requests name; None: the server chooses."""
-        self._template = TEMPLATE_TOKENS
+        self.template = TEMPLATE_TOKENS
         """What the template adds to a first prompt at most."""
         self._system_in_user = system_in_user
         self.warnings: list[Statement] = []
@@ -165,7 +165,7 @@ class Talk:
     def alike(self, size: Size, *, system_in_user: bool) -> Talk:
         """A new conversation on the same budget."""
         new = Talk(self._backend, self._meter, size, model=self._model, system_in_user=system_in_user)
-        new._template, new.slot = self._template, self.slot
+        new.template, new.slot = self.template, self.slot
         return new
 
     @property
@@ -195,14 +195,14 @@ class Talk:
     async def aside(self, step: Step) -> ProbeTurn | None:
         """A small prompt of its own in the same session, as a client's request for a title is. Raises BackendError."""
         text = f"[{new_id()[:8]}] {prose(24, new_id())} Give these words a title of three words."
-        most = int(len(text) * MOST_PER_CHARACTER) + self._template + self._longest
+        most = int(len(text) * MOST_PER_CHARACTER) + self.template + self._longest
         if not self._meter.fits(most):
             return None
         heard, ended = await self._sent((Message(Role.USER, text).wire(),))
         done = self._counted(step, heard, ended, most, alone=True)
         if done.figures.prompt_tokens is not None:
             added = done.figures.prompt_tokens - int(len(text) * LEAST_PER_CHARACTER)
-            self._template = max(TEMPLATE_TOKENS // 4, added)
+            self.template = max(TEMPLATE_TOKENS // 4, added)
         return done
 
     def _begun(self) -> tuple[bytes, ...]:
@@ -214,7 +214,7 @@ class Talk:
         known = (before.prompt_tokens or 0) + (before.predicted_tokens or 0) if before else 0
         if not known:
             characters += self._characters
-        template = TEMPLATE_TOKENS // 4 if known else self._template
+        template = TEMPLATE_TOKENS // 4 if known else self.template
         return known + int(characters * MOST_PER_CHARACTER) + template + self._longest
 
     async def _sent(self, wires: Sequence[bytes]) -> tuple[Heard, Ended]:

@@ -46,6 +46,11 @@ def awaited(question: Node, now: datetime) -> Node:
     return node(question, Message(Role.ASSISTANT, ""), now.timestamp(), state=State.STREAMING)
 
 
+def begun(question: Node, cut: Node, now: datetime) -> Node:
+    """A streaming answer to `question` that begins with what came of `cut`, which stays as it is."""
+    return node(question, cut.message, now.timestamp(), state=State.STREAMING)
+
+
 def before_refused(tree: Tree, answer: Node, before: str | None) -> str:
     """The head to go on from when a question was refused, of which `answer` is the wordless answer. `before` is the
     head before it was asked. Turns at its end that failed without a word are left behind too: they were a part of what

@@ -56,6 +56,8 @@ class Conversation:
     """The names of the collections that its questions are searched for in; none holds a `/`."""
     retrieval: str = OFF
     """One of RETRIEVAL_MODES."""
+    tags: tuple[str, ...] = ()
+    """As `kvchat.prompt.tags.tag_name` writes them, in order, each once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,10 @@ class State(StrEnum):
     """The answer was complete and held no text."""
 
 
+CUT = frozenset({State.LENGTH, State.CANCELLED, State.INTERRUPTED, State.ERROR})
+"""States in which an answer ended before the model had ended it, where there is room for more."""
+
+
 class NoteKind(StrEnum):
     """What is to be said of how an answer ended, where it is no fault of a server, and what to know of one that is
     whole. The comment names the arguments."""
@@ -156,6 +160,16 @@ class Node:
     @property
     def text(self) -> str:
         return self.message.text
+
+    @property
+    def is_wordless(self) -> bool:
+        """Whether it holds neither text nor reasoning."""
+        return not self.message.text and not self.message.reasoning
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is the beginning of an answer, which can be gone on with."""
+        return self.role is Role.ASSISTANT and self.state in CUT and not self.is_wordless
 
 
 def new_id() -> str:

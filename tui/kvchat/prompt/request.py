@@ -34,10 +34,10 @@ class Parameters:
 
     def given(self) -> dict[str, object]:
         """The parameters that are set, in a fixed order, as request fields."""
-        found = {name: list(value) if isinstance(value, tuple) else value for name, value in self._set().items()}
+        found = {name: list(value) if isinstance(value, tuple) else value for name, value in self.named().items()}
         return {**found, **{name: value for name, value in self.extra.items() if reserved(name) is None}}
 
-    def _set(self) -> dict[str, Any]:
+    def named(self) -> dict[str, Any]:
         """The named parameters that are set."""
         named = {item.name: getattr(self, item.name) for item in fields(self) if item.name != "extra"}
         return {name: value for name, value in named.items() if value is not None and value != () and value != {}}
@@ -45,7 +45,7 @@ class Parameters:
 
 def merged(base: Parameters, over: Parameters) -> Parameters:
     """`base` with whatever `over` sets put over it, field by field; fields of `extra` too."""
-    chosen = over._set()
+    chosen = over.named()
     kept = {name: value for name, value in base.extra.items() if name not in chosen}
     return replace(base, **chosen, extra={**kept, **over.extra})
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
+from kvchat.prompt.wire import whole_characters
 from kvchat.sanitize import one_line
 from kvchat.store import index, tips
 from kvchat.store.errors import ConversationDeleted, UnknownConversation
@@ -29,6 +30,7 @@ from kvchat.store.rows import (
     node_of,
     nodes_of,
     row_of,
+    tags_of,
     to_json,
 )
 
@@ -38,6 +40,7 @@ Change = Callable[[Conversation], Conversation]
 _BEGUN = "store.begun "
 """In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
 _LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
+_TAGS = "SELECT conversation, name FROM tag"
 _PUT = (
     f"INSERT INTO conversation({columns(CONVERSATION_FIELDS)}) VALUES ({', '.join('?' * len(CONVERSATION_FIELDS))})"
     " ON CONFLICT(id) DO NOTHING"
@@ -80,14 +83,21 @@ class Conversations:
     def all(self, trashed: bool) -> list[Conversation]:
         """Newest first."""
         where = "trashed IS NOT NULL" if trashed else "trashed IS NULL"
-        with many_values():
-            return conversations_of(self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC"))
+        with self._db.reading(), many_values():
+            rows = self._db.rows(f"{_LIST} WHERE {where} ORDER BY updated DESC, seq DESC")
+            return conversations_of(rows, tags_of(self._db.rows(_TAGS)))
 
     def servers(self) -> list[tuple[str, int]]:
         """The names of the servers that conversations with messages are on, with how many, used last first."""
         return [(str(name), int(number)) for name, number in self._db.rows(
             "SELECT server, count(*) FROM conversation WHERE trashed IS NULL AND turns > 0"
             " GROUP BY server ORDER BY max(updated) DESC")]
+
+    def tags(self) -> list[tuple[str, int]]:
+        """The tags that conversations have, with how many, by name."""
+        return [(str(name), int(number)) for name, number in self._db.rows(
+            "SELECT name, count(*) FROM tag JOIN conversation ON conversation.id = tag.conversation"
+            " WHERE trashed IS NULL GROUP BY name ORDER BY name")]
 
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         sql = "SELECT id, title FROM conversation WHERE id IN (SELECT value FROM json_each(?))"
@@ -98,7 +108,15 @@ class Conversations:
         row = self._db.row(f"{_LIST} WHERE id = ?", (id,))
         if row is None:
             row = self._by_prefix(id.strip().lower())
-        return conversations_of([row])[0]
+        return self._with_tags(row)
+
+    def _with_tags(self, row: Sequence[object]) -> Conversation:
+        return conversations_of([row], tags_of(self._db.rows(f"{_TAGS} WHERE conversation = ?", (row[0],))))[0]
+
+    def exact(self, id: str) -> Conversation | None:
+        """The conversation with just this id."""
+        row = self._db.row(f"{_LIST} WHERE id = ?", (id,))
+        return self._with_tags(row) if row is not None else None
 
     def _by_prefix(self, id: str) -> Sequence[object]:
         if not re.fullmatch("[0-9a-f]{4,32}", id):
@@ -114,10 +132,10 @@ class Conversations:
         """Store a new conversation above `system`, or above the system message that has the same bytes already.
         A head elsewhere in the store (a fork) is kept."""
         with self._db.write(durable=True) as connection:
-            root = self._shared_root(connection, system)
+            root = self.shared_root(connection, system)
             if conversation.head is None or conversation.head == system.id:
                 conversation = replace(conversation, head=root.id)
-            connection.execute(_PUT, conversation_row(conversation))
+            put(connection, conversation)
             if conversation.turns == 0:
                 self._take(connection, conversation.id)
         self._remember(root)
@@ -141,7 +159,9 @@ class Conversations:
         """A conversation has its first message: it is nobody's empty one any more."""
         connection.execute("DELETE FROM setting WHERE key = ?", (_BEGUN + id,))
 
-    def _shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
+    def shared_root(self, connection: sqlite3.Connection, system: Node) -> Node:
+        """Inside a transaction: the stored system message with the bytes of `system`; that one itself where there was
+        none."""
         row = connection.execute(
             f"SELECT {columns(NODE_FIELDS)} FROM node WHERE id = :id OR (parent IS NULL AND digest = :digest"
             " AND wire = :wire) ORDER BY id = :id DESC, seq LIMIT 1",
@@ -154,13 +174,13 @@ class Conversations:
     def stored(self, connection: sqlite3.Connection, known: Conversation) -> Conversation:
         """Inside a transaction: the row as it is now. One that another kvchat cleared away as empty is stored again as
         it was `known`. Raises ConversationDeleted."""
-        row = self._db.row(f"{_LIST} WHERE id = ?", (known.id,))
+        row = self.exact(known.id)
         if row is not None:
-            return conversations_of([row])[0]
+            return row
         if known.turns:
             raise ConversationDeleted("This conversation was deleted for good, so nothing of it was stored.")
         self.keep_root(connection, known.head)
-        connection.execute(_PUT, conversation_row(known))
+        put(connection, known)
         return known
 
     def write(self, connection: sqlite3.Connection, row: Conversation, change: Change,
@@ -176,6 +196,9 @@ class Conversations:
         if fields:
             connection.execute(f"UPDATE conversation SET {', '.join(f'{name} = ?' for name in fields)} WHERE id = ?",
                                (*fields.values(), row.id))
+        _tag(connection, row.id, set(changed.tags) - set(row.tags))
+        connection.executemany("DELETE FROM tag WHERE conversation = ? AND name = ?",
+                               [(row.id, name) for name in set(row.tags) - set(changed.tags)])
         return changed
 
     def keep_root(self, connection: sqlite3.Connection, id: str | None) -> None:
@@ -220,10 +243,11 @@ class Conversations:
             del self._roots[id]
 
     def purge_empty(self, keep: str | None) -> None:
-        """Remove conversations without a question and without a draft, but for `keep`."""
+        """Remove conversations without a question, a draft and a queued message, but for `keep`."""
         self._purge("turns = 0 AND id IS NOT ? AND trashed IS NULL"
                     " AND coalesce((SELECT role FROM node WHERE id = head), 'system') = 'system'"
                     " AND id NOT IN (SELECT conversation FROM draft)"
+                    " AND id NOT IN (SELECT conversation FROM queued)"
                     " AND NOT EXISTS (SELECT 1 FROM node WHERE node.conversation = conversation.id AND role = 'user')",
                     keep)
 
@@ -235,13 +259,27 @@ class Conversations:
         if not self._db.row(f"SELECT 1 FROM conversation WHERE {condition} LIMIT 1", (value,)):
             return
         with self._db.write(durable=True) as connection:
-            connection.execute(
-                f"DELETE FROM draft WHERE conversation IN (SELECT id FROM conversation WHERE {condition})", (value,))
+            for table in ("draft", "queued"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
+                    (value,))
             for key in (_BEGUN, tips.KEY):
                 connection.execute("DELETE FROM setting WHERE key IN"
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))
             collect(connection, self._db.fts)
+
+
+def put(connection: sqlite3.Connection, conversation: Conversation) -> None:
+    """Store a conversation that is not there."""
+    if connection.execute(_PUT, conversation_row(conversation)).rowcount:
+        _tag(connection, conversation.id, conversation.tags)
+
+
+def _tag(connection: sqlite3.Connection, id: str, tags: Collection[str]) -> None:
+    """Put tags on a conversation that does not have them."""
+    connection.executemany("INSERT INTO tag(conversation, name) VALUES (?, ?)",
+                           [(id, whole_characters(name)) for name in sorted(tags)])
 
 
 def collect(connection: sqlite3.Connection, fts: bool) -> None:

@@ -20,6 +20,7 @@ from kvchat.store.conversations import Change, Conversations
 from kvchat.store.errors import ConversationDeleted, HeadMoved
 from kvchat.store.file.database import Database
 from kvchat.store.presence.process_id import is_gone
+from kvchat.store.queue import take
 from kvchat.store.rows import NODE_FIELDS, columns, figures_of, node_of, row_of
 
 _ADD = (
@@ -47,7 +48,7 @@ class Messages:
         self._sequence: dict[str, int] = {}
 
     def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None, whole: bool,
-            late: bool) -> Conversation:
+            late: bool, queued: str) -> Conversation:
         with self._db.write(durable=True) as connection:
             row = self._conversations.stored(connection, known)
             if not late:
@@ -58,6 +59,8 @@ class Messages:
                 added = self._insert(connection, node, row.id) or added
             if not added:
                 return row  # it had been stored, though the disk said otherwise
+            if queued:
+                take(connection, queued)
             self._conversations.begin(connection, row.id)
             return self._conversations.write(connection, row, change, shown)
 
@@ -116,9 +119,12 @@ class Messages:
     def drop(self, node: str) -> None:
         with self._db.write(durable=True) as connection:
             found = connection.execute(
-                """SELECT parent FROM node WHERE id = ? AND role = 'assistant' AND text = ''
+                """SELECT parent FROM node WHERE id = ? AND role = 'assistant'
+                   AND (text = '' OR EXISTS (SELECT 1 FROM node twin WHERE twin.parent = node.parent
+                        AND twin.digest = node.digest AND twin.id != node.id AND twin.state != 'streaming'))
                    AND NOT EXISTS (SELECT 1 FROM node child WHERE child.parent = node.id)""", (node,)).fetchone()
             if found:
+                index.remove(connection, self._db.fts, node)
                 connection.execute("UPDATE conversation SET head = ? WHERE head = ?", (found[0], node))
                 connection.execute("DELETE FROM node WHERE id = ?", (node,))
         self._sequence.pop(node, None)

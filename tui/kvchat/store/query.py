@@ -13,6 +13,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import cache
 
+from kvchat.prompt.tags import TERM, is_term
 from kvchat.prompt.wire import whole_characters
 
 LONGEST_QUERY = 1000
@@ -80,6 +81,8 @@ class Word:
 @dataclass(frozen=True, slots=True)
 class Query:
     words: tuple[Word, ...]
+    tags: tuple[str, ...] = ()
+    """What follows each `tag:`."""
 
     @property
     def match(self) -> str:
@@ -98,13 +101,19 @@ class Query:
 
 
 def parsed(text: str) -> Query:
-    """The query a person typed. Text in double quotes is one phrase; the last word is a prefix until it ends."""
+    """The query a person typed. Text in double quotes is one phrase; the last word is a prefix until it ends;
+    `tag:NAME` asks for a tag."""
     text = unicodedata.normalize("NFC", whole_characters(text[:LONGEST_QUERY]).replace("\x00", " "))
-    found = [(match[1] if match[1] is not None else match[2]).strip() for match in _WORD.finditer(text)]
+    found, tags = list[str](), list[str]()
+    for match in _WORD.finditer(text):
+        if match[2] and is_term(match[2]):
+            tags.append(match[2][len(TERM):])
+        else:
+            found.append((match[1] if match[1] is not None else match[2]).strip())
     typed = [word for word in found if word][:MOST_WORDS]
     open_end = bool(text) and not text[-1].isspace() and not (text[-1] == '"' and text.count('"') % 2 == 0)
     last = len(typed) - 1
-    return Query(tuple(_word(word, open_end and i == last) for i, word in enumerate(typed)))
+    return Query(tuple(_word(word, open_end and i == last) for i, word in enumerate(typed)), tuple(tags[:MOST_WORDS]))
 
 
 def _word(text: str, prefix: bool) -> Word:

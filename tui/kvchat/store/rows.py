@@ -21,6 +21,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tags import tagged
 from kvchat.prompt.wire import whole_characters
 
 Row = Sequence[Any]
@@ -30,7 +31,6 @@ NODE_FIELDS = ("id", "parent", "role", "text", "blocks", "reasoning", "reasoning
 CONVERSATION_FIELDS = ("id", "head", "created", "updated", "title", "turns", "model", "parameters", "template_options",
                        "forked_from", "unread", "trashed", "context_used", "server", "system_in_user", "memory",
                        "collections", "retrieval")
-
 ENTRY_FIELDS = ("id", "kind", "text", "page", "created", "status", "confidence", "conversation", "nodes", "author",
                 "superseded_by", "edited")
 """The columns of a memory's row, and the values of its JSON array in the history of changes, in this order."""
@@ -56,7 +56,7 @@ def columns(names: Sequence[str], table: str = "") -> str:
 # The order in which figures are stored: new ones go to the end.
 FIGURE_FIELDS = ("prompt_tokens", "cached_tokens", "predicted_tokens", "new_tokens", "ttft_ms", "prompt_ms",
                  "predicted_ms", "context_size", "predicted_cached", "cause", "evidence", "remedy", "estimated",
-                 "block", "stopped")
+                 "block", "stopped", "begun_tokens")
 
 _ROLES = {role.value: role for role in Role}
 _STATES = {state.value: state for state in State}
@@ -164,8 +164,8 @@ def _note_of(text: str) -> Statement | str:
     return statement_of(from_json(text, list)) or text if str(text).startswith("[") else text
 
 
-def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
-    """The conversations of rows of CONVERSATION_FIELDS."""
+def conversations_of(rows: Sequence[Row], tags: Mapping[str, tuple[str, ...]]) -> list[Conversation]:
+    """The conversations of rows of CONVERSATION_FIELDS, with their `tags` by id."""
     if not rows:
         return []
     column: dict[str, Iterable[object]] = dict(zip(CONVERSATION_FIELDS, zip(*rows, strict=True), strict=True))
@@ -176,7 +176,16 @@ def conversations_of(rows: Sequence[Row]) -> list[Conversation]:
         column[name] = [flag != 0 for flag in column[name]]
     column["collections"] = [tuple(filter(None, str(names).split("/"))) for names in column["collections"]]
     column["retrieval"] = [mode if mode in RETRIEVAL_MODES else OFF for mode in column["retrieval"]]
+    column["tags"] = [tags.get(row[0], ()) for row in rows]
     return filled(Conversation, column, len(rows))
+
+
+def tags_of(rows: Iterable[Row]) -> dict[str, tuple[str, ...]]:
+    """The tags by conversation, of rows of a conversation's id and a tag."""
+    names: dict[str, list[str]] = {}
+    for id, name in rows:
+        names.setdefault(id, []).append(name)
+    return {id: tagged(these) if len(these) > 1 else (these[0],) for id, these in names.items()}
 
 
 def conversation_row(conversation: Conversation) -> tuple[object, ...]:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from kvchat.prompt.conversation import SearchHit
+from kvchat.prompt.tags import meant
 from kvchat.store.conversations import MEMBERS
 from kvchat.store.errors import is_damage, result_code
 from kvchat.store.file.database import Database
 from kvchat.store.index import searchable
 from kvchat.store.query import Query, Word, beginning, parsed
+from kvchat.store.rows import to_json
 
 TITLE = "title"
 """The `role` of a hit in a title; its node is the conversation's head, or empty."""
@@ -32,6 +34,8 @@ _RANKED = _INDEXED.replace("0.0", "bm25(search)") + " LIMIT :window"
 _SCANNED = f"""{_FOUND}, 0.0 FROM node {_HOME}
     WHERE state != 'streaming' AND role IN ('user', 'assistant') AND {{where}} ORDER BY node.seq DESC"""
 _WITHIN = f"node.id IN ({MEMBERS} SELECT id FROM member)"
+_TAGGED = "(conversation.id IS NULL OR conversation.id IN (SELECT value FROM json_each(:tagged)))"
+"""A message whose own conversation is gone or in the trash is looked at one by one."""
 _HEIR = """WITH RECURSIVE below(id, conversation) AS (
         SELECT id, conversation FROM node WHERE id = ?
         UNION SELECT node.id, node.conversation FROM below JOIN node ON node.parent = below.id)
@@ -53,36 +57,52 @@ class Search:
 
     def __call__(self, text: str, limit: int, ranked: bool, conversation: str | None) -> list[SearchHit]:
         query = parsed(text)
-        if not query.words or limit < 1:
+        if not (query.words or query.tags) or limit < 1:
             return []
         with self._db.reading() as connection:
-            hits = self._messages(connection, query, limit, ranked, conversation)
+            tagged = self._tagged(connection, query) if query.tags else None
+            hits = self._messages(connection, query, limit, ranked, conversation, tagged) if query.words else []
             if conversation is None:
-                hits += self._titles(connection, query, {hit.conversation for hit in hits})
+                hits += self._titles(connection, query, {hit.conversation for hit in hits}, tagged)
         if not ranked:
             hits.sort(key=lambda hit: hit.created, reverse=True)
         return hits[:limit]
 
+    @staticmethod
+    def _tagged(connection: sqlite3.Connection, query: Query) -> frozenset[str]:
+        """The conversations that have all tags that are asked for."""
+        known = [name for (name,) in connection.execute("SELECT DISTINCT name FROM tag")]
+        found: list[frozenset[str]] = []
+        for term in query.tags:
+            rows = connection.execute("SELECT conversation FROM tag WHERE name IN (SELECT value FROM json_each(?))",
+                                      (to_json(meant(term, known)),))
+            found.append(frozenset(id for (id,) in rows))
+        return frozenset.intersection(*found)
+
     def _messages(self, connection: sqlite3.Connection, query: Query, limit: int, ranked: bool,
-                  conversation: str | None) -> list[SearchHit]:
+                  conversation: str | None, tagged: frozenset[str] | None) -> list[SearchHit]:
         by_index = self._db.fts and bool(query.match)
         try:
-            found = list(self._candidates(connection, query, limit, ranked, conversation, by_index))
+            found = list(self._candidates(connection, query, limit, ranked, conversation, tagged, by_index))
         except sqlite3.Error as error:
             if not by_index or not (is_damage(error) or result_code(error) == 1):
                 raise
-            found = list(self._candidates(connection, query, limit, False, conversation, False))  # the index is damaged
+            # The index is damaged.
+            found = list(self._candidates(connection, query, limit, False, conversation, tagged, False))
         found.sort(key=lambda one: one.rank)
         return [self._hit(query, one) for one in (found[:limit] if ranked else found)]
 
     def _candidates(self, connection: sqlite3.Connection, query: Query, limit: int, ranked: bool,
-                    conversation: str | None, by_index: bool) -> Iterator[_Found]:
+                    conversation: str | None, tagged: frozenset[str] | None, by_index: bool) -> Iterator[_Found]:
         ranked = ranked and by_index
         values: dict[str, object] = {"match": query.match, "window": RANKED_WINDOW, "conversation": conversation}
         literal = [word for word in query.words if word.literal or not by_index]
         where = [_like(word, f"like{i}", values) for i, word in enumerate(literal)]
         if conversation is not None:
             where.append(_WITHIN)
+        if tagged is not None:
+            where.append(_TAGGED)
+            values["tagged"] = to_json(tagged)
         sql = _RANKED if ranked else _INDEXED if by_index else _SCANNED
         only = None
         if conversation is not None:
@@ -90,7 +110,7 @@ class Search:
         count = 0
         for node, id, title, rank in connection.execute(sql.format(where=" AND ".join(where) or "1"), values):
             home = only or ((id, title) if id else connection.execute(_HEIR, (node,)).fetchone())
-            if home is None:
+            if home is None or (tagged is not None and home[0] not in tagged):
                 continue
             yield _Found(node, home[0], home[1], rank)
             count += 1
@@ -105,8 +125,9 @@ class Search:
             snippet = query.snippet(searchable(role, text, blocks) or "")
         return SearchHit(found.conversation, found.node, found.title, role, snippet or beginning(text), created)
 
-    def _titles(self, connection: sqlite3.Connection, query: Query, known: set[str]) -> Iterator[SearchHit]:
-        """Conversations found by their title alone."""
+    def _titles(self, connection: sqlite3.Connection, query: Query, known: set[str],
+                tagged: frozenset[str] | None) -> Iterator[SearchHit]:
+        """Conversations found by their title alone, or by their tags."""
         values: dict[str, object] = {}
         # A quick sieve: LIKE knows neither accents nor the case of other letters than ASCII.
         where = [f"({_like(word, f'like{i}', values, ('title',))} OR title GLOB '*[^ -~]*')"
@@ -115,7 +136,7 @@ class Search:
             "SELECT id, head, title, updated FROM conversation WHERE trashed IS NULL AND turns > 0 AND "
             + (" AND ".join(where) or "1"), values).fetchall()
         for id, head, title, updated in rows:
-            if id not in known and query.fits(title):
+            if id not in known and (tagged is None or id in tagged) and query.fits(title):
                 yield SearchHit(id, head or "", title, TITLE, query.snippet(title) or beginning(title), updated)
 
 

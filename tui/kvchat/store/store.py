@@ -24,9 +24,11 @@ from kvchat.store.collections import Collections
 from kvchat.store.conversations import Change, Conversations
 from kvchat.store.file import backup, opening
 from kvchat.store.file.database import Database
+from kvchat.store.imports import Imports
 from kvchat.store.jobs import Jobs
 from kvchat.store.key_value import Library
 from kvchat.store.messages import Messages
+from kvchat.store.queue import Queue
 from kvchat.store.search import Search
 from kvchat.store.side_requests import SideRequests
 
@@ -43,9 +45,11 @@ class Store:
         self._messages = Messages(db, self._conversations)
         self._library = Library(db)
         self._search = Search(db)
+        self._queue = Queue(db)
         self._jobs = Jobs(db, clock)
         self._side_requests = SideRequests(db)
         self._collections = Collections(db)
+        self._imports = Imports(db, self._conversations)
 
     @classmethod
     def open(cls, folder: Path | None, *, clock: Callable[[], float] = time.time) -> Store:
@@ -59,15 +63,19 @@ class Store:
         db, notices = opening.on_disk(folder, clock())
         store = cls(db, notices, clock)
         try:
-            recovered = store._messages.recover()
-            store._jobs.recover()
+            store.recover()
         except BaseException:
             db.close()
             raise
-        if recovered:
-            notices.append("kvchat ended during an answer; its text so far is kept." if recovered == 1 else
-                           f"kvchat ended during {recovered} answers; their text so far is kept.")
         return store
+
+    def recover(self) -> None:
+        """Settle what a kvchat that has ended left running: its answers, with a notice, and its jobs."""
+        recovered = self._messages.recover()
+        self._jobs.recover()
+        if recovered:
+            self.notices.append("kvchat ended during an answer; its text so far is kept." if recovered == 1
+                                else f"kvchat ended during {recovered} answers; their text so far is kept.")
 
     def close(self) -> None:
         self._db.close()
@@ -76,6 +84,11 @@ class Store:
     def database(self) -> Database:
         """For what keeps tables of its own in this file."""
         return self._db
+
+    @property
+    def queue(self) -> Queue:
+        """Messages that wait for the answer before them."""
+        return self._queue
 
     @property
     def jobs(self) -> Jobs:
@@ -92,6 +105,11 @@ class Store:
         """The folders that are indexed."""
         return self._collections
 
+    @property
+    def imports(self) -> Imports:
+        """Conversations that came in from files."""
+        return self._imports
+
     # Conversations
 
     def conversations(self, *, trashed: bool = False) -> list[Conversation]:
@@ -102,6 +120,10 @@ class Store:
         """The names of the servers that conversations are on, with how many conversations each; used last first."""
         return self._conversations.servers()
 
+    def tags(self) -> list[tuple[str, int]]:
+        """The tags that conversations outside the trash have, with how many conversations each, by name."""
+        return self._conversations.tags()
+
     def titles(self, ids: Collection[str]) -> dict[str, str]:
         """The titles of these conversations, as far as there are such."""
         return self._conversations.titles(ids)
@@ -110,6 +132,10 @@ class Store:
         """The conversation with this id or unique beginning of an id (4 digits at least), the trash included.
         Raises UnknownConversation."""
         return self._conversations.one(id)
+
+    def known(self, id: str) -> Conversation | None:
+        """The conversation with just this id, the trash included; None: there is none."""
+        return self._conversations.exact(id)
 
     def create(self, conversation: Conversation, system: Node) -> Conversation:
         """Store a new conversation and return it as stored: its head is `system`, or the node that has the same bytes
@@ -145,14 +171,16 @@ class Store:
     # Messages
 
     def add(self, known: Conversation, nodes: Sequence[Node], change: Change, *, shown: str | None = None,
-            whole: bool = False, late: bool = False) -> Conversation:
+            whole: bool = False, late: bool = False, queued: str = "") -> Conversation:
         """Store new messages and what `change` makes of the row, in one transaction. `shown`: the head that the window
-        showed. `whole`: they were made from all of that branch, which must not have gone on since. Ids that are stored
-        already are left as they are; when all are, so is the row.
+        showed. `whole`: they were made from all of that branch, which must not have gone on since. `queued`: the
+        message that is taken out of the queue by it. Ids that are stored already are left as they are; when all are, so
+        is the row.
 
-        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on, and
-        ConversationDeleted. `late`: what they belong to has happened already, and they are stored in any case."""
-        return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late)
+        Raises HeadMoved when the first one's parent is not settled as it was known, or the branch has gone on,
+        ConversationDeleted, and NotQueued. `late`: what they belong to has happened already, and they are stored in any
+        case."""
+        return self._messages.add(known, nodes, change, shown=shown, whole=whole, late=late, queued=queued)
 
     def append(self, node: str, text: str, reasoning: str, reasoning_field: str = "reasoning_content") -> None:
         """Keep what has arrived of a streaming answer since the last call. After a failure, call again with the same
@@ -170,7 +198,8 @@ class Store:
         return self._messages.is_streaming(node, owner)
 
     def drop(self, node: str) -> None:
-        """Remove an answer without text that has no children; a head on it goes to its parent. Else nothing happens."""
+        """Remove an answer without children that has no text, or that of a sibling; a head on it goes to its parent.
+        Else nothing happens."""
         self._messages.drop(node)
 
     def record_request(self, node: str, *, body_sha256: str, server: str, kind: str = "", build: str = "",
@@ -230,7 +259,7 @@ class Store:
         return self._library.prompts()
 
     def save_prompt(self, prompt: SavedPrompt) -> None:
-        """Save a system prompt; one of the same name is replaced."""
+        """Save a system prompt with the time of now; one of the same name is replaced. Raises StoreError."""
         self._library.save_prompt(prompt, self._clock())
 
     def delete_prompt(self, name: str) -> None:
@@ -248,7 +277,9 @@ class Store:
     def search(self, query: str, limit: int = 50, *, ranked: bool = False,
                conversation: str | None = None) -> list[SearchHit]:
         """Messages and titles that hold every word of `query`: newest first, or `ranked` the best of the newest 2,000.
-        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only."""
+        The last word may be unfinished; "quoted words" follow each other. With `conversation`, its messages only.
+        `tag:NAME` keeps to the conversations with that tag, as `kvchat.prompt.tags.meant` has it; alone, it finds them.
+        """
         return self._search(query, limit, ranked, conversation)
 
     def data_version(self) -> int:

@@ -43,21 +43,26 @@ def prefill_number(warmth: Warmth) -> str:
     return "" if tokens is None else short_count(tokens)
 
 
+def to_prefill(amount: str) -> str:
+    """`412 to prefill`, of an amount in words."""
+    return f"{amount} to prefill"
+
+
 def opening_words(warmth: Warmth) -> str:
     """`412 to prefill`; empty where nothing is, or nothing is known."""
     number = prefill_number(warmth)
-    return f"{number} to prefill" if number else ""
+    return to_prefill(number) if number else ""
 
 
 def warmth_words(warmth: Warmth, now: float) -> str:
-    """`warm · 3,843 tokens · 4 min ago`, `cold · 8,120 tokens to read`; `now` is seconds since the epoch."""
+    """`warm · 3,843 tokens · 4 min ago`, `cold · 8,120 tokens to prefill`; `now` is seconds since the epoch."""
     parts = [str(warmth.heat)]
     if warmth.held:
         parts.append(counted(warmth.held, "token"))
     if warmth.since is not None and warmth.held:
         parts.append(f"{age(now - warmth.since)} ago")
     if (tokens := to_read(warmth)) is not None:
-        parts.append(f"{count(tokens) if warmth.held else counted(tokens, 'token')} to prefill")
+        parts.append(to_prefill(count(tokens) if warmth.held else counted(tokens, "token")))
     return " · ".join(parts)
 
 
@@ -134,7 +139,7 @@ def reason_words(figures: TurnFigures) -> str:
 
 
 def again(turn: TurnReport) -> str:
-    """`1,387 tokens read again (4.0 s): another client took the slot.`"""
+    """`1,387 tokens prefilled again (4.0 s): another client took the slot.`"""
     figures = turn.figures or TurnFigures()
     seconds = seconds_of(notable_waste(figures), figures)
     took = f" ({duration(seconds)})" if seconds is not None else ""
@@ -169,12 +174,18 @@ def wasted_words(turn: TurnFigures) -> str:
 
 
 def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
-    """The tokens of a reported prompt by what became of them: `3,764` `reused`, `48` `new`, `0` `avoidable`."""
+    """The tokens of a reported prompt by what became of them: `3,764` `cached`, `48` `new`, `0` `wasted`."""
     evaluated, wasted = turn.evaluated_tokens or 0, notable_waste(turn)
     cached = (count(turn.cached_tokens), "cached")
     if turn.new_tokens is None:
         return [cached, (count(evaluated), "prefilled")]
     return [cached, (count(evaluated - wasted), "new"), (count(wasted), "wasted")]
+
+
+def short_parts(turn: TurnFigures) -> str:
+    """`3,764 cached · 48 new`; `41 cached · 60 prefilled` where it is not known how much was new."""
+    rest = f"{turn.evaluated_tokens or 0:,} prefilled" if turn.reuse is None else f"{turn.needed_tokens or 0:,} new"
+    return f"{roughly(turn)}{turn.cached_tokens or 0:,} cached · {rest}"
 
 
 def figures_words(turn: TurnFigures | None) -> list[str]:
@@ -218,7 +229,7 @@ def answer_words(turn: TurnFigures) -> list[str]:
 
 
 def totals_words(totals: Totals) -> str:
-    """`reuse 93 % · hit ratio 80 % · 41,204 reused · 0 avoidable · 2 min saved`."""
+    """`reuse 93 % · hit ratio 80 % · 41,204 cached · 0 wasted · 2 min saved`."""
     if not totals.turns:
         return "no turns yet"
     if totals.turns == totals.unknown:
@@ -266,14 +277,14 @@ def misses(ledger: Ledger) -> list[str]:
 
 
 def warm_up_words(totals: WarmupTotals) -> str:
-    """What was spent on reading ahead: `3 requests, 1,204 tokens, 3.1 s`."""
+    """What was spent on warm-up: `3 requests, 1,204 tokens, 3.1 s`."""
     if not totals.requests:
         return "nothing"
     return f"{counted(totals.requests, 'request')}, {counted(totals.tokens, 'token')}, {duration(totals.seconds)}"
 
 
 def side_request_words(totals: SideTotals) -> str:
-    """What was spent on requests beside the chat: `2 requests, 61 tokens read, 140 written, 3.1 s`."""
+    """What was spent on requests beside the chat: `2 requests, 61 tokens prefilled, 140 written, 3.1 s`."""
     if not totals.count:
         return "nothing"
     return (f"{counted(totals.count, 'request')}, {counted(totals.evaluated, 'token')} prefilled, "

@@ -35,6 +35,7 @@ _CAUSES: dict[Cause, str] = {
 _ACTS: dict[Argument, str] = {
     "edit": "You edited {message}",
     "regenerate": "You asked for another answer",
+    "continue": "You had the answer continued",
     "delete": "You deleted messages",
     "fork": "You forked the conversation",
     "system": "You changed the system prompt",

@@ -177,21 +177,6 @@ def day_time(seconds: float) -> str:
     return moment(seconds, datetime.now())
 
 
-def day_group(seconds: float, now: datetime) -> str:
-    """The heading an instant stands under in a list: `Today`, `Yesterday`, `Last week`, `Last month`, `Older`.
-
-    An instant after `now` (the clock was set back) counts as today.
-    """
-    instant = local(seconds, now)
-    if instant is None:
-        return "Older"
-    days = (now.date() - instant.date()).days
-    for limit, name in ((0, "Today"), (1, "Yesterday"), (7, "Last week"), (30, "Last month")):
-        if days <= limit:
-            return name
-    return "Older"
-
-
 def span(seconds: float) -> str:
     """A time in words, in its largest unit: `90 s`, `7 min`, `2 h`."""
     if seconds < 120:

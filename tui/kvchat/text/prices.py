@@ -11,7 +11,7 @@ from kvchat.text.cache import cost_words
 from kvchat.text.format import about, counted, duration, short_count
 
 FREE = "None of these touches the cache: nothing to prefill."
-_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "delete", "system"})
+_KEEPS: frozenset[Act] = frozenset({"edit", "regenerate", "continue", "delete", "system"})
 
 _WAYS: dict[Way, str] = {
     Way.NEW_CONVERSATIONS: "Leave it here and set it for new conversations",

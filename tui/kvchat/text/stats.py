@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from kvchat.cache.stats import Stats
 
 
+LEGEND = "tokens cached", "new", "wasted"
+"""What becomes of the tokens of prompts, in the order of the bars."""
+
+
 def days_words(days: int) -> str:
     """`last 7 days`, `today`."""
     return f"last {days} days" if days > 1 else "today"

@@ -19,6 +19,7 @@ from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import OFF, RETRIEVAL_MODES, Conversation
 from kvchat.prompt.message import Message, Node, Role, State, chained
 from kvchat.prompt.request import Parameters
+from kvchat.prompt.tags import TagError, tag_name, tagged
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
 from kvchat.transfer.exact_json import dumps, loads
@@ -222,13 +223,16 @@ def read_lossless(text: str) -> list[Source]:
         raise document.wrong("version", "a version of this format")
     known: dict[str, tuple[str | None, bytes]] = {}
     return [
-        _source(Fields(item, f"Conversation {number}"), known)
+        source_of(item, f"Conversation {number}", known)
         for number, item in enumerate(document.items("conversations"), 1)
     ]
 
 
-def _source(item: Fields, known: dict[str, tuple[str | None, bytes]]) -> Source:
-    tree = Tree()
+def source_of(value: object, where: str, known: dict[str, tuple[str | None, bytes]] | None = None) -> Source:
+    """One conversation of an export. `where`: what it is called in a sentence. `known`: the messages of those before
+    it. Raises TransferError."""
+    item, tree = Fields(value, where), Tree()
+    known = {} if known is None else known
     for number, value in enumerate(item.items("nodes"), 1):
         node = _node(Fields(value, f"{item.where}, message {number}"), tree)
         if known.setdefault(node.id, (node.parent, node.digest)) != (node.parent, node.digest):
@@ -272,6 +276,7 @@ def _conversation(item: Fields) -> Conversation:
         memory=item.optional_flag("memory") is not False,
         collections=_collections(item),
         retrieval=_retrieval(item),
+        tags=_tags(item),
     )
 
 
@@ -280,6 +285,14 @@ def _collections(item: Fields) -> tuple[str, ...]:
     if not all(names) or any("/" in name for name in names):
         raise item.wrong("collections", "a list of names")
     return names
+
+
+def _tags(item: Fields) -> tuple[str, ...]:
+    names = item.optional_texts("tags") or ()
+    try:
+        return tagged(map(tag_name, names))
+    except TagError:
+        raise item.wrong("tags", "a list of tags") from None
 
 
 def _retrieval(item: Fields) -> str:
@@ -325,6 +338,7 @@ def _figures(item: Fields | None) -> TurnFigures | None:
         estimated=item.optional_flag("estimated"),
         block=item.optional_whole("block"),
         stopped=item.optional_flag("stopped"),
+        begun_tokens=item.optional_whole("begun_tokens"),
     )
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import NOISE
 from kvchat.text.format import count, counted, day_range, duration, percent, short_day
-from kvchat.text.stats import days_words, headline, reuse_words, unknown_words
+from kvchat.text.stats import LEGEND, days_words, headline, reuse_words, unknown_words
 
 if TYPE_CHECKING:
     from kvchat.cache.accounting import Totals
@@ -95,8 +95,7 @@ def _stack(totals: Totals, *, visibly: bool = False) -> tuple[tuple[int, str], .
 
 
 def _legend(totals: Totals) -> Iterator[str]:
-    names = ("tokens cached", "new", "wasted")
-    for at, name, (tokens, tone) in zip((0, 290, 490), names, _stack(totals), strict=True):
+    for at, name, (tokens, tone) in zip((0, 290, 490), LEGEND, _stack(totals), strict=True):
         yield f'<rect x="{LEFT + at}" y="379" width="13" height="13" rx="3" fill="{tone}"/>'
         yield _text(LEFT + at + 22, 391, f"{count(tokens)} {name}", 16, TEXT)
 

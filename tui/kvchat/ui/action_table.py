@@ -27,6 +27,8 @@ class Action:
     """Its slash command, without the slash."""
     argument: str = ""
     """What may follow the slash command."""
+    also: str = ""
+    """The same slash command by another name."""
     footer: str = ""
     """Its word in the footer; empty: it is not there."""
     palette: bool = True
@@ -38,6 +40,8 @@ class Action:
     """The Textual action of its keys in its context, where it is not the last part of the id."""
     vi_keys: str = ""
     """Further keys, with the setting `vi_keys`."""
+    gives_way: bool = False
+    """Whether it leaves its keys to an action that a person gives them to, without a word."""
 
     @property
     def context(self) -> str:
@@ -60,22 +64,33 @@ _TYPING = "it is a way of typing"
 _MOVING = "it moves within what has the focus"
 
 ACTIONS: tuple[Action, ...] = (
-    Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", footer="new",
-           method="conversations.new"),
+    Action("new", "ctrl+n", "New conversation", "Begin a new conversation.", "Conversations", "new", also="clear",
+           footer="new", method="conversations.new"),
+    Action("persona", "", "New with persona", "Begin a new conversation with a persona: its system prompt, model and "
+           "parameters.", "Conversations", "persona", "NAME", method="conversations.new_with_persona"),
     Action("next", "ctrl+pagedown,alt+down,f9", "Next conversation", "Open the next conversation of the list.",
            "Conversations", "next", method="conversations.next"),
     Action("previous", "ctrl+pageup,alt+up,f8", "Previous conversation", "Open the conversation above in the list.",
            "Conversations", "previous", method="conversations.previous"),
     Action("list", "ctrl+s", "List", "Choose a conversation from the list, with a filter.", "Conversations", "list",
            footer="list", method="conversations.pick"),
-    Action("search", "ctrl+r", "Search", "Search in all conversations.", "Conversations", "search", "WORDS",
+    Action("search", "ctrl+r", "Search", "Search in all conversations; tag:NAME keeps to those with a tag.",
+           "Conversations", "search", "WORDS",
            footer="search", method="conversations.search"),
     Action("rename", "f12", "Rename", "Give this conversation another title.", "Conversations", "rename", "TITLE",
            method="conversations.rename"),
-    Action("delete", "f10", "Delete conversation", "Put this conversation into the trash; Undo brings it back.",
+    Action("favourite", "", "Favourite", "Have this conversation stand first in the list, or no longer.",
+           "Conversations", "favourite", also="favorite", method="conversations.favourite"),
+    Action("archive", "", "Archive", "Take this conversation out of the list, or back into it. A filter and a search "
+           "find it all the same.", "Conversations", "archive", method="conversations.archive"),
+    Action("tag", "", "Tags", "Put tags on this conversation, by which it is found; with a minus in front one is taken "
+           "off.", "Conversations", "tag", "NAME|-NAME", method="conversations.tag"),
+    Action("delete", "f10", "Delete conversation", "Move this conversation to the trash; Undo brings it back.",
            "Conversations", "delete", method="conversations.delete"),
     Action("export", "f4", "Export", "Write this conversation, or all of them, to a file.", "Conversations", "export",
            "FILE", footer="export", method="conversations.export"),
+    Action("import", "", "Import", "Take in conversations of other programs.",
+           "Conversations", "import", "PATH", method="conversations.take_in"),
 
     Action("stop", "escape", "Stop", "Stop the answer and keep what came.", "This conversation", "stop", method="stop"),
     Action("undo", "ctrl+underscore,ctrl+slash", "Undo",
@@ -85,28 +100,28 @@ ACTIONS: tuple[Action, ...] = (
            method="findbar.open"),
     Action("tree", "", "Tree of branches", "Show every branch of this conversation and go to one.", "This conversation",
            "tree", method="messages.tree"),
-    Action("compact", "", "Compact conversation", "Go on with a summary in place of the older turns, on a new branch. "
-           "Its price is shown first.", "This conversation", "compact", method="compaction.compact"),
-    Action("parameters", "ctrl+o", "Parameters", "Change temperature and the like; nothing is prefilled again for it.",
-           "This conversation", "parameters", method="options.parameters"),
-    Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Its price is shown "
+    Action("compact", "", "Compact conversation", "Replace the older turns by a summary, on a new branch. Shows the "
+           "cost first.", "This conversation", "compact", method="compaction.compact"),
+    Action("parameters", "ctrl+o", "Parameters", "Change temperature, max tokens and the like; nothing is prefilled "
+           "for it.", "This conversation", "parameters", method="options.parameters"),
+    Action("system", "", "System prompt", "Change the system prompt, or take one from the library. Shows the cost "
            "first.", "This conversation", "system", "TEXT", method="options.system_prompt"),
-    Action("model", "ctrl+l", "Model and server", "Choose the model and the server; looks which servers run here.",
+    Action("model", "ctrl+l", "Model and server", "Choose model and server.",
            "This conversation", "model", "NAME", method="server.choose"),
-    Action("thinking", "ctrl+t", "Thinking", "Let the model think before it answers, or not, or how much. Its price is "
-           "shown first.", "This conversation", "thinking", "on|off|auto|low|medium|high", method="options.thinking"),
+    Action("thinking", "ctrl+t", "Thinking", "Turn thinking on or off, or set how much. Shows the cost first.",
+           "This conversation", "thinking", "on|off|auto|low|medium|high", method="options.thinking"),
     Action("inspector", "f2", "Cache", "Show what the server had cached, turn by turn, and why it missed.",
            "This conversation", "cache", footer="cache", method="inspect"),
 
-    Action("doctor", "", "Doctor", "Examine the server: what it reuses, how fast it reads, what to change.",
+    Action("doctor", "", "Doctor", "Examine the server: what it reuses, how fast it prefills, what to change.",
            "This conversation", "doctor", method="server.doctor"),
 
-    Action("memory", "f5", "Memory", "Show what is remembered, what waits for your yes, and what is being noted; or "
-           "switch memory on or off in this conversation.", "Memory", "memory", "on|off|now", method="memory.run"),
-    Action("remember", "", "Remember", "Have a sentence remembered, in every conversation.", "Memory", "remember",
+    Action("memory", "f5", "Memory", "Show memories, what is pending approval and the queue; or switch memory on or "
+           "off in this conversation.", "Memory", "memory", "on|off|now", method="memory.run"),
+    Action("remember", "", "Remember", "Remember a sentence in every conversation.", "Memory", "remember",
            "TEXT", method="memory.remember"),
-    Action("forget", "", "Forget", "Delete the memory that has these words; of several, choose in the list. It can be "
-           "undone.", "Memory", "forget", "WORDS", method="memory.forget"),
+    Action("forget", "", "Forget", "Delete the memory that has these words; if there are several, choose in the list. "
+           "Undo brings it back.", "Memory", "forget", "WORDS", method="memory.forget"),
 
     Action("documents", "f6", "Documents", "Show the folders that are indexed, add one, and choose which are searched "
            "for this conversation.", "Documents", "documents", "add PATH|remove NAME|off|ask NAME|always NAME|WORDS",
@@ -116,6 +131,10 @@ ACTIONS: tuple[Action, ...] = (
            reason=_MOVING, run="select(-1)"),
     Action("transcript.next", "down,j", "Message below", "Select the message below.", "Messages", palette=False,
            reason=_MOVING, run="select(1)"),
+    Action("transcript.extend_up", "shift+up,K", "Select above too", "Select the message above as well, to copy them "
+           "together.", "Messages", palette=False, reason=_MOVING, run="extend(-1)"),
+    Action("transcript.extend_down", "shift+down,J", "Select below too", "Select the message below as well.",
+           "Messages", palette=False, reason=_MOVING, run="extend(1)"),
     Action("transcript.page_up", "pageup", "Page up", "Scroll up by a page.", "Messages", palette=False, reason=_MOVING,
            run="page(-1)"),
     Action("transcript.page_down", "pagedown", "Page down", "Scroll down by a page.", "Messages", palette=False,
@@ -130,12 +149,18 @@ ACTIONS: tuple[Action, ...] = (
            reason=_MOVING, run="match(1)", vi_keys="n"),
     Action("transcript.previous_match", "", "Previous match", "Go to the match above.", "Messages", palette=False,
            reason=_MOVING, run="match(-1)", vi_keys="N"),
-    Action("transcript.edit", "e", "Edit message", "Change a question and ask again, on a new branch. Its price is "
-           "shown first.", "Messages", "edit", method="messages.edit"),
-    Action("transcript.regenerate", "r", "Another answer", "Have the question answered again, on a new branch.",
+    Action("transcript.edit", "e", "Edit message", "Change a question and ask again, on a new branch. Shows the cost "
+           "first.", "Messages", "edit", method="messages.edit"),
+    Action("transcript.regenerate", "r", "Another answer", "Regenerate the answer, on a new branch.",
            "Messages", "regenerate", method="messages.regenerate"),
-    Action("transcript.copy", "y", "Copy message", "Copy the selected message, else the last answer.", "Messages",
+    Action("transcript.continue", "c", "Continue answer", "Continue an answer that was cut; the cut one stays beside "
+           "it.", "Messages", "continue", method="messages.continue_answer", gives_way=True),
+    Action("transcript.copy", "y", "Copy message", "Copy the selected messages, else the last one.", "Messages",
            "copy", method="messages.copy_message"),
+    Action("copy_answer", "", "Copy last answer", "Copy the last answer.", "Messages", "copy-answer",
+           method="messages.copy_answer"),
+    Action("copy_all", "", "Copy conversation", "Copy every message of this branch, each under the name of who wrote "
+           "it.", "Messages", "copy-all", method="messages.copy_all"),
     Action("transcript.code", "1,2,3,4,5,6,7,8,9", "Copy code", "Copy the first to ninth code block of the message.",
            "Messages", "code", "NUMBER", run="copy_code", method="messages.copy_code"),
     Action("transcript.source", "o", "Sources", "Show what an answer cites, or the passages and files that a question "
@@ -146,29 +171,31 @@ ACTIONS: tuple[Action, ...] = (
            "one.", "Messages", palette=False, reason=_MOVING, run="sibling(-1)"),
     Action("transcript.sibling_next", "right", "Next version", "Go to the version of this message after this one.",
            "Messages", palette=False, reason=_MOVING, run="sibling(1)"),
-    Action("transcript.fork", "f", "Fork", "Go on from this message in a conversation of its own.", "Messages", "fork",
+    Action("transcript.fork", "f", "Fork", "Continue from this message in a new conversation.", "Messages", "fork",
            method="messages.fork"),
-    Action("transcript.delete", "d", "Delete turn", "Go on without this question and its answer, on a new branch.",
+    Action("transcript.delete", "d", "Delete turn", "Drop this question and its answer, on a new branch.",
            "Messages", "drop", method="messages.delete_turn"),
     Action("transcript.fold", "enter,space", "Fold or unfold", "Fold or unfold reasoning and context of the message.",
            "Messages", "fold", method="transcript.action_fold"),
 
-    Action("composer.enter", "enter", "Send", "Send the message.", "Writing", palette=False, reason=_TYPING,
-           run="key('enter')"),
+    Action("composer.enter", "enter", "Send", "Send the message; while an answer runs it waits behind that.", "Writing",
+           palette=False, reason=_TYPING, run="key('enter')"),
     Action("composer.newline", "shift+enter,ctrl+j,alt+enter", "New line",
            "Begin a new line; \\ and Enter does it too.", "Writing", palette=False, reason=_TYPING, run="key('other')"),
     Action("composer.send", "ctrl+enter", "Send", "Send the message, whatever Enter does.", "Writing", palette=False,
            reason=_TYPING, run="key('send')"),
     Action("composer.interrupt", "ctrl+c", "Copy, clear or stop",
-           "Copy the selection, else clear the message, else stop the answer. It never quits.", "Writing",
+           "Copy the selection, else clear the message, else stop the answer. Never quits.", "Writing",
            palette=False, reason="it depends on what is selected, written and running", run="key('interrupt')"),
     Action("composer.end", "ctrl+d", "Delete right, or quit", "Delete the character on the right; quit if there is no "
            "message.", "Writing", palette=False, reason=_TYPING, run="key('end')"),
-    Action("memories", "shift+f5", "What goes along", "Choose which memories and passages go with the message; twice: "
-           "none. Takes passages that are offered.", "Writing",
+    Action("memories", "shift+f5", "Message context", "Choose which memories and passages are sent with the message; "
+           "twice: none. Accepts passages on offer.", "Writing",
            reason="a command would take the place of the message", method="context.choose"),
-    Action("attach", "shift+f6", "Attach file", "Attach a file to the message, as it is now; of one that was attached "
-           "before, what has changed in it.", "Writing", "attach", "PATH", method="context.attach"),
+    Action("attach", "shift+f6", "Attach file", "Attach a file to the message, as it is now; one that was attached "
+           "before: only what has changed.", "Writing", "attach", "PATH", method="context.attach"),
+    Action("queue", "shift+f7", "Queue", "Show the messages that wait for the answer before them: edit, drop or move "
+           "them.", "Writing", "queue", method="queue.open"),
     Action("editor", "ctrl+g", "Editor", "Write the message in your own editor.", "Writing", "editor",
            method="sending.write_outside"),
 
@@ -178,7 +205,7 @@ ACTIONS: tuple[Action, ...] = (
            palette=False, reason=_MOVING),
     Action("sidebar.rename", "r", "Rename", "Give the conversation under the cursor another title.", "List",
            palette=False, reason="the action rename has them"),
-    Action("sidebar.delete", "d,delete", "Delete", "Put the conversation under the cursor into the trash; Undo brings "
+    Action("sidebar.delete", "d,delete", "Delete", "Move the conversation under the cursor to the trash; Undo brings "
            "it back.", "List", palette=False, reason="the action delete has them"),
 
     Action("sidebar", "f3", "Sidebar", "Show or hide the list beside the conversation.", "General", "sidebar",
@@ -188,12 +215,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("theme", "", "Theme", "Choose the colours.", "General", "theme", "NAME", method="options.theme"),
     Action("jump", "ctrl+right_square_bracket", "Jump", "Show a letter on each code block (copies it), source, version "
            "mark, message and row of the list; type it to go there.", "General", "jump", method="jump.begin"),
+    Action("settings", "shift+f1", "Settings", "Look at every setting, and change it.", "General", "settings", "WORDS",
+           method="settings.open"),
     Action("palette", "ctrl+p", "Palette", "Find an action by its name; shows what it costs.", "General",
            footer="palette", palette=False, reason="it is the palette", method="palette"),
     Action("help", "f1,ctrl+b", "Help", "Show every key and command.", "General", "help", footer="help",
            method="show_help"),
-    Action("quit", "ctrl+q", "Quit", "Leave kvchat. What is running is stopped and kept.", "General", "quit",
-           method="app.action_quit"),
+    Action("quit", "ctrl+q", "Quit", "Quit kvchat. A running answer is stopped and kept.", "General", "quit",
+           also="exit", method="app.action_quit"),
 )
 
 
@@ -228,21 +257,21 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("down", "j", "Down", "Go to the row below.", "move(1)"),
              ("search", "slash,ctrl+f", "Search", "Search in what is listed, or in the index of the documents."),
              ("add", "a", "Add", "Add a memory, or a folder or file to the documents."),
-             ("next_page", "tab,right", "Next page", "Go on to the next page: memories, queue, history.", "page_by(1)"),
+             ("next_page", "tab,right", "Next page", "Go to the next page: memories, queue, history.", "page_by(1)"),
              ("previous_page", "shift+tab,left", "Page before", "Go back to the page before.", "page_by(-1)")),
     *_dialog("memory", "In the memory",
              ("kind", "f", "Kind", "Show only memories of the next kind."),
              ("kind_back", "F", "Kind before", "Show only memories of the kind before."),
              ("here", "n", "Noted here", "Show only what was noted in the open conversation, or all again."),
-             ("edit", "e", "Edit", "Change the text of a memory; a proposal is taken by it."),
-             ("delete", "d,delete", "Delete", "Delete a memory, or discard a proposal. It can be undone."),
-             ("accept", "y", "Take it", "Say yes to a proposal."),
-             ("profile", "p", "To the profile", "Have every new conversation begin with the memory."),
+             ("edit", "e", "Edit", "Change the text of a memory; this approves a proposal."),
+             ("delete", "d,delete", "Delete", "Delete a memory, or discard a proposal. Undo brings it back."),
+             ("accept", "y", "Approve", "Approve a proposal."),
+             ("profile", "p", "To the profile", "Begin every new conversation with the memory."),
              ("source", "s", "Source", "Go to the message or conversation that the row came from."),
              ("editor", "E,ctrl+g", "Editor", "Open the memory's page in your own editor."),
              ("undo", "u", "Undo", "Undo the last change, or the one under the cursor of the history."),
              ("take_back", "U", "Take back", "Take back what kvchat noted by itself. It asks first."),
-             ("retry", "r", "Do it now", "Go through what waits in the queue, or try again what was given up."),
+             ("retry", "r", "Do it now", "Run what is queued now, or retry what failed."),
              ("switch", "o", "On or off here", "Switch memory on or off in the open conversation.")),
     *_dialog("entry", "In the memory",
              ("save", "enter", "Save", "Store the text that is written."),
@@ -271,16 +300,22 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
     *_dialog("attach", "In other dialogs",
              ("complete", "tab", "Complete", "Take the file under the cursor into the path.")),
     *_dialog("context", "In other dialogs",
-             ("leave_out", "space,delete,backspace", "Leave out", "Leave what is shown out of the message, or take it "
-              "along again."),
-             ("previous", "left", "One before", "Show what goes with the message before this.", "step(-1)"),
-             ("next", "right", "Next one", "Show what goes with the message after this.", "step(1)"),
-             ("agree", "y", "Send it", "Let a file from outside go with the message."),
+             ("leave_out", "space,delete,backspace", "Leave out", "Leave what is shown out of the message, or put it "
+              "back."),
+             ("previous", "left", "One before", "Show the item before this one.", "step(-1)"),
+             ("next", "right", "Next one", "Show the item after this one.", "step(1)"),
+             ("agree", "y", "Send it", "Send a file from outside with the message."),
              ("done", "enter", "Close", "Close it; what was left out stays out.", "close")),
     *_dialog("branches", "In other dialogs",
-             ("fork", "f", "Fork", "Go on from the message under the cursor in a conversation of its own.")),
+             ("fork", "f", "Fork", "Continue from the message under the cursor in a new conversation.")),
+    *_dialog("queue", "In other dialogs",
+             ("edit", "e", "Edit", "Take the message back into the composer."),
+             ("send", "s", "Send", "Send the message now, and the others after it."),
+             ("drop", "d,delete", "Drop", "Take the message out of the queue for good."),
+             ("earlier", "K,shift+up", "Earlier", "Send the message before the one above it.", "shift(-1)"),
+             ("later", "J,shift+down", "Later", "Send the message after the one below it.", "shift(1)")),
     *_dialog("inspector", "In other dialogs",
-             ("next_view", "tab,right,m", "Next view", "Go on from turns to messages to totals and server.", "view(1)"),
+             ("next_view", "tab,right,m", "Next view", "Go from turns to messages to totals and server.", "view(1)"),
              ("previous_view", "shift+tab,left", "View before", "Go back to the view before.", "view(-1)"),
              ("pin", "p", "Pin", "Keep what the server holds beside the conversation, or take it away; it takes 150 "
               "columns.")),
@@ -288,16 +323,21 @@ DIALOG_ACTIONS: tuple[Action, ...] = (
              ("above", "enter,up", "Match above", "Go to the match above.", "step(-1)"),
              ("below", "shift+enter,down", "Match below", "Go to the match below.", "step(1)"),
              ("close", "escape", "Close find", "Leave the search in the conversation.")),
+    *_dialog("settings", "In other dialogs",
+             ("reset", "delete", "Default", "Take a setting out of the file, back to its default.")),
     *_dialog("list_dialog", "In other dialogs",
              ("new", "ctrl+n", "New conversation", "Begin a new conversation from the list."),
-             ("delete", "delete", "Delete", "Put the conversation under the cursor into the trash.")),
+             ("rename", "f12", "Rename", "Give the conversation under the cursor another title."),
+             ("delete", "delete", "Delete", "Move the conversation under the cursor to the trash."),
+             ("menu", "tab", "Menu", "Show what else can be done with the conversation under the cursor: favourite, "
+              "archive, tags, export.")),
     *_dialog("search_dialog", "In other dialogs",
              ("rank", "ctrl+r", "Order", "Order what was found by how well it fits, or newest first.")),
     *_dialog("prompt", "In other dialogs",
              ("apply", "ctrl+s", "Apply", "Take the text as the system prompt."),
              ("delete", "delete", "Delete", "Delete the saved prompt under the cursor.")),
     *_dialog("report", "In other dialogs",
-             ("agree", "enter,y", "Go on", "Let the doctor try what costs something."),
+             ("agree", "enter,y", "Run", "Run the probes that cost something."),
              ("again", "r", "Again", "Have the doctor examine the server again."),
              ("up", "up", "Up", "Scroll up.", "scroll(-1)"),
              ("down", "down", "Down", "Scroll down.", "scroll(1)"),

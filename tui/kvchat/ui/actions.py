@@ -36,7 +36,7 @@ _TOGETHER: Mapping[str, tuple[str, ...]] = {
 """The contexts whose keys work beside those of a context, in the same place; of a dialog that is not named: those of
 every dialog with a list."""
 _TYPED = frozenset({"dialog", "rows", "fields", "entry", "add", "passages", "attach", "list_dialog", "search_dialog",
-                    "prompt", "findbar"})
+                    "prompt", "settings", "findbar"})
 """Contexts of dialogs in which something is typed."""
 
 
@@ -78,12 +78,12 @@ def palette() -> list[Action]:
 
 def slash_commands() -> list[tuple[str, str]]:
     """Name without the slash, and what it does, of every slash command."""
-    return [(action.slash, action.help) for action in ACTIONS if action.slash]
+    return [(name, action.help) for action in ACTIONS for name in (action.slash, action.also) if name]
 
 
 def by_slash(name: str) -> Action | None:
     """The action of a slash command, without the slash; any case."""
-    return next((action for action in ACTIONS if action.slash and action.slash == name.lower()), None)
+    return next((action for action in ACTIONS if name and name.lower() in (action.slash, action.also)), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class HelpRow:
     keys: str
     """As a person reads them: `Ctrl+PgDn, Alt+↓, F9`; empty: none."""
     slash: str
-    """`/rename TITLE`; empty: none."""
+    """`/rename TITLE`, `/new, /clear`; empty: none."""
     label: str
     help: str
 
@@ -109,6 +109,7 @@ def help_rows(overrides: Mapping[str, str] | None = None, *, enter_sends: bool =
         if not keys and action.vi_keys:
             shown = f"{key_names.shown(action.vi_keys)} (vi_keys)"
         slash = f"/{action.slash} {action.argument}".rstrip() if action.slash else ""
+        slash += f", /{action.also}" if action.also else ""
         groups.setdefault(action.group, []).append(HelpRow(shown, slash, words.label, words.help))
     return groups
 
@@ -132,6 +133,9 @@ def keymap(overrides: Mapping[str, str], file: Path | None = None, *, vi_keys: b
             found[id] = ",".join(dict.fromkeys(_bound(BY_ID[id], key) for key in written.split(",")))
         except key_names.KeyNameError as error:
             refuse(id, f"{error}; {_kept(id)}")
+    for action in BY_ID.values():
+        if action.gives_way and action.id not in found and (kept := _kept_keys(action, found)) != action.key_list:
+            found[action.id] = ",".join(kept)
     while clash := _clash(found):
         loser, key, other = clash
         del found[loser]
@@ -147,6 +151,12 @@ def _free(action: Action, found: Mapping[str, str]) -> list[str]:
     beside = [other for other in BY_ID.values() if other.id != action.id and work_together(action, other)]
     taken = {key for other in beside for key in found.get(other.id, other.keys).split(",")}
     return [key for key in action.vi_keys.split(",") if key and key not in taken]
+
+
+def _kept_keys(action: Action, found: Mapping[str, str]) -> tuple[str, ...]:
+    """The keys of an action that a person gave to no other one where it works."""
+    taken = {key for id, keys in found.items() if work_together(action, BY_ID[id]) for key in keys.split(",")}
+    return tuple(key for key in action.key_list if key not in taken)
 
 
 def _wrong_action(id: str) -> str | None:
@@ -188,7 +198,7 @@ def _clash(found: dict[str, str]) -> tuple[str, str, str] | None:
             if other.id == loser or not work_together(mine, other):
                 continue
             taken = found.get(other.id, other.keys).split(",")
-            for key in found[loser].split(","):
+            for key in filter(None, found[loser].split(",")):
                 if key in taken:
                     return loser, key, other.id
     return None

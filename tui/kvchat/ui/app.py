@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.console import RenderableType
@@ -17,7 +17,8 @@ from textual.filter import LineFilter, Monochrome
 from textual.screen import Screen
 
 from kvchat.chat.errors import ChatError
-from kvchat.config import ConfigError, save_setting
+from kvchat.config import ConfigError, Settings, save_setting
+from kvchat.config.layers import Layers, layered
 from kvchat.paths import Paths, own_themes
 from kvchat.sanitize import one_line
 from kvchat.ui import actions, keys
@@ -50,7 +51,9 @@ class KvchatApp(App[int]):
     BINDINGS: ClassVar[list[BindingType]] = [actions.binding("palette", "command_palette", priority=True)]
 
     def __init__(self, service: ChatService, paths: Paths, *, notices: Iterable[str] = (), continue_: bool = False,
-                 conversation: str | None = None) -> None:
+                 conversation: str | None = None, layers: Callable[[], Layers] | None = None,
+                 persona: str | None = None) -> None:
+        """`layers`: the settings as they are now, with where they come from; None: of the file and the environment."""
         gc.disable()  # until the first paint: collections cost a tenth of it
         paste_guard.install()
         super().__init__()
@@ -60,12 +63,14 @@ class KvchatApp(App[int]):
         """Whether the screen is about to go: what is told from now on is not shown."""
         self.ending = Ending(self, service, paths)
         self.key_queue = KeyQueue(self, super().on_event)
-        self._paths = paths
+        self.paths = paths
+        self.layers = layers or (lambda: layered(paths.config))
         self.has_begun = False
         """Whether the service is opened."""
         self._notices = list(notices)
         self._continue = continue_
         self._first = conversation
+        self._persona = persona
         self.desktop: Desktop | None = None
         """What there is around the terminal; None until the first frame stands."""
         self._guard = ControlFilter()
@@ -83,7 +88,7 @@ class KvchatApp(App[int]):
     # -- start and end
 
     def _take_themes(self) -> None:
-        themes, problems = load_themes([own_themes(), self._paths.themes])
+        themes, problems = load_themes([own_themes(), self.paths.themes])
         for theme in themes.values():
             self.register_theme(theme)
         self._notices += map(str, problems)
@@ -131,6 +136,7 @@ class KvchatApp(App[int]):
 
     async def _begin(self) -> None:
         """After the first paint: the conversation and the notices."""
+        from kvchat.config.personas import load_personas
         from kvchat.ui.terminal.desktop import Desktop
 
         screen = self.chat
@@ -143,6 +149,7 @@ class KvchatApp(App[int]):
             self.ending.fail(str(error))
             return
         self.key_queue.begin()
+        self._notices += [*screen.load_snippets(), *map(str, load_personas(self.paths.personas)[1])]
         for notice in (*self._notices, *self.service.store.notices):
             screen.workspace.say(notice, "warning")
         self.theme_changed_signal.subscribe(self, self._theme_chosen)
@@ -153,7 +160,10 @@ class KvchatApp(App[int]):
 
     async def _open_first(self, screen: ChatScreen) -> None:
         try:
-            await screen.conversations.open(await self._first_conversation())
+            if self._persona:
+                await screen.conversations.begin_as(self._persona)
+            else:
+                await screen.conversations.open(await self._first_conversation())
         except ChatError as error:
             self._notices.append(str(error))
             await screen.conversations.open((await self.service.new_conversations.create()).id)
@@ -173,10 +183,8 @@ class KvchatApp(App[int]):
     async def _first_conversation(self) -> str:
         if self._first:
             return self.service.conversations.find(self._first).id
-        if self._continue:
-            for known in self.service.conversations.all():
-                if known.turns:
-                    return known.id
+        if self._continue and (latest := self.service.conversations.latest()) is not None:
+            return latest.id
         return (await self.service.new_conversations.create()).id
 
     @property
@@ -299,9 +307,24 @@ class KvchatApp(App[int]):
         self.follows_terminal = False
         self._save_theme(self.theme)
 
+    def take_settings(self, before: Settings, now: Settings) -> None:
+        """The theme and the keys of changed settings."""
+        if now.theme != before.theme and not self.no_color:
+            self.follows_terminal = now.theme == AUTOMATIC
+            name = DARK_THEME if self.follows_terminal else now.theme
+            if name != self.theme and name in self.available_themes:
+                self._terminals_choice = name  # it is in the file already
+                self.theme = name
+            if self.follows_terminal:
+                self.ask_terminal()
+        if (now.keys, now.vi_keys) != (before.keys, before.vi_keys):
+            self.keys, _ = actions.keymap(now.keys, self.paths.config, vi_keys=now.vi_keys)
+            self.set_keymap(self.keys)
+            self.chat.show_keys()
+
     def _save_theme(self, name: str) -> None:
         try:
-            save_setting(self._paths.config, "theme", name)
+            save_setting(self.paths.config, "theme", name)
         except ConfigError as error:
             self.chat.workspace.say(str(error), "warning")
 

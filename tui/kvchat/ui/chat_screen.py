@@ -24,6 +24,7 @@ from kvchat.ui import actions
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
 from kvchat.ui.widgets.jump import JumpLetters
+from kvchat.ui.widgets.queue_lines import QueueLines
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
 from kvchat.ui.widgets.transcript.widget import Transcript
@@ -66,14 +67,15 @@ class ChatScreen(Screen[None]):
         self.sidebar = Sidebar(clock=lambda: service.clock().timestamp(), warmth=lambda id: service.tracker.warmth(id))
         self.transcript = Transcript(unfold_reasoning=settings.show_reasoning)
         self.composer = Composer(enter_sends=settings.enter_sends)
+        self.queue_lines = QueueLines()
         self.findbar = FindBar(self.transcript, self.composer)
         self.jump = JumpLetters(self.transcript, self.sidebar)
         self.status = StatusLine()
         self.keybar = KeyBar()
         self._hello = Static(id="hello", markup=False)
         self._trouble = Static(id="trouble", markup=False)
-        self._middle = Vertical(self._hello, self.transcript, self._trouble, self.findbar, self.composer,
-                                id="conversation")
+        self._middle = Vertical(self._hello, self.transcript, self._trouble, self.findbar,
+                                self.queue_lines, self.composer, id="conversation")
         self._beside = Horizontal(self.sidebar, self._middle, id="middle")
 
     def compose(self) -> ComposeResult:
@@ -92,15 +94,20 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.composer.set_commands(actions.slash_commands())
-        self.keybar.set_keys(self.app.footer_keys())
-        self.status.why_key = self.app.key_of("inspector")
-        self.composer.set_memories_key(self.app.key_of("memories"))
+        self.show_keys()
         self._wide = self.size.width >= WIDE
         self.sidebar.display = self.show_sidebar and self._wide
         self.composer.focus()
 
+    def show_keys(self) -> None:
+        """Name the keys of the person where keys are named."""
+        self.on_descendant_focus()
+        self.status.why_key = self.app.key_of("inspector")
+        self.composer.set_memories_key(self.app.key_of("memories"))
+
     def begin(self) -> None:
         """After the first paint: the controllers, on the service, which is opened by this. Raises ChatError."""
+        from kvchat.chat.personas import Personas
         from kvchat.ui.controllers.cache_panel import CachePanelController
         from kvchat.ui.controllers.compaction import CompactionController
         from kvchat.ui.controllers.context import ContextController
@@ -111,13 +118,16 @@ class ChatScreen(Screen[None]):
         from kvchat.ui.controllers.memory import MemoryController
         from kvchat.ui.controllers.messages import MessageController
         from kvchat.ui.controllers.options import OptionController
+        from kvchat.ui.controllers.queue import QueueController
         from kvchat.ui.controllers.sending import SendingController
         from kvchat.ui.controllers.server import ServerController
+        from kvchat.ui.controllers.settings import SettingsController
         from kvchat.ui.controllers.view import ConversationView
         from kvchat.ui.controllers.workspace import Workspace
 
         service, transcript, composer, status = self.service, self.transcript, self.composer, self.status
         service.servers.consent.asks_before_leaving = True
+        personas = Personas(self.app.paths.personas, service.options)
         self.workspace = workspace = Workspace(self, service, transcript)
         self.costs = costs = CostQuestions(workspace, service.prices)
         self.empty = empty = EmptyConversation(workspace, service, self._middle, self._hello, transcript, composer)
@@ -126,25 +136,31 @@ class ChatScreen(Screen[None]):
         self.context = ContextController(workspace, service, composer)
         self.sending = SendingController(
             workspace, service, self.server, self.context, self.compaction, transcript, composer, status)
+        self.queue = QueueController(workspace, service, self.sending, composer, self.queue_lines)
         self.documents = DocumentController(workspace, service, self.header, status)
         self.panel = panel = CachePanelController(
             workspace, service, self._beside, wanted=service.settings.cache_panel)
         self.view = ConversationView(
-            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, panel,
+            workspace, service, self.server, self.compaction, self.sending, self.documents, empty, panel, self.queue,
             self.header, self.sidebar, transcript, composer, status)
         self.conversations = ConversationController(
             workspace, service, self.view, self.sending, self.context, self.sidebar, transcript, composer,
-            self.findbar)
+            self.findbar, personas)
         self.messages = MessageController(
             workspace, service, costs, self.server, self.sending, self.conversations, transcript, composer)
-        self.options = OptionController(workspace, service, costs, composer)
+        self.options = OptionController(workspace, service, costs, composer, personas)
         self.memory = MemoryController(workspace, service, self.conversations, status)
+        self.settings = SettingsController(workspace, service, panel, transcript, composer)
         service.events.subscribe(self._on_service)
         self.server.show()
         self.view.show_list()
         panel.fit()
         self.set_interval(LOOK, service.refresh)
         self.watch(self.app, "app_focus", self._window_focused, init=False)
+
+    def on_screen_resume(self) -> None:
+        if self.app.has_begun:
+            self.workspace.say_what_waits()
 
     def on_resize(self, event: events.Resize) -> None:
         """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
@@ -159,6 +175,11 @@ class ChatScreen(Screen[None]):
 
     def on_screen_suspend(self) -> None:
         self.jump.leave()
+
+    def want_sidebar(self, wanted: bool) -> None:
+        """Show the list beside the conversation where there is room, or do not."""
+        self.show_sidebar = wanted
+        self._set_sidebar(wanted and self._wide)
 
     def _set_sidebar(self, shown: bool) -> None:
         if not shown and self.focused is self.sidebar:
@@ -269,13 +290,17 @@ class ChatScreen(Screen[None]):
     def _regenerate_requested(self, event: Transcript.RegenerateRequested) -> None:
         self.messages.regenerate(event.node)
 
+    @on(Transcript.ContinueRequested)
+    def _continue_requested(self, event: Transcript.ContinueRequested) -> None:
+        self.messages.continue_answer(event.node)
+
     @on(Transcript.CopyRequested)
     def _copy_requested(self, event: Transcript.CopyRequested) -> None:
-        self.messages.copy(event.text, "Message")
+        self.messages.copy(event.text, messages=event.messages)
 
     @on(Transcript.CodeCopyRequested)
     def _code_requested(self, event: Transcript.CodeCopyRequested) -> None:
-        self.messages.copy(event.text, f"Code block {event.number}")
+        self.messages.copied_code(event.number, event.text)
 
     @on(Transcript.SiblingRequested)
     async def _sibling_requested(self, event: Transcript.SiblingRequested) -> None:
@@ -318,11 +343,42 @@ class ChatScreen(Screen[None]):
     def _submitted(self, event: Composer.Submitted) -> None:
         self.sending.submit(event)
 
+    @on(Composer.NextRequested)
+    async def _next_requested(self) -> None:
+        await self.queue.send_next()
+
+    @on(Composer.TakeBackRequested)
+    async def _take_back_requested(self) -> None:
+        await self.queue.take_back()
+
     @on(Composer.SlashCommand)
     async def _slash(self, event: Composer.SlashCommand) -> None:
         action = actions.by_slash(event.name)
         if action is not None:
             await self.app.run_table_action(action, event.argument)
+        else:
+            self._put_snippet(event.name, event.argument)
+
+    def load_snippets(self) -> list[str]:
+        """Offer the person's snippets as commands; what is wrong with some."""
+        from kvchat.ui.snippets import snippets
+
+        found, problems = snippets(self.app.paths.snippets)
+        self.composer.set_commands([*actions.slash_commands(), *(
+            (name, one.about or one_line(one.text, 60)) for name, one in found.items())])
+        return list(map(str, problems))
+
+    def _put_snippet(self, name: str, argument: str) -> None:
+        """Put a snippet into the composer, as its file has it now."""
+        from kvchat.config.personas import filled
+        from kvchat.ui.snippets import snippets
+
+        found, problems = snippets(self.app.paths.snippets)
+        if name in found:
+            self.composer.fill(filled(found[name].text, argument))
+        else:
+            why = next((str(problem) for problem in problems if problem.file and problem.file.stem == name), "")
+            self.workspace.say(why or f"There is no snippet {name} any more.", "warning")
 
     @on(Composer.DraftChanged)
     async def _draft_changed(self, event: Composer.DraftChanged) -> None:
@@ -388,6 +444,7 @@ class ChatScreen(Screen[None]):
             MemoryBegins,
             Noticed,
             QuestionRefused,
+            QueueChanged,
             ServerChanged,
             StorageChanged,
             WarmthChanged,
@@ -405,6 +462,8 @@ class ChatScreen(Screen[None]):
                 self.view.answer_ended(id, node)
             case QuestionRefused():
                 self.sending.refused(event)
+            case QueueChanged(conversation=id) if self.workspace.shows(id):
+                self.queue.show()
             case ConversationChanged(conversation=id) if self.workspace.shows(id):
                 self.view.show()
             case CompactionChanged(conversation=id):

@@ -18,8 +18,7 @@ from kvchat.aliases import THEME_KEYS, renamed
 from kvchat.config.option import kind_of
 from kvchat.config.problem import Problem
 from kvchat.config.source import Key
-from kvchat.config.toml import TomlFile, problem_at, read_toml
-from kvchat.paths import reason
+from kvchat.config.toml import TomlFile, problem_at, read_toml, toml_files
 from kvchat.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -29,8 +28,6 @@ AUTOMATIC = "auto"
 """In place of a theme's name: a light or a dark one, as the terminal is."""
 SIZE_LIMIT = 64 * 1024
 """Bytes of one theme."""
-FILE_LIMIT = 200
-"""Themes of one folder."""
 
 COLOURS = ("primary", "secondary", "accent", "foreground", "background", "surface", "panel", "success", "warning",
            "error")
@@ -59,7 +56,7 @@ def load_themes(folders: Iterable[Path]) -> tuple[dict[str, Theme], list[Problem
     themes: dict[str, Theme] = {}
     problems: list[Problem] = []
     for folder in folders:
-        files, trouble = _files(folder)
+        files, trouble = toml_files(folder, "themes")
         problems += trouble
         here: dict[str, Path] = {}
         for path in files:
@@ -202,16 +199,3 @@ def _known_variables() -> frozenset[str]:
 def _meant(key: str, known: Sequence[str]) -> str:
     near = difflib.get_close_matches(key[:60].lower(), known, 1, 0.6)
     return f"; did you mean {near[0]}?" if near else "; it is left out"
-
-
-def _files(folder: Path) -> tuple[list[Path], list[Problem]]:
-    try:
-        files = sorted(path for path in folder.iterdir() if path.suffix == ".toml" and not path.name.startswith("."))
-    except (FileNotFoundError, NotADirectoryError):
-        return [], []
-    except OSError as error:
-        return [], [Problem(folder, None, None, f"the folder of themes cannot be read ({reason(error)})")]
-    if len(files) > FILE_LIMIT:
-        text = f"holds {len(files)} themes; the first {FILE_LIMIT} are loaded"
-        return files[:FILE_LIMIT], [Problem(folder, None, None, text)]
-    return files, []

@@ -8,10 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from kvchat.cache.accounting import TurnFigures, new_tokens
+from kvchat.cache.causes.cause import Statement
 from kvchat.prompt.citations import sources
 from kvchat.prompt.context import ContextBlock
 from kvchat.prompt.conversation import Conversation
-from kvchat.prompt.message import Node, Role, State
+from kvchat.prompt.message import Node, NoteKind, Role, State
+from kvchat.prompt.tags import FAVOURITE
 from kvchat.prompt.tree import Tree
 from kvchat.text.findings import cause_name
 from kvchat.text.format import clock
@@ -55,15 +57,21 @@ def item_of(tree: Tree, node: Node, live: LiveAnswer | None, model: str, now: da
         title=YOU if node.role is Role.USER else model_name(node.model or model) or "Answer",
         time=clock(node.created, now), text=shown.text if shown else node.text,
         reasoning=shown.reasoning if shown else node.message.reasoning, blocks=node.message.blocks, state=node.state,
-        note=note_sentence(node.note), siblings=tree.version(node.id),
+        note="" if _is_plain(node.note) else note_sentence(node.note), siblings=tree.version(node.id),
         figures=node.figures, streaming=streaming,
         sources=sources_of(node.text, known) if node.role is Role.ASSISTANT and not streaming else (),
     )
 
 
+def _is_plain(note: Statement | str) -> bool:
+    """Whether a note says no more than the state of its answer."""
+    return isinstance(note, Statement) and note.kind == NoteKind.LONGEST
+
+
 def sidebar_rows(conversations: Iterable[Conversation], streaming: frozenset[str]) -> list[SidebarRow]:
-    """The rows of the sidebar."""
-    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread) for c in conversations]
+    """The rows of the sidebar, in the given order. `streaming`: the ids of conversations that are being answered."""
+    return [SidebarRow(c.id, c.title, c.updated, c.id in streaming, c.unread, FAVOURITE in c.tags)
+            for c in conversations]
 
 
 def prefilled(live: LiveAnswer, now: float) -> Prefilled:

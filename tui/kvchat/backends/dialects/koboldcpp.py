@@ -59,6 +59,7 @@ class KoboldCppBackend(ProgramBackend):
 
     @classmethod
     def recognises(cls, responses: Responses) -> bool:
+        """By its name at the well-known address, else by the owner of its models."""
         return service_name(responses) == "koboldcpp" or "koboldcpp" in owners(responses)
 
     async def described(self) -> ServerInfo:

@@ -34,7 +34,7 @@ from kvchat.backends.dialect import (
     SlotCount,
     SlotFile,
 )
-from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.payload import (
     Model,
     Models,
@@ -148,7 +148,7 @@ class LlamaCppBackend(HttpBackend):
             pinning="--no-kv-unified, or with --no-cache-idle-slots", template="--chat-template-file FILE",
             fix_date="--chat-template-kwargs '{\"date_string\":\"01 Jan 2026\"}'",
             keep_reasoning="--reasoning-preserve"),
-        shows_template=True, takes_any_model=True, is_tracked=True)
+        shows_template=True, takes_any_model=True, is_tracked=True, continuing=Continuing.THOUGHTS)
     found_in_cloud = True
     health_path = "/health"
 

@@ -148,7 +148,8 @@ class LocalAIAnswer(ChatAnswer):
 
 
 def timings_of(usage: Mapping[str, object]) -> dict[str, object]:
-    """LocalAI's times, in llama.cpp's names; 0 where its engine does not measure."""
+    """LocalAI's times out of its usage (`timing_*`, sent with the header `Extra-Usage`), in milliseconds under
+    llama.cpp's names `prompt_ms` and `predicted_ms`; without those that its engine does not measure."""
     found = {"prompt_ms": figure_at(usage, "timing_prompt_processing"),
              "predicted_ms": figure_at(usage, "timing_token_generation")}
     return {name: value for name, value in found.items() if value}

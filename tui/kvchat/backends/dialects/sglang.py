@@ -7,11 +7,13 @@ for it and one that reads a long prompt does not answer it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import ChatTurn, ServerInfo
-from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.payload import Responses, count_at, owners, said
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
@@ -26,9 +28,10 @@ class SglangBackend(OneTokenWarmUp):
         "sglang", "SGLang", (30000,), Flags(
             window=Change("--context-length {size}"), no_caching="--disable-radix-cache",
             report="--enable-cache-report", cache_room="--mem-fraction-static", template="--chat-template FILE"),
-        keeps_many=True, answers_many=True)
+        keeps_many=True, answers_many=True, continuing=Continuing.TEXT)
     found_in_cloud = True
     probes = (MODELS_PATH, ROOT_PATH)
+    continue_fields: ClassVar[Mapping[str, object]] = {"continue_final_message": True}
 
     @classmethod
     def recognises(cls, responses: Responses) -> bool:

@@ -7,11 +7,13 @@ sent: another salt is another cache.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from kvchat.backends.base import MODELS_PATH, OneTokenWarmUp
 from kvchat.backends.dialect import BackendError, ChatTurn, Emit, Ended, Reported, ServerInfo, StreamEvent
-from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.payload import Responses, name_at, owners
 from kvchat.cache.causes.remedies import Change, Flags
 from kvchat.prompt.wire import whole_characters
@@ -27,10 +29,11 @@ class VllmBackend(OneTokenWarmUp):
             window=Change("--max-model-len {size}"), caching=Change("--enable-prefix-caching"),
             report="--enable-prompt-tokens-details", cache_room="--gpu-memory-utilization",
             template="--chat-template FILE", without_date="for gpt-oss set VLLM_SYSTEM_START_DATE=2026-01-01"),
-        block=16, keeps_many=True, answers_many=True)
+        block=16, keeps_many=True, answers_many=True, continuing=Continuing.TEXT)
     found_in_cloud = True
     probes = (MODELS_PATH, VERSION_PATH)
     health_path = "/health"
+    continue_fields: ClassVar[Mapping[str, object]] = {"add_generation_prompt": False, "continue_final_message": True}
 
     _lacks_details = False
     """Whether the last usage came without cache hits."""

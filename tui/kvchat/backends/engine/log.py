@@ -23,7 +23,6 @@ _MEMORY = re.compile(
     r"failed to allocate|unable to allocate|cannot allocate|bad_alloc|out of memory|(?:not enough|insufficient) memory",
     re.IGNORECASE,
 )
-_STAMP = re.compile(r"^[\d.]{5,} [A-Z] ")
 _ERROR = re.compile(r"^[\d.]{5,} E (.*)$")
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from kvchat import paths
 from kvchat.backends.engine.cache_kind import CacheKind
 from kvchat.backends.engine.snapshot_file import STEM, Snapshot, checksum, read_card, token_ids
-from kvchat.cache.causes.cause import Argument, Statement, said
+from kvchat.cache.causes.cause import Statement, said
 from kvchat.cache.tokens import Tokens
 from kvchat.text.snapshots import SnapshotProblem, snapshot_sentence
 
@@ -43,9 +43,10 @@ _OURS = re.compile(r"\.?kvchat-[0-9a-f]{16}\.(bin|json)(\..*)?|[0-9a-f]{20}-\d+\
 class SnapshotError(Exception):
     """A snapshot that cannot be saved or used."""
 
-    def __init__(self, kind: SnapshotProblem, **arguments: Argument) -> None:
-        super().__init__(kind)
-        self.problem = said(kind, **arguments)
+    def __init__(self, problem: Statement) -> None:
+        """`problem`: a `SnapshotProblem` with its arguments."""
+        super().__init__(problem)
+        self.problem = problem
 
     def __str__(self) -> str:
         return snapshot_sentence(self.problem)
@@ -94,10 +95,10 @@ class SnapshotShelf:
         """Drop old snapshots until `needed` more bytes fit. Raises SnapshotError when they cannot."""
         with self._lock:
             if needed > self._most_bytes:
-                raise SnapshotError(SnapshotProblem.ABOVE_BOUND, needed=needed, most=self._most_bytes)
+                raise SnapshotError(said(SnapshotProblem.ABOVE_BOUND, needed=needed, most=self._most_bytes))
             self._trim(needed)
             if self._free() - needed < self._least_free:
-                raise SnapshotError(SnapshotProblem.DISK_FULL, least=self._least_free)
+                raise SnapshotError(said(SnapshotProblem.DISK_FULL, least=self._least_free))
 
     def keep(self, snapshot: Snapshot) -> Snapshot:
         """Add the file that the server has written, as `snapshot` describes it but for checksum and times; it
@@ -105,7 +106,8 @@ class SnapshotShelf:
         file = self.folder / snapshot.file
         size = file.stat().st_size if file.is_file() else -1
         if size != snapshot.size:
-            raise SnapshotError(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size, folder=str(self.folder))
+            raise SnapshotError(said(SnapshotProblem.SHORT, size=max(0, size), whole=snapshot.size,
+                                     folder=str(self.folder)))
         file.chmod(0o600)
         now = time.time()
         snapshot = replace(snapshot, checksum=checksum(file), saved=now, used=now)
@@ -120,7 +122,7 @@ class SnapshotShelf:
             self._hold([*self._snapshots, snapshot])
             self._trim()
             if snapshot not in self._snapshots:
-                raise SnapshotError(SnapshotProblem.NO_ROOM)
+                raise SnapshotError(said(SnapshotProblem.NO_ROOM))
         return snapshot
 
     def touch(self, snapshot: Snapshot, slot: int) -> Snapshot:

@@ -168,12 +168,12 @@ def _generation_prompt(rendered: str, before: LastRead) -> int:
 
 def _after_prompt(e: Evidence, before: LastRead, at: int) -> Parting:
     """The old prompt is still there whole: what became of the reply behind it?"""
-    rest, length = e.now.rendered[at:], prompt_length(before)
+    rest, length = e.now.rendered[max(0, at - before.begun):], prompt_length(before)
     thoughts, reply = before.reasoning.strip(), before.reply.strip()
-    if thoughts and thoughts not in rest[:len(before.reasoning) + _TAIL]:
+    if thoughts and thoughts not in rest[:before.begun + len(before.reasoning) + _TAIL]:
         where = Divergence(length or 0, _next(before), thoughts[:24], rest[:24])
         return Parting(Difference.THOUGHTS, length, False, where)
-    head = rest[:len(before.reasoning) + len(before.reply) + 2 * _TAIL]
+    head = rest[:before.begun + len(before.reasoning) + len(before.reply) + 2 * _TAIL]
     if reply and reply not in head:
         where = Divergence(length or 0, _next(before), reply[:24], rest[:24])
         return Parting(Difference.TEMPLATE, length, False, where)
@@ -205,7 +205,7 @@ def same_tokens(e: Evidence) -> bool | None:
         return before.same_tokens if before is not None else None
     if before.prompt_tokens is None or before.predicted_tokens is None or before.stopped is None or history is None:
         return None
-    if len(e.now.wires) != len(before.sent.wires) + 2:
+    if len(e.now.wires) - len(before.sent.wires) not in (1, 2):  # the reply, and mostly a question
         return None
     return reads_back(before.predicted_tokens, history - before.prompt_tokens, before.stopped)
 

@@ -18,6 +18,8 @@ from kvchat.cache.tokens import Tokens
 
 Change = Act | Literal["tools", "compact"]
 """An act of the person that changes what is sent; each was priced before it was done."""
+GOING_BACK: frozenset[Change] = frozenset({"edit", "regenerate", "continue", "delete", "fork"})
+"""Acts after which a server needs a state of an earlier place of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,8 @@ class LastRead:
     """The answer's text exactly as received."""
     reasoning: str = ""
     """The answer's reasoning exactly as received."""
+    begun: int = 0
+    """Characters of the answer, at the most, that the prompt already ends with: it went on with a cut one."""
     slot: int | None = None
     """The slot it ran in."""
     slot_tokens: int | None = None

@@ -10,7 +10,7 @@ from kvchat.cache.accounting import NOISE
 from kvchat.cache.causes import remedies
 from kvchat.cache.causes.case import Case, Suspicion
 from kvchat.cache.causes.cause import Cause, Reason, Remedy, said
-from kvchat.cache.causes.evidence import OwnUse
+from kvchat.cache.causes.evidence import GOING_BACK, OwnUse
 
 SIMILAR = 0.1
 """llama.cpp takes the slot that holds more than this share of a prompt."""
@@ -144,7 +144,7 @@ def checkpoint(case: Case) -> Suspicion | None:
                and (left is None or common < left - 1))
     start = before.prompt_tokens if before is not None else None
     usual = start is not None and case.cached > 0 and abs(start - 4 - case.cached) <= 1
-    back = case.e.changed_by in ("edit", "regenerate", "delete", "fork")
+    back = case.e.changed_by in GOING_BACK
     if not (foreseen or counted or usual or back):
         return None
     wanted = prediction.common if foreseen and prediction is not None else common if counted else left

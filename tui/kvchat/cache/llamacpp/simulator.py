@@ -7,8 +7,8 @@ that something else used the server. Pure: no I/O, no clock. Requests are served
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
@@ -41,24 +41,41 @@ class _Request:
     tip: str
 
 
+@dataclass(slots=True)
+class _State:
+    """What changes in a simulator."""
+
+    slots: Sequence[Held | None]
+    parked: Sequence[Held] = ()
+    used: Sequence[int] = ()
+    """When each slot was released last, on the clock."""
+    clock: int = 0
+    """Counts what is begun and ended."""
+    busy: Mapping[int, _Request] = field(default_factory=dict)
+    stopped: Mapping[int, _Request] = field(default_factory=dict)
+    """The last request of a slot, where the client stopped it."""
+
+
 class Simulator:
     """The slots and parked states of one server."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, state: _State | None = None) -> None:
         self.shape = shape
-        self.forget()
+        self._go_on(state or self._nothing())
 
     def forget(self) -> None:
         """The server was started anew: nothing is held."""
-        self._slots: list[Held | None] = [None] * self.shape.slots
-        self._parked: list[Held] = []
-        self._used: list[int] = [0] * self.shape.slots
-        """When each slot was released last, on the clock."""
-        self._clock = 0
-        """Counts what is begun and ended."""
-        self._busy: dict[int, _Request] = {}
-        self._stopped: dict[int, _Request] = {}
-        """The last request of a slot, where the client stopped it."""
+        self._go_on(self._nothing())
+
+    def _nothing(self) -> _State:
+        return _State([None] * self.shape.slots, used=[0] * self.shape.slots)
+
+    def _go_on(self, state: _State) -> None:
+        self._slots, self._parked, self._used = list(state.slots), list(state.parked), list(state.used)
+        self._clock, self._busy, self._stopped = state.clock, dict(state.busy), dict(state.stopped)
+
+    def _state(self) -> _State:
+        return _State(self._slots, self._parked, self._used, self._clock, self._busy, self._stopped)
 
     @property
     def slots(self) -> Sequence[Held | None]:
@@ -97,16 +114,12 @@ class Simulator:
 
     def copy(self) -> Simulator:
         """The same state in another object, to try something out."""
-        simulator = Simulator(self.shape)
-        simulator._slots, simulator._parked, simulator._used = list(self._slots), list(self._parked), list(self._used)
-        simulator._clock, simulator._busy, simulator._stopped = self._clock, dict(self._busy), dict(self._stopped)
-        return simulator
+        return Simulator(self.shape, self._state())
 
     def without_parked(self, prompt: Tokens, more_than: int) -> Simulator:
         """The same without the parked states that begin with more tokens of `prompt`."""
-        simulator = self.copy()
-        simulator._parked = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
-        return simulator
+        few = [held for held in self._parked if held.tokens.common(prompt) <= more_than]
+        return Simulator(self.shape, replace(self._state(), parked=few))
 
     def predict(self, prompt: Tokens, slot: int | None = None, users: Sequence[int] = ()) -> Prediction:
         """What `begin` would return; changes nothing."""
@@ -116,11 +129,15 @@ class Simulator:
         """The slot that `prompt` goes to when the requests that were cancelled have ended. Until then it is not known
         how much of their prompts is in: their batches may have read all of it."""
         later = self.copy()
+        later.end_batches()
+        return later.predict(prompt).slot
+
+    def end_batches(self) -> None:
+        """The batches of the requests that were cancelled have ended, and have read all of their prompts."""
         for slot, request in self._stopped.items():
             held = self._slots[slot]
             if held is None or len(held.tokens) < len(request.prompt):
-                later._keep(slot, request, len(request.prompt))
-        return later.predict(prompt).slot
+                self._keep(slot, request, len(request.prompt))
 
     def begin(
         self, prompt: Tokens, owner: str, at: float, slot: int | None = None, users: Sequence[int] = (), tip: str = "",

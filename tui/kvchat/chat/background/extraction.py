@@ -224,6 +224,8 @@ class Extraction:
         self._jobs.typed()
 
     def opened(self, id: str, before: str) -> None:
+        """Somebody is there, so what waits goes on waiting; the conversation `before`, which was left, is put into the
+        queue unless it streams."""
         self._jobs.typed()  # somebody is there
         if before and before != id and before not in self._conversations.streaming():
             self._ground.in_background(self._capture(before, left=True))

@@ -19,7 +19,7 @@ def extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
         answer = path[at + 1] if node.role is Role.USER and at + 1 < len(path) else node
         figures = answer.figures
         if node.role is Role.USER:
-            ends.append(figures.prompt_tokens if figures else None)
+            ends.append(figures.asked_tokens if figures else None)
         elif node.role is Role.ASSISTANT:
             ends.append(figures.context_used if figures else None)
         else:
@@ -30,12 +30,14 @@ def extents(path: Sequence[Node]) -> list[tuple[int | None, int | None]]:
     return list(zip([0, *ends[:-1]], ends, strict=True))
 
 
-def ends_of(path: Sequence[Node], prompt: int | None = None) -> list[int]:
+def ends_of(path: Sequence[Node], prompt: int | None = None, *, begun: bool = False) -> list[int]:
     """Where each message ends, in tokens; estimated from its bytes where nobody counted. `prompt`: the tokens of the
-    prompt that ends before the last message, where they are known by now."""
+    prompt that ends before the last message, where they are known by now; `begun`: it ends with what there is of that.
+    """
     known = [end for _, end in extents(path)]
     if prompt is not None:
-        known[-2:] = [prompt] * len(known[-2:])
+        for at in (-1,) if begun else (-2, -1):
+            known[at:] = [prompt] * len(known[at:])
     ends, reached = list[int](), 0
     for node, end in zip(path, known, strict=True):
         reached = end if end is not None else reached + len(node.wire) // BYTES_PER_TOKEN + 1

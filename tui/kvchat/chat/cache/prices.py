@@ -71,7 +71,7 @@ class Prices:
             return estimate
         if not self._servers.consent.agreed_to(cache.server):
             return estimate
-        asks = path[-1].role is Role.USER
+        asks = path[-1].role is Role.USER or act == "continue"
         turn = self._tracker.turn_after(conversation, path)
         if options is not None:
             turn = replace(turn, template_options=options)
@@ -102,7 +102,7 @@ class Prices:
             return list(branch.nodes)
         if node_id is None or node_id not in tree:
             return None
-        if act == "fork":
+        if act in ("fork", "continue"):
             return tree.path(node_id)
         question, _ = tree.turn_of(node_id)
         if act == "regenerate":

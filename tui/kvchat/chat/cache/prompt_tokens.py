@@ -52,7 +52,8 @@ class PromptTokens:
         return self._works
 
     def known_prefix(self, turn: ChatTurn) -> Tokens | None:
-        """The prefix of the next prompt after `turn`'s messages, if it was read before."""
+        """The token ids that every later prompt after `turn`'s messages begins with; None: the server was not asked
+        for them yet."""
         found = self._prefixes.get(_key(turn))
         return found.tokens if found is not None else None
 

@@ -47,8 +47,9 @@ class Rail:
         if live is not None and live.first_token_at is not None:  # a server answers from a slot
             return {node.id: Stretch(Where.SLOT) for node in path}
         total = live.progress.total if live is not None and live.progress is not None else None
-        found = self.cached(conversation).stretches(ends_of(path, total))
-        if live is not None:
+        begun = live is not None and live.begun is not None
+        found = self.cached(conversation).stretches(ends_of(path, total, begun=begun))
+        if live is not None and not begun:
             found[-1:] = [NO_WORD]  # nothing of the answer is anywhere yet
         return {node.id: stretch for node, stretch in zip(path, found, strict=True)}
 
@@ -60,7 +61,7 @@ class Rail:
             progress = self._tracker.warmup_progress
         if progress is not None:
             return Cached(progress.processed, Where.SLOT)
-        if live is not None:  # its question and the reply are on nobody's server yet
+        if live is not None and live.begun is None:  # its question and the reply are on nobody's server yet
             path = path[:-2]
         cache = self._servers.link(conversation.id).cache
         if cache is None or not cache.prompts.works or not path:

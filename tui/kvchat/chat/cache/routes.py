@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 from kvchat.backends.dialect import Backend, BackendError
 from kvchat.backends.engine.snapshot_file import Snapshot
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.llamacpp.cache_config import Rewind
 from kvchat.cache.llamacpp.planner import DETOUR, Option, Plan, Restorable, Way, plan
-from kvchat.cache.llamacpp.slot_state import Held as HeldState
+from kvchat.cache.llamacpp.slot_state import Held
 from kvchat.cache.speed import SpeedFit
 from kvchat.cache.tokens import Tokens
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
-from kvchat.chat.cache.snapshots import Held, Refused
+from kvchat.chat.cache.snapshots import Refused, SlotContent
 from kvchat.chat.cache.tracker import CacheTracker
 from kvchat.chat.conversations import ConversationObserver, Conversations
 from kvchat.chat.events import Noticed
@@ -63,8 +62,8 @@ class Routes(ConversationObserver):
 
     async def planned(self, backend: Backend, cache: ServerCache, tracked: TrackedTurn) -> int | None:
         """Choose how to send a turn and carry out what comes before it; the slot to pin the request to."""
-        turn, path = tracked.turn, tracked.path[:-1]
-        before = replace(turn, wires=turn.wires[:-1])
+        turn, path = tracked.turn, tracked.extended
+        before = turn.extended
         prefix = cache.prompts.known_prefix(before)
         if prefix is None and self._snapshot(cache, path) is not None:
             try:
@@ -150,7 +149,7 @@ class Routes(ConversationObserver):
                 cache.simulator.cleared(slot)
             return
         held = done.ids if done.ids is not None else prefix.first(done.tokens)
-        cache.simulator.restored(slot, HeldState(held, id, self._ground.timestamp()))
+        cache.simulator.restored(slot, Held(held, id, self._ground.timestamp()))
         cache.holds(id, found.path)
         self._unchecked[id] = found
         self._saved[id] = found.tokens
@@ -168,17 +167,17 @@ class Routes(ConversationObserver):
 
     # -- saving ---------------------------------------------------------------------------------------------------
 
-    def _held(self) -> list[Held]:
+    def _held(self) -> list[SlotContent]:
         """What the slots hold of our conversations, for saving."""
         engine = self._links.engine
         cache, info = (engine.cache, engine.info) if engine is not None else (None, None)
         if cache is None:
-            return [Held(slot, "", "") for slot in range((info and info.slots) or 1)]
+            return [SlotContent(slot, "", "") for slot in range((info and info.slots) or 1)]
         found = []
         for slot, state in enumerate(cache.simulator.best.slots):
             path = cache.heads.get(state.owner, ()) if state is not None else ()
             if state is not None and path and self._is_kept(state.owner):
-                found.append(Held(slot, state.owner, path[-1], len(state.tokens), path))
+                found.append(SlotContent(slot, state.owner, path[-1], len(state.tokens), path))
         return found
 
     def _is_kept(self, id: str) -> bool:
@@ -206,7 +205,7 @@ class Routes(ConversationObserver):
             if engine is not None and held.tokens >= self._saved.get(held.conversation, 0) + WORTH_SAVING:
                 await engine.lane.in_spare_time(self._save(engine, held))
 
-    async def _save(self, engine: Link, held: Held) -> None:
+    async def _save(self, engine: Link, held: SlotContent) -> None:
         backend = await engine.connector.ready()
         saved = await self._links.snapshots.save(backend, held.slot, held.conversation, held.digest, held.tokens,
                                                  path=held.path)

@@ -61,7 +61,7 @@ def _prefilled_before(turn: ChatTurn, path: Sequence[Node]) -> ChatTurn:
     behind that was imported, or is the old text of a new branch, and was never read there."""
     end = next((at for at in range(len(path) - 1, 0, -1)
                 if path[at].role is Role.ASSISTANT and path[at].figures is not None), -1)
-    return replace(turn, wires=turn.wires[:end + 1])
+    return replace(turn, wires=turn.wires[:end + 1], continues=False)
 
 
 class ServerCache(SlotObserver):
@@ -106,7 +106,7 @@ class ServerCache(SlotObserver):
 
     async def _goes_to_a_cancelled_one(self, turn: ChatTurn) -> bool:
         """Whether a turn belongs into a slot in which a cancelled request of ours is still computed."""
-        prompt = self.prompts.known_prefix(replace(turn, wires=turn.wires[:-1]))
+        prompt = self.prompts.known_prefix(turn.extended)
         if not prompt:
             try:
                 async with asyncio.timeout(LOOK_S):
@@ -135,13 +135,13 @@ class ServerCache(SlotObserver):
         if not tracked.tokens or self._current is not tracked:
             return
         if self.recollection is not None:
-            self.recollection.identify_by(tracked.tokens, {node.digest.hex() for node in tracked.path[:-1]})
+            self.recollection.identify_by(tracked.tokens, {node.digest.hex() for node in tracked.extended})
             await self.recollection.identify(tracked.turn.session_id)
         if self._current is not tracked:
             return
         users = () if self.simulator.rewinds else await self._users.places(tracked.turn.model, tracked.tokens)
         owner = tracked.turn.session_id
-        tip = tracked.path[-2].digest.hex() if len(tracked.path) > 1 else ""
+        tip = tracked.extended[-1].digest.hex() if tracked.extended else ""
         prediction = self.simulator.begin(tracked.tokens, owner, self._now(), slot, users, tip)
         tracked.prediction = prediction
         self.journal.used(tracked.kind, owner, self.server.base_url, prediction.slot, self.simulator.all_said,
@@ -232,7 +232,7 @@ class ServerCache(SlotObserver):
         if sampled is not None and prompt is not None and tracked.prediction is not None and (
                 self._current is tracked and not tracked.played):
             slot, stopped, tracked.played = tracked.prediction.slot, tracked.broken_off, True
-            held = tracked.path[:-1] if tracked.kind == "side" else (*tracked.path, answer)
+            held = tracked.extended if tracked.kind == "side" else tracked.branch(answer)
             if predicted:
                 self.simulator.end(sampled, stopped=stopped, tip=held[-1].digest.hex() if held else "")
             else:

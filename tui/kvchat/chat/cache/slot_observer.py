@@ -12,7 +12,7 @@ from typing import Literal
 
 from kvchat.backends.dialect import BackendError, CacheAccess, ServerInfo, ServerState, SlotCount
 from kvchat.cache.accounting import NOISE
-from kvchat.cache.causes.evidence import Evidence, Foreign
+from kvchat.cache.causes.evidence import GOING_BACK, Evidence, Foreign
 from kvchat.cache.llamacpp.cache_config import Rewind, Shape
 from kvchat.cache.llamacpp.hypotheses import Hypotheses
 from kvchat.cache.llamacpp.prediction import Mismatch
@@ -219,7 +219,7 @@ class SlotObserver:
             held = said.best_where if said is not None else None
             dense = (said is None or cached is None or said.source != "slot" or said.cached <= cached + NOISE
                      or held is None or (held.kind, held.index) != ("slot", said.slot)
-                     or evidence.changed_by not in ("edit", "regenerate", "delete", "fork"))
+                     or evidence.changed_by not in GOING_BACK)
         if dense:
             return replace(shape, rewind=Rewind.ANYWHERE)
         return shape if shape.rewind is not Rewind.ANYWHERE else replace(shape, rewind=Rewind.NOWHERE)

@@ -44,7 +44,7 @@ class SlotServer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class SlotContent:
     """What a slot holds, as the caller knows it."""
 
     slot: int
@@ -75,7 +75,6 @@ class Restored:
     """The tokens, where the file's form is known."""
     ms: float
     """What it took, the check included."""
-    check_ms: float = 0.0
 
     @property
     def conversation(self) -> str:
@@ -130,7 +129,7 @@ class Snapshots:
         self._said: set[Problem] = set()
         self.notice = notice
         """Told every problem once."""
-        self.held: Callable[[], Sequence[Held]] | None = None
+        self.held: Callable[[], Sequence[SlotContent]] | None = None
         """What the slots hold at quit. None: nobody knows, and every slot is saved without a name."""
         self.refilled: tuple[Restored, ...] = ()
         """What was restored when the server started."""
@@ -194,16 +193,16 @@ class Snapshots:
 
     async def save(self, backend: Backend, slot: int, conversation: str, digest: str, tokens: int = 0, *,
                    path: Sequence[str] = ()) -> Saved | None:
-        """Save what a slot holds (see `Held`); None when it was not saved."""
-        return await self._save(backend, Held(slot, conversation, digest, tokens, tuple(path)), SAVE_SECONDS)
+        """Save what a slot holds (see `SlotContent`); None when it was not saved."""
+        return await self._save(backend, SlotContent(slot, conversation, digest, tokens, tuple(path)), SAVE_SECONDS)
 
-    async def save_on_quit(self, backend: Backend, held: Sequence[Held] | None = None) -> list[Saved]:
+    async def save_on_quit(self, backend: Backend, held: Sequence[SlotContent] | None = None) -> list[Saved]:
         """Save every slot before the server ends; what is saved already costs nothing. `held`: as the attribute of
         that name."""
         if held is None and self.held is not None:
             held = self.held()
         if held is None:
-            held = [Held(slot, "", "") for slot in range(backend.info.slots or 1)]
+            held = [SlotContent(slot, "", "") for slot in range(backend.info.slots or 1)]
         saved: list[Saved] = []
         end = time.monotonic() + QUIT_SECONDS
         for one in held:
@@ -214,7 +213,7 @@ class Snapshots:
                 saved.append(done)
         return saved
 
-    async def _save(self, backend: Backend, held: Held, seconds: float) -> Saved | None:
+    async def _save(self, backend: Backend, held: SlotContent, seconds: float) -> Saved | None:
         async with self._busy:
             shelf, kind = self._shelf, self._kind
             if self.why_not or shelf is None or kind is None or not isinstance(backend, SlotServer) \
@@ -230,7 +229,7 @@ class Snapshots:
                 return None
             return await self._written(shelf, kind, backend, held, seconds)
 
-    async def _written(self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotServer, held: Held,
+    async def _written(self, shelf: SnapshotShelf, kind: CacheKind, backend: SlotServer, held: SlotContent,
                        seconds: float) -> Saved | None:
         began = time.perf_counter()
         name = shelf.fresh()
@@ -302,7 +301,7 @@ class Snapshots:
             snapshot = await self._filed(lambda: shelf.touch(snapshot, slot), snapshot)
             log.info("restored %d tokens (%d bytes) in %.0f ms, the check %.0f", snapshot.tokens, snapshot.size, ms,
                      check_ms)
-            return Restored(slot, snapshot, ids, ms, check_ms)
+            return Restored(slot, snapshot, ids, ms)
 
     async def checked(self, snapshot: Snapshot, cached: int, expected: int | None = None) -> Problem | None:
         """Judge a restore by the tokens that the next turn reused of the `expected` ones (None: all in the

@@ -32,6 +32,8 @@ BROKEN_OFF = (State.CANCELLED, State.INTERRUPTED, State.ERROR)
 """Answers after which the server may have written more than came."""
 FINISHED = (State.DONE, State.EMPTY)
 """Answers that the model ended itself, by a token that is no part of the text."""
+AROUND = 64
+"""Characters that a template puts around an answer's reasoning, at the most."""
 KEPT_READS = 16
 KEPT = 200
 KEPT_PLACES = 64
@@ -123,6 +125,16 @@ class Asked:
     pinned: int | None = None
     """The slot that it was sent to."""
 
+    @property
+    def extended(self) -> Sequence[Node]:
+        """The branch without what this request adds: before its question, or all of it where a reply is gone on with.
+        """
+        return self.path if self.turn.continues else self.path[:-1]
+
+    def branch(self, answer: Node) -> tuple[Node, ...]:
+        """The branch with the answer to it, which takes the place of the reply that it goes on with."""
+        return *(self.path[:-1] if self.turn.continues else self.path), answer
+
     def sent(self) -> Sent:
         turn = self.turn
         options = canonical(dict(turn.template_options)) if turn.template_options else b""
@@ -210,13 +222,17 @@ class Journal:
         figures = answer.figures
         if figures is None or figures.prompt_tokens is None:
             return
+        sent, begun = asked.sent(), 0
+        if asked.turn.continues:
+            cut = asked.path[-1].message
+            sent, begun = replace(sent, wires=sent.wires[:-1]), len(cut.text) + len(cut.reasoning) + AROUND
         used, size = figures.context_used or 0, figures.context_size
         if size is not None and used < size - NOISE:
             slot_tokens = None  # the window never was full: nothing was shifted out of it
         self._reads[answer.id] = (asked.number, LastRead(
-            asked.sent(), figures.prompt_tokens, figures.predicted_tokens,
+            sent, figures.prompt_tokens, figures.predicted_tokens,
             sampled if sampled is not None and sampled.known == len(sampled) else None, answer.text,
-            answer.message.reasoning, asked.prediction.slot if asked.prediction else None, slot_tokens,
+            answer.message.reasoning, begun, asked.prediction.slot if asked.prediction else None, slot_tokens,
             stopped_by_model(answer.state), sampled.known == len(sampled) if sampled is not None else None))
         while len(self._reads) > KEPT_READS:
             self._reads.popitem(last=False)

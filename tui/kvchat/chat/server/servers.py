@@ -156,15 +156,15 @@ class Servers(ConversationObserver):
         """The server of the conversation that is looked at, connected. Raises BackendError."""
         return await self.link().connector.ready()
 
-    async def reach(self, id: str = "") -> ServerInfo:
-        """The server of a conversation, connected, and such that its words may go there. Without an id: that of the
-        next new one, which begins elsewhere while the server used last is off. Raises ChatError: then nothing was
-        stored or sent."""
+    async def reach(self, id: str = "", *, name: str = "") -> ServerInfo:
+        """The server of a conversation, or the one of this name, connected, and such that words may go there. Without
+        both: that of the next new conversation, which begins elsewhere while the server used last is off. Raises
+        ChatError: then nothing was stored or sent."""
         try:
             try:
-                backend = await self.link(id).connector.ready()
+                backend = await (self.links.at(name) if name else self.link(id)).connector.ready()
             except BackendError:
-                if (looking := self._fall_back(id)) is None:
+                if name or (looking := self._fall_back(id)) is None:
                     raise
                 await looking
                 backend = await self.link(id).connector.ready()
@@ -251,6 +251,11 @@ class Servers(ConversationObserver):
         """Whether the settings, or the command line, name the server of new conversations."""
         settings = self._ground.settings
         return self._one_server or bool(settings.server.base_url or settings.default_profile or settings.engine.model)
+
+    @property
+    def is_given(self) -> bool:
+        """Whether this run was given its server, which every conversation goes to."""
+        return self._one_server
 
     def first(self) -> str:
         """The name of the server that a new conversation begins with: the settings', else the one chosen last on the

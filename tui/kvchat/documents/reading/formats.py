@@ -89,8 +89,9 @@ def is_hostile(data: bytes) -> bool:
 
 
 def generated(name: str, data: bytes) -> str:
-    """Why nobody would look for anything in a file that a program wrote for programs; empty: it is none. What is left
-    out of a collection by this can still be read by `text_reader`."""
+    """Why nobody would look for anything in a file that a program wrote for programs, in words that follow its name;
+    empty: it is none. `name` may be a path, `data` is the whole file. What is left out of a collection by this can
+    still be read by `text_reader`."""
     low = PurePosixPath(name.replace("\\", "/").lower())
     if low.name in _LOCKS:
         return "is a generated lock file"

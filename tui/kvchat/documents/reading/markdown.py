@@ -88,7 +88,7 @@ def read_markdown(text: str) -> Content:
 
 
 def title_of(heading: str) -> str:
-    """What a heading says, without its markup."""
+    """What a heading says in its first 1,000 characters, without its markup, on one line."""
     text = " ".join(heading[:1000].split())
     if "[" in text:
         text = _LINK.sub(r"\1", text)

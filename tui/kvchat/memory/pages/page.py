@@ -375,9 +375,9 @@ class Page:
         there = {line.entry.id for line in self.entries}
         new = [entry for id, entry in edits.items() if entry is not None and id not in there]
         page = self._changed({id: entry for id, entry in edits.items() if id in there})
-        return page._with(new) if new else page
+        return page.extended(new) if new else page
 
-    def _with(self, entries: Sequence[Entry]) -> Page:
+    def extended(self, entries: Sequence[Entry]) -> Page:
         """With entries that are not there."""
         text = self.text
         if not text.strip("\ufeff \t\r\n"):

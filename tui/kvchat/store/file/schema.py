@@ -226,8 +226,32 @@ def _retrieval(db: sqlite3.Connection) -> None:
     db.execute("ALTER TABLE conversation RENAME COLUMN searching TO retrieval")
 
 
+def _tags(db: sqlite3.Connection) -> None:
+    """The tags of conversations; a favourite and the archive are two of them. Each stands once by conversation: a key
+    over two texts would look like `prompt` to `salvage`, so the write sees to it."""
+    db.execute("""CREATE TABLE tag(
+        seq INTEGER PRIMARY KEY,
+        conversation TEXT NOT NULL REFERENCES conversation(id) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED,
+        name TEXT NOT NULL)""")
+    db.execute("CREATE INDEX tag_conversation ON tag(conversation)")
+
+
+def _queue(db: sqlite3.Connection) -> None:
+    """The messages that wait in conversations for the answer before them. As with drafts, no row refers to another:
+    what is saved of a damaged file is saved in any order."""
+    db.execute("""CREATE TABLE queued(
+        seq INTEGER PRIMARY KEY,
+        id TEXT NOT NULL UNIQUE,
+        conversation TEXT NOT NULL,
+        text TEXT NOT NULL,
+        more TEXT NOT NULL,
+        created REAL NOT NULL,
+        place REAL NOT NULL)""")
+    db.execute("CREATE INDEX queued_conversation ON queued(conversation)")
+
+
 MIGRATIONS: list[Callable[[sqlite3.Connection], None]] = [
-    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval]
+    _first, _warmup, _server_of_conversation, _memory, _documents, _kinds, _retrieval, _tags, _queue]
 """MIGRATIONS[n] turns version n into version n + 1. Each runs inside the one transaction of an upgrade."""
 
 _NEW_TABLES = (
@@ -238,6 +262,8 @@ _NEW_TABLES = (
     {"collection"},
     set[str](),
     set[str](),
+    {"tag"},
+    {"queued"},
 )
 """The tables that MIGRATIONS[n] makes."""
 TABLES = frozenset[str]().union(*_NEW_TABLES)

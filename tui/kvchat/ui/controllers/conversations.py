@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kvchat.prompt.tags import ARCHIVE, FAVOURITE, TagError, tag_name
 from kvchat.ui.controllers.workspace import Workspace, in_worker
 
 if TYPE_CHECKING:
+    from kvchat.chat.personas import Personas
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.context import ContextController
     from kvchat.ui.controllers.sending import SendingController
@@ -23,8 +26,9 @@ class ConversationController:
 
     def __init__(self, workspace: Workspace, service: ChatService, view: ConversationView, sending: SendingController,
                  context: ContextController, sidebar: Sidebar, transcript: Transcript, composer: Composer,
-                 findbar: FindBar) -> None:
+                 findbar: FindBar, personas: Personas) -> None:
         self.workspace = workspace
+        self._personas = personas
         self._service = service
         self._conversations = service.conversations
         self._branches = service.branches
@@ -65,6 +69,25 @@ class ConversationController:
     async def _open_new(self) -> None:
         await self.open((await self._service.new_conversations.create()).id)
 
+    @in_worker("dialog")
+    async def new_with_persona(self, name: str = "") -> None:
+        from kvchat.ui.screens.personas import PersonaScreen
+
+        if not name:
+            chosen = await self.workspace.ask(PersonaScreen(self._personas.all(), str(self._personas.folder)))
+            if chosen is None:
+                return
+            name = chosen
+        await self.workspace.attempt(self.begin_as(name))
+
+    async def begin_as(self, name: str) -> None:
+        """Open a new conversation with a persona; what its first message begins with stands in the composer. Raises
+        ChatError."""
+        persona = self._personas.find(name).below(self.workspace.app.layers().options)
+        await self.open((await self._service.new_conversations.create(persona=persona)).id)
+        if persona.first_message:
+            self._composer.fill(persona.first_message)
+
     async def next(self) -> None:
         await self._step(1)
 
@@ -72,26 +95,40 @@ class ConversationController:
         await self._step(-1)
 
     async def _step(self, step: int) -> None:
-        ids, current = [c.id for c in self._conversations.all()], self.workspace.current
+        ids, current = [c.id for c in self._conversations.shown()], self.workspace.current
         if not ids or current is None:
             return
         at = ids.index(current.id) + step if current.id in ids else 0
         if 0 <= at < len(ids):
             await self.open(ids[at])
+        else:
+            self.workspace.say("This is the last conversation of the list" if step > 0 else
+                               "This is the first conversation of the list")
 
     @in_worker("dialog")
     async def pick(self) -> None:
         from kvchat.ui.screens.conversations import ConversationPicker
 
-        match await self.workspace.ask(ConversationPicker(
-                self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark,
-                now=self.workspace.now())):
-            case ("open", str(id)):
-                await self.open(id)
-            case ("new", _):
-                await self.new()
-            case ("delete", str(id)):
-                await self._delete(id)
+        query, at, row = "", self.workspace.open_id, 0
+        while True:
+            picker = ConversationPicker(
+                self._conversations.all(), current=self.workspace.open_id, mark=self._view.mark, query=query, at=at,
+                row=row, now=self.workspace.now())
+            match await self.workspace.ask(picker):
+                case ("open", str(id)):
+                    return await self.open(id)
+                case ("rename", str(id)):
+                    await self._rename(id)
+                case ("delete", str(id)):
+                    await self._delete(id)
+                case ("menu", str(id)):
+                    if await self._menu(id):
+                        return None
+                case ("new", _):
+                    return await self.new()
+                case _:
+                    return None
+            query, at, row = picker.query_text, id, picker.row
 
     @in_worker("dialog")
     async def search(self, query: str = "") -> None:
@@ -104,12 +141,59 @@ class ConversationController:
 
     @in_worker("dialog")
     async def rename(self, title: str = "", id: str = "") -> None:
+        await self._rename(id or self.workspace.conversation.id, title)
+
+    async def _rename(self, id: str, title: str = "") -> None:
         from kvchat.ui.screens.conversations import RenameScreen
 
-        id = id or self.workspace.conversation.id
         title = title or await self.workspace.ask(RenameScreen(self._conversations.find(id).title)) or ""
         if title:
             await self._conversations.rename(id, title)
+
+    async def favourite(self, id: str = "") -> None:
+        """Have a conversation, else the open one, stand first in the list, or no longer."""
+        await self._toggle(id, FAVOURITE, "Favourite: first in the list.", "No longer a favourite.")
+
+    async def archive(self, id: str = "") -> None:
+        """Take a conversation, else the open one, out of the list, or back into it."""
+        await self._toggle(id, ARCHIVE, "Archived: out of the list · a filter finds it", "Back in the list.")
+
+    async def _toggle(self, id: str, tag: str, on: str, off: str) -> None:
+        id = id or self.workspace.conversation.id
+        there = tag in self._conversations.find(id).tags
+        change = self._conversations.tag(id, () if there else (tag,), (tag,) if there else ())
+        if await self.workspace.attempt(change):
+            self.workspace.say(off if there else on)
+
+    @in_worker("dialog")
+    async def tag(self, names: str = "") -> None:
+        """Put these tags on the open conversation, with a minus take them off; without a name they are asked for."""
+        id = self.workspace.conversation.id
+        if not names:
+            return await self._ask_tags(id)
+        try:
+            written = [(word.startswith("-"), tag_name(word.removeprefix("-"))) for word in names.split()]
+        except TagError as error:
+            return self.workspace.say(str(error), "warning")
+        return await self._tag(id, [tag for minus, tag in written if not minus],
+                               [tag for minus, tag in written if minus])
+
+    async def _ask_tags(self, id: str) -> None:
+        from kvchat.ui.screens.conversations import TagsScreen
+
+        record = self._conversations.find(id)
+        if record.turns == 0:
+            return self.workspace.say("This conversation is empty; there is nothing to tag.", "warning")
+        known = sorted({tag for one in self._conversations.all() for tag in one.tags})
+        changes = await self.workspace.ask(TagsScreen(record.title, record.tags, known))
+        if changes is not None and any(changes):
+            await self._tag(id, *changes)
+        return None
+
+    async def _tag(self, id: str, add: Iterable[str], remove: Iterable[str]) -> None:
+        if await self.workspace.attempt(self._conversations.tag(id, add, remove)):
+            tags = self._conversations.find(id).tags
+            self.workspace.say(f"Tags: {' '.join(f'#{tag}' for tag in tags)}" if tags else "No tags.")
 
     async def delete(self, id: str = "") -> None:
         """Put a conversation, else the open one, into the trash."""
@@ -120,19 +204,27 @@ class ConversationController:
 
     async def _delete(self, id: str) -> None:
         """To the trash; the next one in the list is shown."""
-        ids = [c.id for c in self._conversations.all()]
+        ids = [c.id for c in self._conversations.shown()]
         at = ids.index(id) if id in ids else 0
         await self._conversations.delete(id)
-        self.workspace.deleted = id
+        self.workspace.deleted, self.workspace.imported = id, None
         self.workspace.say(f"Moved to trash · {self.workspace.key_of('undo')} brings it back")
         if self.workspace.shows(id):
-            left = self._conversations.all()
-            if left:
-                await self.open(left[min(at, len(left) - 1)].id)
-            else:
-                await self.new()
+            await self._open_another(at)
+
+    async def _open_another(self, at: int = 0) -> None:
+        """Show the conversation at this place of the list; without any a new one."""
+        left = self._conversations.shown()
+        if left:
+            await self.open(left[min(at, len(left) - 1)].id)
+        else:
+            await self.new()
 
     async def undo(self) -> None:
+        batch, self.workspace.imported = self.workspace.imported, None
+        if batch is not None:
+            await self.workspace.attempt(self._undo_import(batch))
+            return
         id, self.workspace.deleted = self.workspace.deleted, None
         if id is None:
             await self.workspace.attempt(self._undo_branch())
@@ -172,20 +264,56 @@ class ConversationController:
             self.workspace.say(f"Exported to {done}")
 
     @in_worker("dialog")
+    async def take_in(self, path: str = "") -> None:
+        """Import conversations."""
+        from kvchat.ui.screens.imports import ImportScreen
+
+        report = await self.workspace.ask(ImportScreen(
+            lambda path, told, stopped: self._service.imports.run([path], told=told, stopped=stopped), path))
+        if report is not None and report.batch:
+            self.workspace.imported, self.workspace.deleted = report.batch, None
+            self.workspace.say(f"{report.lines()[0]} {self.workspace.key_of('undo')} undoes it.")
+
+    async def _undo_import(self, batch: str) -> None:
+        from kvchat.text.imports import undone
+
+        done = await self._service.imports.undo(batch)
+        if self.workspace.conversation.record.trashed is not None:
+            await self._open_another()
+        self.workspace.deleted = None
+        self.workspace.say(undone(done.trashed, done.kept, done.back))
+
+    @in_worker("dialog")
     async def menu(self, id: str) -> None:
         """What can be done with a conversation of the list."""
+        await self._menu(id)
+
+    async def _menu(self, id: str) -> bool:
+        """Ask what to do with a conversation, and do it; whether it is open by that."""
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         record = self._conversations.find(id)
-        choices = [("o", "Open", "open"), ("r", "Rename", "rename"), ("e", "Export", "export"),
-                   ("d", "Delete", "delete")]
+        favourite, archived = FAVOURITE in record.tags, ARCHIVE in record.tags
+        choices = [("o", "Open", "open"), ("r", "Rename", "rename"),
+                   ("f", "No longer a favourite" if favourite else "Favourite", "favourite"),
+                   ("a", "Back into the list" if archived else "Archive", "archive"), ("t", "Tags", "tags"),
+                   ("e", "Export", "export"), ("d", "Delete", "delete")]
         match await self.workspace.ask(ConfirmScreen(record.title, [], choices)):
             case "open":
                 await self.open(id)
+                return True
             case "rename":
-                self.rename(id=id)
+                await self._rename(id)
+            case "favourite":
+                await self.favourite(id)
+            case "archive":
+                await self.archive(id)
+            case "tags":
+                await self._ask_tags(id)
             case "export":
                 await self.open(id)
                 self.export()
+                return True
             case "delete":
                 await self._delete(id)
+        return False

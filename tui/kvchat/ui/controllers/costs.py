@@ -22,7 +22,8 @@ Decision = Literal["go", "instead", "fork"]
 FORK = "Fork: edit in a new conversation, keep this one"
 
 TITLES: dict[Act, str] = {
-    "edit": "Edit this message?", "regenerate": "Regenerate the answer?", "delete": "Delete this turn?",
+    "edit": "Edit this message?", "regenerate": "Regenerate the answer?", "continue": "Continue this answer?",
+    "delete": "Delete this turn?",
     "system": "Change the system prompt?", "template": "Change this for the whole conversation?",
     "model": "Switch to another model here?",
 }
@@ -30,7 +31,7 @@ TITLES: dict[Act, str] = {
 
 NAMES: dict[Act, str] = {
     "edit": "Edit", "regenerate": "Regenerate", "delete": "Delete turn", "system": "Change prompt",
-    "template": "Change", "model": "Switch",
+    "template": "Change", "model": "Switch", "continue": "Continue",
 }
 """What the key does that agrees."""
 ACTS: Mapping[str, Act] = {
@@ -55,8 +56,11 @@ class CostQuestions:
         node = self._workspace.target()
         if node is None:
             return {}
-        id = self._workspace.conversation.id
+        conversation, cut = self._workspace.conversation, self._workspace.cut_answer()
+        id = conversation.id
         costs = {action: in_brief(self._prices.estimate(id, act, node)) for action, act in ACTS.items()}
+        if cut is not None and conversation.tree[cut].is_cut:
+            costs["transcript.continue"] = in_brief(self._prices.estimate(id, "continue", cut))
         with suppress(ChatError):  # there is nothing to compact
             costs["compact"] = compaction_in_brief(self._workspace.service.compactor.price(id).summary_seconds)
         return {action: words for action, words in costs.items() if words}

@@ -10,6 +10,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from kvchat.prompt.tags import ARCHIVE
 from kvchat.text.cache import HEAT_GLYPHS, opening_words
 from kvchat.text.format import age
 from kvchat.text.servers import server_facts
@@ -60,7 +61,7 @@ class EmptyConversation:
 
         app, service = self.workspace.app, self._service
         key, server, now = app.key_of, self._servers.info, service.clock().timestamp()
-        others = [record for record in service.conversations.all() if record.turns]
+        others = [record for record in service.conversations.all() if record.turns and ARCHIVE not in record.tags]
         warmth = {record.id: service.tracker.warmth(record.id) for record in others[:RECENT]}
         recent = [Recent(HEAT_GLYPHS[warmth[record.id].heat], record.title, opening_words(warmth[record.id]) or
                          f"{age(now - record.updated)} ago") for record in others[:RECENT]]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.prompt.message import Node, Role
 from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.render.message import TranscriptItem, as_text
 from kvchat.ui.terminal.clipboard import copy
 
 if TYPE_CHECKING:
@@ -79,6 +81,17 @@ class MessageController:
             self._transcript.follow()
 
     @in_worker("dialog")
+    async def continue_answer(self, node: str | None = None) -> None:
+        """Go on with the cut answer that is selected, else with the last one."""
+        workspace = self.workspace
+        node = workspace.cut_answer(node)
+        if node is None:
+            workspace.say("There is no answer to continue yet.")
+        elif (await self._costs.agreed("continue", node) and await self._server.may_leave_this_machine()
+                and await workspace.attempt(self._turns.go_on(workspace.conversation.id, node))):
+            self._transcript.follow()
+
+    @in_worker("dialog")
     async def delete_turn(self, node: str | None = None) -> None:
         workspace = self.workspace
         node = workspace.target(node)
@@ -126,14 +139,31 @@ class MessageController:
             return
         siblings = [n.id for n in tree.siblings(node)]
         at = siblings.index(node) + step
-        if 0 <= at < len(siblings) and await self.workspace.attempt(
-                self._branches.walk(self.workspace.conversation.id, node, step)):
+        if not 0 <= at < len(siblings):
+            self.workspace.say("This message has one version only" if len(siblings) == 1 else
+                               f"There is no {'earlier' if step < 0 else 'later'} version of this message")
+        elif await self.workspace.attempt(self._branches.walk(self.workspace.conversation.id, node, step)):
             self._transcript.select(siblings[at])
 
     def copy_message(self) -> None:
-        node = self.workspace.target()
-        if node is not None:
-            self.copy(self.workspace.conversation.tree[node].text, "Message")
+        """Copy the messages that are selected, else the last one."""
+        items = self._transcript.selected_items or self._transcript.items[-1:]
+        self._copy_items(items, "No message to copy yet")
+
+    def copy_answer(self) -> None:
+        """Copy the last answer that has text."""
+        items = [item for item in self._transcript.items if item.role is Role.ASSISTANT and item.text]
+        self._copy_items(items[-1:], "No answer to copy yet")
+
+    def copy_all(self) -> None:
+        """Copy every message of the branch that is shown."""
+        self._copy_items(self._transcript.items, "No message to copy yet")
+
+    def _copy_items(self, items: Sequence[TranscriptItem], otherwise: str) -> None:
+        if items:
+            self.copy(as_text(items), messages=len(items))
+        else:
+            self.workspace.say(otherwise)
 
     def copy_code(self, number: str = "1") -> None:
         """Copy the `number`-th code block of the selected message, else of the last answer that has one."""
@@ -145,10 +175,18 @@ class MessageController:
         for node in nodes:
             blocks = code_blocks(node.text)
             if number.isdecimal() and 0 < int(number) <= len(blocks):
-                self.copy(blocks[int(number) - 1].text, f"Code block {number}")
+                self.copied_code(int(number), blocks[int(number) - 1].text)
                 return
         self.workspace.say(f"There is no code block {number}", "warning")
 
-    def copy(self, text: str, what: str) -> None:
-        """Put text on the clipboard; `what` it is, for the notice."""
+    def copied_code(self, number: int, text: str | None) -> None:
+        """Copy the text of a code block; None says that there is no such block."""
+        if text is None:
+            self.workspace.say(f"There is no code block {number} here")
+        else:
+            self.copy(text, f"Code block {number}")
+
+    def copy(self, text: str, what: str = "", messages: int = 1) -> None:
+        """Put text on the clipboard; `what` it is, for the notice: else that of so many messages."""
+        what = what or ("Message" if messages == 1 else f"{messages:,} messages")
         self.workspace.say(f"{what} copied to {copy(self.workspace.app, text)}")

@@ -8,6 +8,7 @@ from kvchat.ui.controllers.workspace import Workspace, in_worker
 from kvchat.ui.themes import AUTOMATIC
 
 if TYPE_CHECKING:
+    from kvchat.chat.personas import Personas
     from kvchat.chat.service import ChatService
     from kvchat.ui.controllers.costs import CostQuestions, Decision
     from kvchat.ui.widgets.composer.widget import Composer
@@ -21,8 +22,10 @@ NEXT_THINKING: dict[object, str] = {None: "on", True: "off", False: "auto"}
 class OptionController:
     """Changes options, with their price where they change what the server has cached."""
 
-    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, composer: Composer) -> None:
+    def __init__(self, workspace: Workspace, service: ChatService, costs: CostQuestions, composer: Composer,
+                 personas: Personas) -> None:
         self.workspace = workspace
+        self._personas = personas
         self._options = service.options
         self._branches = service.branches
         self._prices = service.prices
@@ -47,7 +50,7 @@ class OptionController:
         price = self._prices.estimate(conversation.id, "system")
         chosen: str | None = text
         if not text:
-            chosen = await self.workspace.ask(SystemPromptScreen(conversation.instructions, price, self._options))
+            chosen = await self.workspace.ask(SystemPromptScreen(conversation.instructions, price, self._personas))
         if chosen is None:
             return
         # The screen has shown the price; a cheaper way, or words given with the command, are still asked about.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kvchat.cache.price import Price
-from kvchat.text.cache import cost_words
+from kvchat.text.cache import cost_words, to_prefill
 from kvchat.text.format import counted, short_count
 from kvchat.text.servers import fallback_words, place_words
 from kvchat.ui.controllers.workspace import Workspace, in_worker
@@ -148,7 +148,7 @@ class ServerController:
         if not self._may_move():
             return f"{key} chooses another"
         tokens = self.workspace.conversation.context_used
-        return f"{key} moves ({short_count(tokens)} to prefill)" if tokens else f"{key} moves"
+        return f"{key} moves ({to_prefill(short_count(tokens))})" if tokens else f"{key} moves"
 
     def _may_move(self) -> bool:
         """Whether the open conversation waits for a server that is off, with something to take along."""

@@ -37,6 +37,10 @@ class Workspace:
         """The question that the composer edits, if it does."""
         self.deleted: str | None = None
         """The conversation deleted last, for undo."""
+        self.imported: str | None = None
+        """The import made last, for undo."""
+        self._unsaid: tuple[str, Severity] | None = None
+        """What waits until the dialog in front is closed."""
 
     @property
     def app(self) -> KvchatApp:
@@ -58,9 +62,19 @@ class Workspace:
         return self.current is not None and self.current.id == id
 
     def say(self, text: str, severity: Severity = "information") -> None:
-        """A sentence in a corner of the screen, for a few seconds; it takes the place of the one before."""
+        """A sentence in a corner of the screen, for a few seconds; it takes the place of the one before. Over a dialog
+        nothing is said: it waits."""
+        if self.app.screen is not self.screen:
+            self._unsaid = text, severity
+            return
         self.app.clear_notifications()
         self.screen.notify(clean(text), severity=severity, markup=False, timeout=8 if severity == "error" else 5)
+
+    def say_what_waits(self) -> None:
+        """The main screen is in front again."""
+        unsaid, self._unsaid = self._unsaid, None
+        if unsaid is not None:
+            self.say(*unsaid)
 
     async def attempt(self, act: Awaitable[object]) -> bool:
         """Do `act`; what cannot be done is said. Whether it was done."""
@@ -103,6 +117,13 @@ class Workspace:
             return chosen
         path = self.current.path()
         return path[-1].id if len(path) > 1 else None
+
+    def cut_answer(self, node: str | None = None) -> str | None:
+        """The answer to go on with: `node`, the selected one if it was cut, else the last."""
+        chosen = self.target(node)
+        if self.current is None or chosen is None or node is not None or self.current.tree[chosen].is_cut:
+            return chosen
+        return self.current.path()[-1].id
 
 
 class Controller(Protocol):

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
 from kvchat.prompt.context import FILE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
-from kvchat.prompt.message import Role, State
+from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
 from kvchat.ui.render.progress import CACHED, EVALUATED, WASTED, cells
@@ -49,6 +49,11 @@ class TranscriptItem:
     sources: tuple[Source, ...] = ()
     """What a settled answer cites."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it is the beginning of an answer, which can be gone on with."""
+        return self.role is Role.ASSISTANT and self.state in CUT and bool(self.text or self.reasoning)
+
 
 @dataclass(frozen=True, slots=True)
 class Folds:
@@ -56,6 +61,15 @@ class Folds:
 
     context: bool = False
     reasoning: bool = False
+
+
+def as_text(items: Sequence[TranscriptItem]) -> str:
+    """Messages for another program, as Markdown: of several each under the name of who wrote it."""
+    texts = [clean(item.text or item.note) for item in items]
+    if len(items) == 1:
+        return texts[0]
+    return "\n\n".join(f"## {one_line(item.title)}\n\n{text.strip()}"
+                       for item, text in zip(items, texts, strict=True))
 
 
 VERSIONS = "versions"
@@ -102,7 +116,7 @@ def figure_spans(figures: TurnFigures, room: int) -> list[Span]:
         if room < 0:
             break
         spans += [Span(separator, "muted"), Span(text, style)]
-    return [span._replace(source="") for span in (*bar, *spans)]
+    return [span.uncopied() for span in (*bar, *spans)]
 
 
 def head_rows(item: TranscriptItem, width: int, folds: Folds, *, selected: bool = False) -> list[Row]:
@@ -203,16 +217,17 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
     return rows
 
 
-_ENDINGS = {
-    State.STREAMING: ("○", "Another window is answering", "muted", ""),
-    State.CANCELLED: ("■", "Stopped", "muted", ""),
-    State.INTERRUPTED: ("▲", "Interrupted", "warning", "r retry"),
-    State.LENGTH: ("▲", "Cut at max tokens", "warning", "r retry"),
-    State.CONTEXT_FULL: ("▲", "The context window is full", "warning", ""),
-    State.EMPTY: ("▲", "The answer is empty", "warning", "r retry"),
+_ENDINGS: dict[State, tuple[str, str, str, tuple[str, ...]]] = {
+    State.STREAMING: ("○", "Another window is answering", "muted", ()),
+    State.CANCELLED: ("■", "Stopped", "muted", ()),
+    State.INTERRUPTED: ("▲", "Interrupted", "warning", ("r retry",)),
+    State.LENGTH: ("▲", "Cut at max tokens", "warning", ("r retry",)),
+    State.CONTEXT_FULL: ("▲", "The context window is full", "warning", ()),
+    State.EMPTY: ("▲", "The answer is empty", "warning", ("r retry",)),
 }
-_NOTED = ("▲", "", "warning", "")
+_NOTED: tuple[str, str, str, tuple[str, ...]] = ("▲", "", "warning", ())
 """A whole answer with something to say about it."""
+CONTINUE = "c continue"
 
 
 def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Span] | None = None, *,
@@ -222,26 +237,25 @@ def foot_rows(item: TranscriptItem, width: int, folds: Folds, live: Sequence[Spa
     if item.blocks:
         rows += context_rows(item.blocks, width, unfolded=folds.context)
     if live:
-        rows += wrapped([Span(span.text, span.style, "") for span in live], width, end="")
+        rows += wrapped([span.uncopied() for span in live], width, end="")
     if item.state is State.ERROR:
-        rows += error_box(clean(item.note) or "The server answered with an error.", width)
+        rows += error_box(clean(item.note) or "The server answered with an error.", width, goes_on=item.is_cut)
     elif not item.streaming and (item.state in _ENDINGS or item.note):
-        glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
-        spans = [Span(f"{glyph} {_ending(item, words)}", style, "")]
-        if keys:
-            spans += [Span("  ", "", ""), *_key_spans(keys)]
-        rows += wrapped(spans, width, end="")
+        rows += wrapped(_ending(item), width, end="")
     return [*rows, BLANK]
 
 
-def _ending(item: TranscriptItem, words: str) -> str:
-    """How a message ended, said once."""
+def _ending(item: TranscriptItem) -> list[Span]:
+    """How it ended, and the keys of what can be done: `▲ Cut at max tokens (160) · c continue · r retry`."""
+    glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
-        return f"{words} ({item.figures.predicted_tokens:,})"
-    note = one_line(item.note)
-    if item.state in (State.CANCELLED, State.LENGTH):
-        return note or words
-    return ": ".join(filter(None, (words, note)))
+        words += f" ({item.figures.predicted_tokens:,})"
+    note = "" if item.state is State.LENGTH else one_line(item.note)  # said once
+    told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
+    spans = [Span(f"{glyph} {told}", style, "")]
+    for key in (*((CONTINUE,) if item.is_cut else ()), *keys):
+        spans += [Span(" · ", "muted", ""), *_key_spans(key)]
+    return spans
 
 
 def _key_spans(keys: str) -> list[Span]:
@@ -249,11 +263,12 @@ def _key_spans(keys: str) -> list[Span]:
     return [Span(key, "key", ""), Span(f" {words}", "muted", "")]
 
 
-def error_box(note: str, width: int) -> list[Row]:
-    """A failure, told in a frame, with the keys of what can be done."""
+def error_box(note: str, width: int, *, goes_on: bool = False) -> list[Row]:
+    """A failure, told in a frame, with the keys of what can be done. `goes_on`: with what came until then."""
     inner = max(8, min(width, 96) - 4)
     lines = [row.spans for row in plain_rows(note.strip(), inner, "error-text")]
-    lines.append((*_key_spans("r retry"), Span("   ", "", ""), *_key_spans("y copy")))
+    keys = (*_key_spans(CONTINUE), Span("   ", "", "")) if goes_on else ()
+    lines.append((*keys, *_key_spans("r retry"), Span("   ", "", ""), *_key_spans("y copy")))
     heading = "─ error "
     rows = [Row((Span(f"╭{heading}{'─' * (inner + 2 - len(heading))}╮", "error", ""),), "", action="")]
     for spans in lines:

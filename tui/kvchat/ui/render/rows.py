@@ -22,6 +22,10 @@ class Span(NamedTuple):
     source: str | None = None
     """What a copy gives; None: the drawn text."""
 
+    def uncopied(self) -> Span:
+        """The same, drawn but not copied."""
+        return Span(self.text, self.style, "")
+
 
 OPEN = "open"
 """The style of an undrawn opening marker, such as `**`; a copy drops it when its partner is not selected."""
@@ -65,12 +69,12 @@ def spans_width(spans: Iterable[Span]) -> int:
 def prefixed(rows: Iterable[Row], first: Sequence[Span], rest: Sequence[Span]) -> list[Row]:
     """`rows` with `first` before the first and `rest` before the others: list markers, quote bars. Before a row
     that a wrap made, the prefix is drawn but not copied."""
-    uncopied = tuple(Span(span.text, span.style, "") for span in rest)
+    uncopied = tuple(span.uncopied() for span in rest)
     out: list[Row] = []
     head = tuple(first)
     for row in rows:
         if not row.spans and not "".join(span.text for span in head).strip():
-            head = tuple(span._replace(source="") for span in head)
+            head = tuple(span.uncopied() for span in head)
         out.append(Row(head + row.spans, row.end, row.fill, row.action))
         head = tuple(rest) if "\n" in row.end else uncopied
     return out

@@ -116,7 +116,7 @@ def _linked(row: Row, numbers: Set[int]) -> Row:
                 spans.append(Span(span.text[end:start], span.style))
                 spans.append(Span(span.text[start:stop], f"{span.style} {CITE}".strip()))
                 end = stop
-        spans.append(span._replace(text=span.text[end:]))
+        spans.append(Span(span.text[end:], span.style, span.source))
     return replace(row, spans=tuple(span for span in spans if span.text or span.source))
 
 

@@ -155,7 +155,7 @@ def _copied_whole(rows: list[Row], source: str) -> list[Row]:
     """Rows whose cells do not add up to the source, cut or escaped: any part of them copies the whole line."""
     out = []
     for number, row in enumerate(rows):
-        mute = tuple(Span(span.text, span.style, "") for span in row.spans if span.text)
+        mute = tuple(span.uncopied() for span in row.spans if span.text)
         head = (Span("", "", source),) if number == 0 else ()
         out.append(Row(head + mute, "\n" if number == len(rows) - 1 else ""))
     return out

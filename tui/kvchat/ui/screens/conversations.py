@@ -20,65 +20,93 @@ from textual.widgets import Input, Static
 
 from kvchat.prompt.conversation import Conversation, SearchHit
 from kvchat.prompt.message import Role
+from kvchat.prompt.tags import (
+    ARCHIVE,
+    FAVOURITE,
+    FAVOURITE_MARK,
+    TagError,
+    in_order,
+    in_words,
+    meant,
+    own,
+    tag_name,
+    terms,
+)
 from kvchat.sanitize import one_line
 from kvchat.text.format import counted, moment
 from kvchat.ui.actions import bindings
 from kvchat.ui.screens.modal import Hint, ListModal, Modal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MARK_TONES, MATCH, MUTED, STRONG, USER, Part, content, joined, shown
+from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import GLYPHS, WORDS, Mark
 
 if TYPE_CHECKING:
     from kvchat.chat.conversations import Conversations
 
-Picked = tuple[Literal["open", "delete"], str] | tuple[Literal["new"], None]
+Picked = tuple[Literal["open", "rename", "delete", "menu"], str] | tuple[Literal["new"], None]
 
 
 class ConversationPicker(ListModal[Picked]):
-    """All conversations, newest first. Result: ("open", id), ("delete", id), ("new", None)."""
+    """All conversations, favourites first, then the newest; the archived while a filter is written. Result: what to do
+    with the one that has this id, or ("new", None)."""
 
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("list_dialog")]
 
     def __init__(self, conversations: Sequence[Conversation], *, current: str | None = None,
-                 mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "",
-                 now: datetime | None = None) -> None:
-        """`mark` tells the mark of the conversation with this id."""
+                 mark: Callable[[str], Mark] = lambda _: "unknown", query: str = "", at: str | None = None,
+                 row: int = 0, now: datetime | None = None) -> None:
+        """`mark` tells the mark of the conversation with this id. The cursor begins on `at` (None: the open one), else
+        in this `row`."""
         super().__init__(classes="-list")
         self.heading = "Conversations"
-        self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.delete", "delete"),
-                      ("dialog.close", "close"))
-        self._conversations = conversations
+        self.hints = (("rows.choose", "open"), ("list_dialog.new", "new"), ("list_dialog.rename", "rename"),
+                      ("list_dialog.delete", "delete"), ("list_dialog.menu", "more"), ("dialog.close", "close"))
+        self._conversations = conversations = in_order(conversations)
         self._texts = [conversation.title.casefold() for conversation in conversations]
+        self._tags = {tag for conversation in conversations for tag in conversation.tags}
         self._current = current
         self._ask_mark = mark
-        self._query = query
+        self.query_text = query
+        """What is written in the filter."""
+        self._words = ""
+        """Of it, what is looked for in titles."""
+        self._at = current if at is None else at
+        self.row = row
+        """Where the cursor begins, and where it stood when it was said what to do."""
         self._now = now or datetime.fromtimestamp(time.time()).astimezone()
         self._kept: list[int] = []
 
     def body(self) -> Iterable[Widget]:
-        yield FilterLine("filter by title", self._query)
+        yield FilterLine("filter by title, or tag:NAME", self.query_text)
         yield RowList(self._draw, tip=lambda row: f"{GLYPHS[self._mark(row)]}  {WORDS[self._mark(row)]}")
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
-        self._filter(self._query)
+        self._filter(self.query_text, self._at, self.row)
 
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
-        if event.value != self._query:
-            self._filter(event.value)
+        if event.value != self.query_text:
+            self._filter(event.value, None if event.value.strip() else self._current)
 
-    def _filter(self, query: str) -> None:
-        self._query = query
-        self._kept = kept(self._texts, query)
-        rows = self.rows
-        new = self.key("list_dialog.new")
-        rows.empty = f"No title matches. {new} begins a new conversation." if query.strip() else "No conversations yet."
-        cursor = 0
-        if not query.strip():
-            cursor = next((row for row, index in enumerate(self._kept)
-                           if self._conversations[index].id == self._current), 0)
-        rows.show(len(self._kept), cursor=cursor)
+    def _filter(self, query: str, at: str | None, row: int = 0) -> None:
+        self.query_text = query
+        self._words, asked = terms(query)
+        tags, filtered = [meant(term, self._tags) for term in asked], bool(query.strip())
+        found = [index for index, one in enumerate(self._conversations)
+                 if all(not wanted.isdisjoint(one.tags) for wanted in tags) and (filtered or ARCHIVE not in one.tags)]
+        self._kept = [found[index] for index in kept([self._texts[index] for index in found], self._words)]
+        places = {self._conversations[index].id: row for row, index in enumerate(self._kept)}
+        self.rows.empty = self._nothing(filtered, bool(asked))
+        self.rows.show(len(self._kept), cursor=places.get(at or "", min(row, max(0, len(self._kept) - 1))))
+
+    def _nothing(self, filtered: bool, tagged: bool) -> str:
+        if filtered:
+            what = "No conversation with this tag matches." if tagged else "No title matches."
+            return f"{what} {self.key('list_dialog.new')} begins a new conversation."
+        return "All conversations are archived; tag:archive shows them." if self._conversations else (
+            "No conversations yet.")
 
     def _mark(self, row: int) -> Mark:
         return self._ask_mark(self._conversations[self._kept[row]].id)
@@ -89,9 +117,12 @@ class ConversationPicker(ListModal[Picked]):
         turns = counted(conversation.turns, "turn") if conversation.turns else "empty"
         right = content((f"{turns:>11}" if width >= 60 else "", MUTED),
                         (f"{moment(conversation.updated, self._now):>17}" if width >= 45 else "", MUTED))
-        title = highlighted(content(shown(conversation.title, width)), self._query)
+        star = content((f"{FAVOURITE_MARK} ", ACCENT) if FAVOURITE in conversation.tags else "")
+        title = star + highlighted(content(shown(conversation.title, width)), self._words)
         state = "open" if conversation.id == self._current else "new answer" if conversation.unread else ""
-        tail = content((f"  {state}", ACCENT)) if state else content()
+        archived = "  archived" if ARCHIVE in conversation.tags else ""
+        tags = fit(in_words(conversation.tags), width // 4)
+        tail = content((f"  {state}" if state else "", ACCENT), (archived, MUTED), (f"  {tags}" if tags else "", MUTED))
         room = max(0, width - right.cell_length - 4 - tail.cell_length)
         left = content((GLYPHS[mark], MARK_TONES[mark]), " ") + title.truncate(room, ellipsis=True) + tail
         return joined(left, right, width)
@@ -102,9 +133,19 @@ class ConversationPicker(ListModal[Picked]):
     def action_new(self) -> None:
         self.finish(("new", None))
 
-    def action_delete(self) -> None:
+    def _finish_here(self, act: Literal["rename", "delete", "menu"]) -> None:
         if self.rows.cursor is not None:
-            self.finish(("delete", self._conversations[self._kept[self.rows.cursor]].id))
+            self.row = self.rows.cursor
+            self.finish((act, self._conversations[self._kept[self.row]].id))
+
+    def action_rename(self) -> None:
+        self._finish_here("rename")
+
+    def action_delete(self) -> None:
+        self._finish_here("delete")
+
+    def action_menu(self) -> None:
+        self._finish_here("menu")
 
 
 PAUSE_SECONDS = 0.12
@@ -165,7 +206,7 @@ class SearchScreen(ListModal[Found]):
                 ("dialog.close", "close"))
 
     def body(self) -> Iterable[Widget]:
-        yield FilterLine("words to look for", self._query)
+        yield FilterLine("words to look for; tag:NAME keeps to a tag", self._query)
         yield RowList(self._draw)
 
     def on_mount(self) -> None:
@@ -273,3 +314,41 @@ class RenameScreen(Modal[str]):
             self.query_one(Static).update(content((f"Write a title, or press {close} to keep the old one.", BAD)))
         else:
             self.finish(title if title != self._title else None)
+
+
+class TagsScreen(Modal[tuple[frozenset[str], frozenset[str]]]):
+    """Asks for a conversation's tags. The result is those that it gets and those that it loses, so that what another
+    window tags meanwhile stays."""
+
+    def __init__(self, title: str, tags: Iterable[str], known: Sequence[str]) -> None:
+        """`known`: the tags that there are."""
+        super().__init__(classes="-small")
+        self.heading = f"Tags of “{one_line(title, 50)}”"
+        self.hints = (("enter", "apply"), ("dialog.close", "cancel"))
+        self._tags = own(tags)
+        self._known = own(known)
+
+    def body(self) -> Iterable[Widget]:
+        yield FilterLine("words with a blank between them, such as: work paris", " ".join((*self._tags, "")))
+        yield Static(classes="words")
+
+    def on_mount(self) -> None:
+        tags = self.query_one(Input)
+        tags.select_on_focus = False  # one more is written behind them
+        tags.cursor_position = len(tags.value)
+        tags.focus()
+        self._changed()
+
+    @on(Input.Changed)
+    def _changed(self) -> None:
+        known = f"Tags there are: {one_line(in_words(self._known), 300)}" if self._known else ""
+        self.query_one(Static).update(content((known, MUTED)))
+
+    @on(Input.Submitted)
+    def _entered(self, event: Input.Submitted) -> None:
+        try:
+            tags = frozenset(map(tag_name, event.value.replace(",", " ").split()))
+        except TagError as error:
+            self.query_one(Static).update(content((one_line(str(error), 200), BAD)))
+        else:
+            self.finish((tags - frozenset(self._tags), frozenset(self._tags) - tags))

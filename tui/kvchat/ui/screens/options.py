@@ -21,6 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Label, Static, TextArea
 
 from kvchat.cache.price import Price
+from kvchat.chat.errors import ChatError
 from kvchat.config.option import UnfitError, json_table
 from kvchat.config.toml import UnreadableError, parsed
 from kvchat.prompt.conversation import SavedPrompt
@@ -35,7 +36,7 @@ from kvchat.ui.screens.rows import FilterLine, RowList
 from kvchat.ui.screens.tones import BAD, MUTED, STRONG, WASTED, content, shown
 
 if TYPE_CHECKING:
-    from kvchat.chat.options import Options
+    from kvchat.chat.personas import Personas
 
 @dataclass(frozen=True, slots=True)
 class Field:
@@ -283,7 +284,7 @@ class SystemPromptScreen(Modal[str]):
     """Edits the instructions. Result: the new text, None when nothing was changed."""
 
     DEFAULT_CSS = """
-    SystemPromptScreen > #frame { height: 88%; max-height: 34; max-width: 112; }
+    SystemPromptScreen #frame { height: 88%; max-height: 34; max-width: 112; }
     SystemPromptScreen {
         & #both { height: 1fr; }
         & TextArea {
@@ -300,7 +301,7 @@ class SystemPromptScreen(Modal[str]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("prompt")]
 
-    def __init__(self, instructions: str, price: Price, library: Options) -> None:
+    def __init__(self, instructions: str, price: Price, library: Personas) -> None:
         super().__init__()
         self.heading = "System prompt"
         self.hints = (("prompt.apply", "apply"), ("tab", "library"), ("rows.choose", "load"),
@@ -362,7 +363,10 @@ class SystemPromptScreen(Modal[str]):
     async def action_delete(self) -> None:
         rows = self.query_one(PromptList)
         if rows.has_focus and rows.cursor is not None:
-            await self._library.delete_prompt(self._prompts[rows.cursor].name)
+            try:
+                await self._library.delete_prompt(self._prompts[rows.cursor].name)
+            except ChatError as error:
+                self.query_one("#price", Static).update(content((str(error), BAD)))
             self._list()
 
     @on(Input.Submitted)
@@ -373,7 +377,11 @@ class SystemPromptScreen(Modal[str]):
             line.update(content((
                 "Write the name to save it under." if not name else "There is no text to save.", BAD)))
             return
-        await self._library.save_prompt(SavedPrompt(name, self._text()))
+        try:
+            await self._library.save_prompt(SavedPrompt(name, self._text()))
+        except ChatError as error:
+            line.update(content((str(error), BAD)))
+            return
         event.input.value = ""
         self._list()
         line.update(content(f"Saved as “{name}”."))

@@ -28,6 +28,7 @@ from textual.widgets import Input, Static
 from kvchat.chat.server.choice import ServerChoice
 from kvchat.sanitize import clean, one_line
 from kvchat.text.format import count, size
+from kvchat.ui.actions import binding
 from kvchat.ui.screens.modal import ListModal
 from kvchat.ui.screens.rows import FilterLine, RowList, highlighted, kept
 from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, TONE_CLASSES, TONE_CSS, content, joined, shown
@@ -262,9 +263,9 @@ class WelcomePanel(Widget, can_focus=True):
     )
     COMPONENT_CLASSES: ClassVar[set[str]] = set(TONE_CLASSES)
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("down", "move(1)", "Down", show=False),
-        Binding("enter", "choose", "Choose", show=False),
+        binding("rows.up", "move(-1)"),
+        binding("rows.down", "move(1)"),
+        binding("rows.choose", "choose"),
         *(Binding(str(way), f"go({way})", f"Way {way}", show=False) for way in (1, 2, 3)),
     ]
     cursor: reactive[int] = reactive(0)
@@ -277,22 +278,15 @@ class WelcomePanel(Widget, can_focus=True):
             super().__init__()
             self.way = way
 
-    def __init__(self, asked: Sequence[str], *, models: Sequence[FoundModel] | None = None, engine: bool = True,
+    def __init__(self, asked: Sequence[str], *, models: Sequence[FoundModel] = (), engine: bool = True,
                  folders: Sequence[str] = (), id: str | None = None) -> None:
-        """`asked`: the servers that were looked for, each as `llama.cpp 8080`; `models`: the files found, None while
-        they are looked for; `engine`: whether the built-in engine is installed; `folders`: where files are looked
-        for."""
+        """`asked`: the servers that were looked for, each as `llama.cpp 8080`; `models`: the files found; `engine`:
+        whether the built-in engine is installed; `folders`: where files are looked for."""
         super().__init__(id=id)
         self._asked = asked
         self._models = models
         self._engine = engine
         self._folders = folders
-
-    def set_models(self, models: Sequence[FoundModel], *, engine: bool = True) -> None:
-        """What was found on the disk."""
-        self._models = models
-        self._engine = engine
-        self.refresh(layout=True)
 
     def render(self) -> Content:
         return Content("\n").join(line for line, _ in self._lines(self.content_size.width))
@@ -321,8 +315,6 @@ class WelcomePanel(Widget, can_focus=True):
         return self._found(), "by its address, http://HOST:PORT", "shows the exact commands"
 
     def _found(self) -> str:
-        if self._models is None:
-            return "looking for model files …"
         if not self._models:
             return "no model file found; 3 says where they are looked for"
         names = " · ".join(f"{one_line(m.name, 40)} {one_line(m.quantisation, 10)} {size(m.size)}".replace("  ", " ")

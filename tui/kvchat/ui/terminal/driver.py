@@ -59,8 +59,9 @@ def _octets_waiting(terminal: int) -> int:
 class TerminalDriver(LinuxDriver):
     """Textual's driver for Linux and macOS, made to live with any input and without a terminal."""
 
-    def __init__(self, app: App[Any], **options: Any) -> None:
-        super().__init__(app, **options)
+    def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True,
+                 size: tuple[int, int] | None = None) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._file = cast("Any", _Outlet(cast("TextIO", self._file)))
         self.has_terminal = False
         """Whether the terminal is the app's just now: not another program's, as an editor's."""

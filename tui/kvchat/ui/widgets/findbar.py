@@ -51,6 +51,8 @@ class FindBar(Horizontal):
         return self.has_class("-open")
 
     def open(self, query: str = "", *, comes_back: bool = False) -> None:
+        """Show the line, with `query` or what was searched last. `comes_back`: closing it leads to the messages, not
+        to the composer."""
         self._comes_back = comes_back
         self.add_class("-open")
         line = self.query_one(Input)

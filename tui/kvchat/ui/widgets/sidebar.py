@@ -13,7 +13,7 @@ from typing import ClassVar
 
 from rich.cells import cell_len
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 from textual.content import Content
 from textual.geometry import Region, Size
 from textual.message import Message
@@ -70,12 +70,12 @@ class Sidebar(ScrollView, can_focus=True):
     """
     ALLOW_SELECT = False
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "Up", show=False),
-        Binding("down", "step(1)", "Down", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
-        Binding("home", "edge(-1)", "First", show=False),
-        Binding("end", "edge(1)", "Last", show=False),
+        actions.binding("rows.up", "step(-1)"),
+        actions.binding("rows.down", "step(1)"),
+        actions.binding("rows.page_up", "page(-1)"),
+        actions.binding("rows.page_down", "page(1)"),
+        actions.binding("rows.first", "edge(-1)"),
+        actions.binding("rows.last", "edge(1)"),
         *actions.bindings("sidebar"),
     ]
     FRAME_SECONDS = 0.25
@@ -133,15 +133,16 @@ class Sidebar(ScrollView, can_focus=True):
         return self._open
 
     def set_rows(self, rows: Sequence[SidebarRow]) -> None:
-        """Show these, newest first. The cursor stays on its conversation, and so does the first line of a view
-        that was scrolled down."""
+        """Show these, favourites first, then the newest. The cursor stays on its conversation, and so does the first
+        line of a view that was scrolled down."""
         if not self._is_known:
             self._is_known = True
             self.refresh()
         if tuple(rows) == tuple(self.rows):
             self.refresh_marks()
             return
-        if [(row.id, row.updated) for row in rows] == [(row.id, row.updated) for row in self.rows]:
+        places = [[(row.id, row.updated, row.favourite) for row in those] for those in (rows, self.rows)]
+        if places[0] == places[1]:
             self._redraw(rows)
             return
         cursor_id, top = self.cursor_id, round(self.scroll_y)

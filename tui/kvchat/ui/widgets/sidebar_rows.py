@@ -38,6 +38,7 @@ class SidebarRow:
     """Seconds since the epoch."""
     streaming: bool = False
     unread: bool = False
+    favourite: bool = False
 
 
 def mark_of(row: SidebarRow, warmth: Warmth) -> Mark:
@@ -56,6 +57,9 @@ def described(row: SidebarRow, warmth: Warmth, now: float) -> str:
     words = warmth_words(warmth, now) if known else WORDS[mark_of(row, warmth)]
     return words + ("; there is an unread answer" if row.unread else "")
 
+
+FAVOURITES = "★ Favourites"
+"""The group above those by age."""
 
 Line = str | int
 """A line of the list: the name of a group, or the index of a row."""
@@ -88,12 +92,13 @@ def until_midnight(now: float) -> float:
 
 
 def lines_of(rows: Sequence[SidebarRow], now: float) -> list[Line]:
-    """The lines of the list: the rows in their order, with a group's name where the group changes."""
+    """The lines of the list: the rows in their order, favourites first, with a group's name where the group changes.
+    `now`: seconds since the epoch."""
     group_of = grouping(now)
     lines: list[Line] = []
     current = ""
     for index, row in enumerate(rows):
-        if (group := group_of(row.updated)) != current:
+        if (group := FAVOURITES if row.favourite else group_of(row.updated)) != current:
             current = group
             lines.append(group)
         lines.append(index)

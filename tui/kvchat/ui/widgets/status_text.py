@@ -14,7 +14,15 @@ from kvchat.cache.accounting import NOISE, PromptProgress, TurnFigures, measured
 from kvchat.cache.speed import SpeedFit
 from kvchat.prompt.message import State
 from kvchat.sanitize import one_line
-from kvchat.text.cache import UNREPORTED, notable_waste, reuse_percent, roughly, spark_values, wasted_words
+from kvchat.text.cache import (
+    UNREPORTED,
+    notable_waste,
+    reuse_percent,
+    roughly,
+    short_parts,
+    spark_values,
+    wasted_words,
+)
 from kvchat.text.findings import cause_name
 from kvchat.text.format import duration, short_count
 from kvchat.ui.widgets.pieces import Piece, Pieces, fit, joined, sparkline, width_of
@@ -84,7 +92,7 @@ def _cached(
     cached, new = turn.cached_tokens or 0, turn.needed_tokens or 0
     if width < SHORT:
         return _short(turn, [Piece("reuse ", "quiet"), Piece(f"{roughly(turn)}{reuse_percent(turn):>3} %", "strong")],
-                      f"{roughly(turn)}{cached:,} cached · {new:,} new")
+                      short_parts(turn))
     saved = seconds_saved(turn, server or measured_speed(turns))
     again = notable_waste(turn)
     groups: list[Pieces] = [
@@ -135,7 +143,7 @@ def _without_history(turns: Sequence[TurnFigures], width: int) -> list[Piece]:
     turn = turns[-1]
     cached, evaluated = turn.cached_tokens or 0, turn.evaluated_tokens or 0
     if width < SHORT:
-        return _short(turn, [Piece("reuse unknown", "quiet")], f"{cached:,} cached · {evaluated:,} prefilled")
+        return _short(turn, [Piece("reuse unknown", "quiet")], short_parts(turn))
     return _head(turns) + joined([
         [Piece(f"{cached:>6,}", "cached"), Piece(" cached", "quiet")],
         [Piece(f"{evaluated:>5,}", "new"), Piece(" prefilled", "quiet")], _ttft(turn)], _DOT)

@@ -48,7 +48,7 @@ from kvchat.backends.dialects.ollama.models import (
     window,
 )
 from kvchat.backends.endpoint import Endpoint
-from kvchat.backends.kinds import Figures, ServerKind
+from kvchat.backends.kinds import Continuing, Figures, ServerKind
 from kvchat.backends.payload import Models, PayloadError, Responses, as_object, parsed, parsed_or_none, said, text_at
 from kvchat.backends.transport import Clock, Head
 from kvchat.cache.causes.remedies import Change, Flags
@@ -76,7 +76,7 @@ class OllamaBackend(HttpBackend):
             idle="OLLAMA_KEEP_ALIVE=-1", keep_alive="-1", reports_when_updated=True, asked_window="num_ctx",
             without_date="Make the model anew from a Modelfile with a TEMPLATE that has no currentDate "
                          "(ollama create)."),
-        small_window=True, embeds_beside=True, tag=":latest")
+        small_window=True, embeds_beside=True, tag=":latest", continuing=Continuing.TEXT)
     probes = (ROOT_PATH, VERSION_PATH, LOCALAI_PATH)
     health_path = VERSION_PATH
     chat_path = "/api/chat"

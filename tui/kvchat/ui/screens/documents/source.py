@@ -219,7 +219,7 @@ class DocumentsSource(Source):
         with self.screen.telling():
             await self.documents.look_for_changes(one.name, anew)
             name = one_line(one.name, 40)
-            self._tell_while_indexing(one.name, f"Every file of {name} is read again." if anew else
+            self._tell_while_indexing(one.name, f"Indexing every file of {name} again." if anew else
                                       f"Looking for changes in {name}.")
 
     def _stop(self) -> None:

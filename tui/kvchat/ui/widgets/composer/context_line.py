@@ -86,7 +86,7 @@ def _cut(parts: Sequence[Part], width: int) -> Iterator[Part]:
     for part in parts:
         text = fit(part.text, width)
         width -= cell_len(text)
-        yield part._replace(text=text)
+        yield Part(text, part.style, part.at, part.kind)
 
 
 def _tail(shown: Shown, width: int) -> str:

@@ -20,6 +20,7 @@ from textual.document._edit import Edit
 from textual.geometry import Offset
 from textual.widgets import TextArea
 
+from kvchat.config.personas import FIELD
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import clean
 from kvchat.ui import actions
@@ -126,6 +127,8 @@ class ComposerText(TextArea):
         """The messages sent before, newest first."""
         self.counted: Callable[[int], frozenset[int]] = lambda at: frozenset()
         """Which `@` counted in one of these."""
+        self.fields: frozenset[str] = frozenset()
+        """The fields of the snippet that was put in last, as they stand in the text."""
         self._recalled: int | None = None
         """Which of them was recalled last."""
         super().__init__(soft_wrap=True, tab_behavior="focus", show_line_numbers=False, highlight_cursor_line=False)
@@ -195,6 +198,7 @@ class ComposerText(TextArea):
     def load(self, text: str, typed: Collection[int] = ()) -> None:
         """Begin anew with this text: nothing can be undone."""
         self.load_text(text)
+        self.fields = frozenset()
         self.signs = [sign in typed for sign in range(text.count(SIGN))]
 
     def put(self, text: str, chips: Mapping[str, ContextBlock], typed: Collection[int] = (), *,
@@ -205,6 +209,17 @@ class ComposerText(TextArea):
         self.edit(self._edit_of(plain_paste(text), self.document.start, self.document.end, typed))
         self.history.checkpoint()
         self.move_cursor((0, len(self.document[0])) if at_top else self.document.end)
+
+    def select_field(self) -> bool:
+        """Select the next field of a snippet that is not filled in, from the cursor on and around; False: none is."""
+        places = [(row, found.start(), found.end()) for row, line in enumerate(self.document.lines) if self.fields
+                  for found in FIELD.finditer(line) if found[0] in self.fields]
+        if not places:
+            return False
+        here = max(self.selection)
+        row, start, end = next((place for place in places if place[:2] >= here), places[0])
+        self.selection = Selection((row, start), (row, end))
+        return True
 
     def type(self, text: str) -> None:
         """Insert at the cursor what the person typed elsewhere."""

@@ -19,6 +19,7 @@ from textual.widgets import Static, TextArea
 
 from kvchat.chat.question import Question
 from kvchat.chat.question.mentions import NOTHING, Meant
+from kvchat.config.personas import FIELD
 from kvchat.prompt.context import ContextBlock
 from kvchat.sanitize import one_line
 from kvchat.ui.key_queue import idle
@@ -57,6 +58,8 @@ class Composer(Completing):
     """Rows of the screen below which the keys stand in the empty text, and have no row of their own."""
 
     Submitted: TypeAlias = messages.Submitted
+    NextRequested: TypeAlias = messages.NextRequested
+    TakeBackRequested: TypeAlias = messages.TakeBackRequested
     SlashCommand: TypeAlias = messages.SlashCommand
     DraftChanged: TypeAlias = messages.DraftChanged
     Rested: TypeAlias = messages.Rested
@@ -80,8 +83,12 @@ class Composer(Completing):
         self._hint = Static(classes="composer-hint", markup=False)
         self._timer: Timer | None = None
         self._announced = ""
+        self._told_of_field = False
+        """Whether a field that is not filled in was told since the text changed."""
         self._cost = "", False
         self._placeholder = placeholder
+        self.has_queue = False
+        """Whether messages of this conversation wait for the answer before them."""
 
     def compose(self) -> ComposeResult:
         yield self._list
@@ -157,6 +164,15 @@ class Composer(Completing):
     def insert(self, text: str) -> None:
         """Insert at the cursor as a paste would."""
         self._area.paste(text)
+
+    def fill(self, text: str) -> None:
+        """Put the text of a snippet in place of what is written, its first field selected; Tab goes to the next."""
+        self._area.put(f"/{text}" if text.startswith("/") and not text.startswith("//") else text, {})
+        self._area.fields = frozenset(found[0] for found in FIELD.finditer(text))
+        self._area.move_cursor((0, 0))
+        if not self._area.select_field():
+            self._area.move_cursor(self._area.document.end)
+        self._area.focus()
 
     def type(self, text: str) -> None:
         """Insert at the cursor what was typed while another widget had the keys."""
@@ -252,9 +268,12 @@ class Composer(Completing):
             if self._list.is_open:
                 self._list.move(step)
                 return True
+            if key == "up" and self.has_queue and not self.text:
+                self.post_message(self.TakeBackRequested())
+                return True
             return area.recall(-step)
         if not self._list.is_open:
-            return False
+            return key == "tab" and self._area.select_field()
         if key == "tab" and (command := self._list.chosen):
             area.put(f"/{command.name} ", {})
         self._list.close()
@@ -282,7 +301,8 @@ class Composer(Completing):
         return True
 
     def submit(self) -> None:
-        """Send what is written, or run it when it is a command. An empty message is not sent."""
+        """Send what is written, or run it when it is a command. An empty message is not sent: it asks for the next one
+        of the queue."""
         text = self.text
         command, rest = slash.parse(text)
         if command is not None:
@@ -294,12 +314,20 @@ class Composer(Completing):
                     f"There is no command /{one_line(command, 24)} · // begins a message"))
             return
         if not text.strip():
+            if self.has_queue:
+                self.post_message(self.NextRequested())
+            return
+        if not self._told_of_field and self._area.select_field():
+            self._told_of_field = True
+            self.post_message(self.Notice(
+                f"Fill in {one_line(self._area.selected_text, 40)}, or press the key again to send it as it is."))
             return
         picked, meant = self._left_out(), Meant(self.typed, frozenset(self.context.agreed))
         found = self._passages_for(rest)
         question = Question(rest, self.blocks, meant, None if found is None else tuple(one.block for one in found),
-                            self._files_for(rest), without=picked.dropped, recalls=MEMORY not in self.context.none)
-        self.post_message(self.Submitted(question, self._key, picked.taken))
+                            self._files_for(rest), without=picked.dropped, taken=picked.taken,
+                            recalls=MEMORY not in self.context.none)
+        self.post_message(self.Submitted(question, self._key))
         self._empty(keep_chips=True)
 
     def _run(self, name: str, argument: str) -> None:
@@ -340,6 +368,7 @@ class Composer(Completing):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
+        self._told_of_field = False
         typed = slash.typed_name(self.text)
         self._list.show(slash.matching(self.commands, typed) if typed is not None and self._area.has_focus else ())
         self._look_for_mention()

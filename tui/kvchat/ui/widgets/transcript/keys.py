@@ -19,9 +19,8 @@ from textual.message import Message
 from textual.selection import Selection
 
 from kvchat.prompt.citations import cited
-from kvchat.sanitize import clean
 from kvchat.ui import actions
-from kvchat.ui.render.message import VERSIONS, Folds
+from kvchat.ui.render.message import VERSIONS, Folds, TranscriptItem, as_text
 from kvchat.ui.render.sources import CITE, given, numbers_at
 from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript.entry import Entry
@@ -39,8 +38,10 @@ class TranscriptKeys(TranscriptView):
     def __init__(self, *, name: str | None = None, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(name=name, id=id, classes=classes)
         self._selected: str | None = None
+        self._from: str | None = None
+        """Where the selection of several messages began; None: at the selected one."""
 
-    # -- the selected message
+    # -- the selected message, and those that were selected with it
 
     @property
     def selected(self) -> str | None:
@@ -52,23 +53,42 @@ class TranscriptKeys(TranscriptView):
         index = self._column.find(self._selected)
         return None if index is None else self._column.entries[index]
 
-    def select(self, node_id: str | None, *, show: bool = True) -> None:
-        """Select a message; `show`: scroll so that it can be read."""
-        if node_id == self._selected:
-            index = self._column.find(node_id)
-        else:
-            self._mark(self._selected_entry, False)
-            index = self._column.find(node_id)
-            self._selected = node_id if index is not None else None
-            self._mark(self._selected_entry, True)
+    @property
+    def _selected_entries(self) -> list[Entry]:
+        """All that are selected, in their order."""
+        index = self._column.find(self._selected)
+        if index is None:
+            return []
+        begin = self._column.find(self._from)
+        first, last = sorted((index, index if begin is None else begin))
+        return self._column.entries[first : last + 1]
+
+    @property
+    def selected_items(self) -> list[TranscriptItem]:
+        """The messages that are selected, in their order."""
+        return [entry.item for entry in self._selected_entries]
+
+    def select(self, node_id: str | None, *, show: bool = True, extend: bool = False) -> None:
+        """Select a message; `show`: scroll so that it can be read; `extend`: with all from where the selection began.
+        """
+        before, was = self._selected_entries, self._selected
+        index = self._column.find(node_id)
+        self._from = (self._from or self._selected) if extend else None
+        self._selected = node_id if index is not None else None
+        self._mark_selected(before)
+        if self._selected != was:
             self.post_message(self.Selected(self._selected))
         if show and index is not None:
             self._show(index)
 
-    def _mark(self, entry: Entry | None, selected: bool) -> None:
-        if entry is not None:
-            entry.set_selected(selected)
-            self.refresh()
+    def _mark_selected(self, before: Sequence[Entry]) -> None:
+        """Draw those that are selected now as selected, and no others of those that were `before`."""
+        now = self._selected_entries
+        for entries, selected in (([one for one in before if one not in now], False), (now, True)):
+            for entry in entries:
+                if entry.selected is not selected:
+                    entry.set_selected(selected)
+                    self.refresh()
 
     def _show(self, index: int) -> None:
         """Scroll as little as is needed to see a message, its begin rather than its end."""
@@ -94,7 +114,7 @@ class TranscriptKeys(TranscriptView):
         self._repaint_selected()
 
     def _repaint_selected(self) -> None:
-        if (entry := self._selected_entry) is not None:
+        for entry in self._selected_entries:
             entry.strips.clear()
             self.refresh()
 
@@ -121,6 +141,14 @@ class TranscriptKeys(TranscriptView):
         elif step > 0:
             self.action_last()
 
+    def action_extend(self, step: int) -> None:
+        """The message above (-1) or below (1) too; back towards the first one, one less."""
+        index = self._column.find(self._selected)
+        if index is None:
+            self.action_select(step)
+        elif 0 <= index + step < len(self._column.entries):
+            self.select(self._column.entries[index + step].item.node_id, extend=True)
+
     def action_page(self, step: int) -> None:
         """One view up or down; the selected message goes along."""
         y = round(self.scroll_y) + step * max(1, self._view_height - 2)
@@ -141,9 +169,11 @@ class TranscriptKeys(TranscriptView):
         self.follow()
 
     def action_find(self) -> None:
+        """Ask the screen for the line to search with."""
         self.post_message(self.FindRequested())
 
     def action_match(self, step: int) -> None:
+        """Ask the screen to go `step` matches on, upwards where it is negative."""
         self.post_message(self.MatchRequested(step))
 
     # -- requests: about the selected message, else about the last one
@@ -160,9 +190,20 @@ class TranscriptKeys(TranscriptView):
         if (entry := self._meant) is not None:
             self.post_message(self.RegenerateRequested(entry.item.node_id))
 
+    def action_continue(self) -> None:
+        if (entry := self._meant) is not None:
+            self.post_message(self.ContinueRequested(entry.item.node_id))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The key that continues is a letter like any other where there is nothing to continue."""
+        if action == "continue" and not ((entry := self._meant) is not None and entry.item.is_cut):
+            return False
+        return super().check_action(action, parameters)
+
     def action_copy(self) -> None:
         if (entry := self._meant) is not None:
-            self.post_message(self.CopyRequested(clean(entry.item.text or entry.item.note)))
+            items = self.selected_items or [entry.item]
+            self.post_message(self.CopyRequested(as_text(items), len(items)))
 
     def action_copy_code(self, number: int) -> None:
         """Of the selected message, else of the last one that has code."""
@@ -173,6 +214,7 @@ class TranscriptKeys(TranscriptView):
             if len(codes) >= number:
                 self.post_message(self.CodeCopyRequested(number, codes[number - 1].text))
                 return
+        self.post_message(self.CodeCopyRequested(number, None))
 
     def action_branches(self) -> None:
         if (entry := self._meant) is not None:
@@ -191,8 +233,7 @@ class TranscriptKeys(TranscriptView):
             self.post_message(self.SourcesRequested(entry.item.node_id))
 
     def action_sibling(self, step: int) -> None:
-        entry = self._meant
-        if entry is not None and entry.item.siblings[1] > 1:
+        if (entry := self._meant) is not None:
             self.post_message(self.SiblingRequested(entry.item.node_id, step))
 
     def action_fold(self) -> None:
@@ -218,7 +259,6 @@ class TranscriptKeys(TranscriptView):
         followed, self.following = self.following, self.following and not unfolded
         self._changed(index, entry.set_folds(folds), height)
         self.following = self.following or (followed and not self.rows_below)
-        self.post_message(self.FoldToggled(entry.item.node_id, part, unfolded))
 
     def on_key(self, event: events.Key) -> None:
         """A character that is no command here is meant for the composer."""
@@ -298,7 +338,7 @@ class TranscriptKeys(TranscriptView):
             self._select_rows(index, 0, entry.height - 1, None)
         elif action == "fold":
             self._toggle(entry, value)
-        elif action == "code" and offset.x >= self.text_width + GUTTER - 4:
+        elif action == "code" and offset.x >= self.text_width + GUTTER - 9:
             self.select(entry.item.node_id, show=False)
             self.action_copy_code(int(value))
         elif numbers := numbers_at(entry.row(row), offset.x - GUTTER):

@@ -29,18 +29,26 @@ class RegenerateRequested(Message, namespace="transcript"):
 
 
 @dataclass
+class ContinueRequested(Message, namespace="transcript"):
+    """The person wants a cut answer to go on."""
+
+    node: str
+
+
+@dataclass
 class CopyRequested(Message, namespace="transcript"):
-    """The person wants a message's source text on the clipboard."""
+    """The person wants the source text of so many messages on the clipboard."""
 
     text: str
+    messages: int = 1
 
 
 @dataclass
 class CodeCopyRequested(Message, namespace="transcript"):
-    """The person wants the `number`-th code block of a message on the clipboard."""
+    """The person wants the `number`-th code block of a message on the clipboard. `text`: None where there is none."""
 
     number: int
-    text: str
+    text: str | None
 
 
 @dataclass
@@ -78,15 +86,6 @@ class SourcesRequested(Message, namespace="transcript"):
 
     node: str
     numbers: tuple[int, ...] = ()
-
-
-@dataclass
-class FoldToggled(Message, namespace="transcript"):
-    """A part of a message, `reasoning` or `context`, was folded or unfolded."""
-
-    node: str
-    part: str
-    unfolded: bool
 
 
 @dataclass

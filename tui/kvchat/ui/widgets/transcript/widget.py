@@ -85,9 +85,12 @@ class Transcript(TranscriptKeys, can_focus=True):
         if not any(item.node_id in known for item in items):
             self.following = True
         self._column.set(fresh)
+        if self._column.find(self._from) is None:
+            self._from = None
         if self._column.find(self._selected) is None and self._selected is not None:
             self._selected = None
             self.post_message(self.Selected(None))
+        self._mark_selected(fresh)
         self._place_live()
         index = self._column.find(top[0]) if top else None
         self._arrange((index, top[1]) if index is not None and top else None)

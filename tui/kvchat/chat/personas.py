@@ -1,0 +1,66 @@
+"""The personas that conversations can begin with: files of the person's own, and the saved system prompts.
+
+The rule: a saved system prompt is a persona that has nothing but a system prompt. Both stand in both lists; a file
+comes before a saved prompt of its name, and is changed in an editor only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from kvchat.chat.errors import ChatError
+from kvchat.chat.options import Options
+from kvchat.config.personas import Persona, load_personas
+from kvchat.config.problem import Problem
+from kvchat.config.unknown import nearest
+from kvchat.prompt.conversation import SavedPrompt
+from kvchat.sanitize import one_line
+
+
+class Personas:
+    """Finds personas. Files are read whenever they are asked for: they may be open in an editor."""
+
+    def __init__(self, folder: Path, options: Options) -> None:
+        self.folder = folder
+        self._options = options
+
+    def all(self) -> list[Persona]:
+        """Every persona, by name."""
+        saved = {prompt.name: Persona(prompt.name, system_prompt=prompt.text) for prompt in self._options.prompts()}
+        return sorted({**saved, **self._files()[0]}.values(), key=lambda persona: persona.name.casefold())
+
+    def find(self, name: str) -> Persona:
+        """The persona of this name; any case. Raises ChatError."""
+        known = self.all()
+        for persona in known:
+            if persona.name.casefold() == name.strip().casefold():
+                return persona
+        said = f"There is no persona {one_line(name, 40)}"
+        near = nearest(name, [persona.name for persona in known])
+        broken = next((problem for problem in self._files()[1] if problem.file and problem.file.stem == name), None)
+        if broken is not None:
+            raise ChatError(f"{said}: {broken}.")
+        raise ChatError(f"{said}; did you mean {near}?" if near else f"{said}. They are TOML files in {self.folder}.")
+
+    def _files(self) -> tuple[dict[str, Persona], list[Problem]]:
+        return load_personas(self.folder)
+
+    # The library of system prompts, as its screen has it.
+
+    def prompts(self) -> list[SavedPrompt]:
+        """Every system prompt of a persona."""
+        return [SavedPrompt(persona.name, persona.system_prompt) for persona in self.all() if persona.system_prompt]
+
+    async def save_prompt(self, prompt: SavedPrompt) -> None:
+        """Raises ChatError."""
+        self._no_file(prompt.name)
+        await self._options.save_prompt(prompt)
+
+    async def delete_prompt(self, name: str) -> None:
+        """Raises ChatError."""
+        self._no_file(name)
+        await self._options.delete_prompt(name)
+
+    def _no_file(self, name: str) -> None:
+        if name in self._files()[0]:
+            raise ChatError(f"{name} is a file, {name}.toml in {self.folder}: change it there.")

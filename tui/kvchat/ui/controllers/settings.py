@@ -1,0 +1,70 @@
+"""Looking at the settings and changing them: in the file, and in the running app where it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kvchat.config import ConfigError, save_setting
+from kvchat.ui.controllers.cache_panel import CachePanelController
+from kvchat.ui.controllers.workspace import Workspace, in_worker
+from kvchat.ui.themes import AUTOMATIC
+
+if TYPE_CHECKING:
+    from kvchat.chat.service import ChatService
+    from kvchat.config import Settings
+    from kvchat.ui.setting_rows import SettingRow
+    from kvchat.ui.widgets.composer.widget import Composer
+    from kvchat.ui.widgets.transcript.widget import Transcript
+
+
+class SettingsController:
+    """What the settings screen shows, and does."""
+
+    def __init__(self, workspace: Workspace, service: ChatService, panel: CachePanelController, transcript: Transcript,
+                 composer: Composer) -> None:
+        self.workspace = workspace
+        self._service = service
+        self._panel = panel
+        self._transcript = transcript
+        self._composer = composer
+
+    @in_worker("dialog")
+    async def open(self, query: str = "") -> None:
+        from kvchat.ui.screens.settings import SettingsScreen
+
+        try:
+            self._take(self.workspace.app.layers().settings)  # another window may have changed the file
+        except ConfigError as error:
+            self.workspace.say(str(error), "warning")
+            return
+        await self.workspace.ask(SettingsScreen(self.rows, self.change, query))
+
+    def rows(self) -> list[SettingRow]:
+        """Every setting as it is now, whoever changed it. Raises ConfigError."""
+        from kvchat.ui.setting_rows import rows
+
+        return rows(self.workspace.app.layers(), [AUTOMATIC, *sorted(self.workspace.app.available_themes)])
+
+    def change(self, row: SettingRow, text: str | None) -> None:
+        """Save what a person wrote for a setting, and work with it where that can be; None: back to the default.
+        Raises ConfigError."""
+        from kvchat.ui.setting_rows import checked
+
+        app = self.workspace.app
+        save_setting(app.paths.config, row.path, None if text is None else checked(app.layers(), row, text))
+        self._take(app.layers().settings)
+
+    def _take(self, wanted: Settings) -> None:
+        before = self._service.settings
+        self._service.take_settings(wanted)
+        now, screen = self._service.settings, self.workspace.screen
+        self.workspace.app.take_settings(before, now)
+        if now.enter_sends != before.enter_sends:
+            self._composer.enter_sends = now.enter_sends
+        if now.show_reasoning != before.show_reasoning:
+            self._transcript.unfold_reasoning(now.show_reasoning)
+        if now.sidebar != before.sidebar:
+            screen.want_sidebar(now.sidebar)
+        if now.cache_panel != before.cache_panel:
+            self._panel.wanted = now.cache_panel
+            self._panel.fit()

@@ -1,0 +1,247 @@
+"""Every setting on one filtered list, and the one under the cursor in full below, where it is changed.
+
+The rule: a change is saved when it is made, and what is wrong with it is said in one sentence at the field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Input, Static, TextArea
+
+from kvchat.config import ConfigError
+from kvchat.config.option import Kind
+from kvchat.sanitize import clean
+from kvchat.ui.actions import bindings
+from kvchat.ui.screens.export import ChoiceLine
+from kvchat.ui.screens.modal import Hint, ListModal
+from kvchat.ui.screens.rows import FilterInput, FilterLine, RowList, highlighted, kept
+from kvchat.ui.screens.tones import ACCENT, BAD, MUTED, STRONG, content, joined, shown
+from kvchat.ui.setting_rows import SettingRow, given_words
+
+Change = Callable[[SettingRow, str | None], None]
+"""Saves a value as it is written, or the default (None). Raises ConfigError."""
+
+LOOKING: Sequence[Hint] = (("rows.choose", "change"), ("settings.reset", "default"), ("type", "to find"),
+                           ("dialog.close", "close"))
+SWITCHING: Sequence[Hint] = (("rows.choose", "switch"), *LOOKING[1:])
+WRITING: Sequence[Hint] = (("entry.save", "save"), ("entry.new_line", "new line"), ("dialog.close", "cancel"))
+CHOOSING: Sequence[Hint] = (("choice.previous choice.next", "choose"), ("entry.save", "save"),
+                            ("dialog.close", "cancel"))
+
+
+class ValueField(Vertical):
+    """Where a value is written, or chosen from a few words."""
+
+    DEFAULT_CSS = """
+    ValueField {
+        display: none; height: auto; padding: 0 0 0 2;
+        &.-open { display: block; }
+        & > TextArea {
+            height: auto; max-height: 4; border: none; padding: 0 1; background: $foreground 10%;
+            scrollbar-size-vertical: 1;
+            & .text-area--cursor-line { background: transparent; }
+            &:focus { border: none; }
+        }
+        &:ansi > TextArea { background: ansi_default; text-style: underline; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("entry", priority=True)]
+
+    def __init__(self, save: Callable[[str], None]) -> None:
+        super().__init__()
+        self._save = save
+        self._words: tuple[str, ...] = ()
+
+    def compose(self) -> ComposeResult:
+        yield TextArea(compact=True, soft_wrap=True)
+        yield ChoiceLine([""])
+
+    @property
+    def is_open(self) -> bool:
+        return self.has_class("-open")
+
+    def open(self, row: SettingRow) -> None:
+        """Have the value of this setting changed."""
+        area, choice = self.query_one(TextArea), self.query_one(ChoiceLine)
+        self._words = row.words
+        area.display, choice.display = not row.words, bool(row.words)
+        self.add_class("-open")
+        if row.words:
+            at = row.words.index(row.text) if row.text in row.words else 0
+            choice.offer([word or "(empty)" for word in row.words], at)
+            choice.focus()
+        else:
+            area.text = clean(row.text)
+            area.move_cursor(area.document.end)
+            area.focus()
+
+    def close(self) -> None:
+        self.remove_class("-open")
+
+    def action_save(self) -> None:
+        chosen = self.query_one(ChoiceLine).chosen
+        self._save(self._words[chosen] if self._words else self.query_one(TextArea).text)
+
+    def action_new_line(self) -> None:
+        if not self._words:
+            self.query_one(TextArea).insert("\n")
+
+
+class SettingsScreen(ListModal[None]):
+    """Shows the settings and has them changed."""
+
+    DEFAULT_CSS = """
+    SettingsScreen #about { height: auto; max-height: 8; margin: 1 0 0 2; }
+    SettingsScreen #said { height: auto; margin: 0 0 0 2; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("settings")]
+
+    def __init__(self, rows: Callable[[], list[SettingRow]], change: Change, query: str = "") -> None:
+        super().__init__(classes="-list")
+        self.heading = "Settings"
+        self.hints = LOOKING
+        self._look, self._change, self._query = rows, change, query
+        self._all: list[SettingRow] = []
+        self._shown: list[SettingRow] = []
+        self._said = ""
+        """What was saved, to be said when the list is shown again."""
+
+    def body(self) -> Iterable[Widget]:
+        yield FilterLine("find a setting", self._query)
+        yield RowList(self._draw, empty="No setting has these words.")
+        yield Static(classes="words", id="about")
+        yield ValueField(self._save)
+        yield Static(classes="words", id="said")
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._all = self._look()
+        self._find()
+
+    # -- the list
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        if event.value != self._query:
+            self._query = event.value
+            self._find()
+
+    def _find(self, cursor: int = 0) -> None:
+        """Show what has the words: what is called so first."""
+        words = self._query.casefold().split()
+        texts = [f"{row.path} {row.about} {row.shown}".casefold() for row in self._all]
+        found = [self._all[at] for at in kept(texts, self._query)]
+        self._shown = sorted(found, key=lambda row: (
+            words != [row.path], not all(word in row.path.casefold() for word in words)))
+        self.rows.show(len(self._shown), cursor=cursor)
+
+    def _draw(self, index: int, width: int) -> Content:
+        row = self._shown[index]
+        section, dot, name = row.path.rpartition(".") if row.kind is not Kind.KEYS else row.path.partition(".")
+        label = Content.assemble(content((section + dot, MUTED)), content(name))
+        tone = BAD if row.problem else ACCENT if row.given or row.is_set else MUTED
+        return joined(highlighted(label, self._query), content((shown(row.shown, max(8, width // 2)), tone)), width)
+
+    @property
+    def _row(self) -> SettingRow | None:
+        at = self.rows.cursor
+        return None if at is None or at >= len(self._shown) else self._shown[at]
+
+    @on(RowList.Moved)
+    def _tell(self) -> None:
+        row = self._row
+        about = self.query_one("#about", Static)
+        about.display = row is not None
+        self._say(self._said)
+        self._said = ""
+        if row is None:
+            return
+        origin = "" if row.origin == "default" else f" · {row.origin}"
+        start = " · read when kvchat starts" if row.at_start else ""
+        value = "" if len(row.shown) < self.rows.room // 2 else f"{shown(row.shown, 300)}\n"
+        about.update(content((row.path, STRONG), "  ", row.about, "\n", value,
+                             (f"default: {shown(row.default, 60)}{origin}{start}", MUTED)))
+        if row.given:
+            self._say(given_words(row))
+        elif row.problem:
+            self._say(row.problem, BAD)
+        self._show_keys(row)
+
+    def _say(self, words: str = "", tone: str = MUTED) -> None:
+        said = self.query_one("#said", Static)
+        said.display = bool(words)
+        said.update(content((words, tone)))
+
+    def _show_keys(self, row: SettingRow) -> None:
+        field = self.query_one(ValueField)
+        hints = SWITCHING if row.kind is Kind.FLAG else LOOKING
+        self.show_hints(hints if not field.is_open else CHOOSING if row.words else WRITING, fits=True)
+
+    # -- changing
+
+    def action_move(self, step: int) -> None:
+        if not self.query_one(ValueField).is_open:
+            super().action_move(step)
+
+    def action_page(self, direction: int) -> None:
+        if not self.query_one(ValueField).is_open:
+            super().action_page(direction)
+
+    def choose(self, index: int) -> None:
+        row = self._row
+        if row is None:
+            return
+        if row.given:
+            self._say(given_words(row), BAD)
+        elif row.secret:
+            self._say("Its values are not shown. They are changed in the file.", BAD)
+        elif row.kind is Kind.FLAG:
+            self._save("false" if row.text == "true" else "true")
+        else:
+            self.query_one(ValueField).open(row)
+            self._show_keys(row)
+
+    def action_reset(self) -> None:
+        row = self._row
+        if row is None:
+            return
+        if row.given:
+            self._say(given_words(row), BAD)
+        elif row.is_set:
+            self._save(None)
+        else:
+            self._say("It is at its default.")
+
+    def _save(self, text: str | None) -> None:
+        row = self._row
+        if row is None:
+            return
+        try:
+            self._change(row, text)
+            self._all = self._look()
+        except ConfigError as error:
+            self._say(str(error), BAD)
+            return
+        self._leave_field()
+        self._find(self.rows.cursor or 0)
+        self._said = "Saved; read when kvchat starts." if row.at_start else "Saved."
+
+    def _leave_field(self) -> None:
+        self.query_one(ValueField).close()
+        self.query_one(FilterInput).focus()
+
+    def action_close(self) -> None:
+        """Out of the field, else out of the settings."""
+        if self.query_one(ValueField).is_open:
+            self._leave_field()
+            self._tell()
+        else:
+            super().action_close()
