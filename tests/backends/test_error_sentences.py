@@ -28,9 +28,9 @@ ROLES = FIXTURES / "servers/llama.cpp/roles-must-alternate.http"
 DOCUMENTED: dict[str, Any] = json.loads((FIXTURES / "servers/documented-errors.json").read_bytes())
 
 LONGEST = 300
-ADDRESS = "Ctrl+L in the app, --base-url on the command line"
-MODEL = "Ctrl+L in the app, --model on the command line"
-KEY = "--api-key-env, or server.api_key_env in the settings"
+ADDRESS = "/model"
+MODEL = "/model"
+KEY = "server.api_key_env in the settings"
 PARAMETERS = "Check the conversation's parameters and the server's log."
 LOG = "Try again; if it stays so, look at the server's log."
 ROOM = "Start a new conversation, delete a turn, or give the server a larger context"
@@ -252,7 +252,7 @@ async def test_an_answer_without_a_word_is_told_with_what_to_do(heard: Heard) ->
         server.on_chat(documented("lmstudio_silent_empty"))
         ended = await openai_at(server).chat(a_turn(), heard)
     assert ended.state is State.EMPTY
-    check(note_sentence(ended.note) + server.url + ".", server.url, ("ended its answer without a word",), "Try again")
+    check(note_sentence(ended.note) + server.url + ".", server.url, ("answered nothing",), "Try again")
 
 
 async def test_a_wrong_key_is_told_apart_from_a_missing_one(heard: Heard) -> None:

@@ -50,7 +50,7 @@ async def test_a_missing_key_is_told() -> None:
     async with LiteLLMStandIn(key=KEY) as server:
         with pytest.raises(BackendError) as caught:
             await backend_at(server).identify()
-        assert caught.value.trouble is Trouble.UNAUTHORIZED and "--api-key-env" in caught.value.sentence
+        assert caught.value.trouble is Trouble.UNAUTHORIZED and "server.api_key_env" in caught.value.sentence
         assert (await backend_at(server, api_key=KEY).identify()).model == "chat"
 
 

@@ -174,7 +174,7 @@ async def test_an_unknown_model_is_told_with_what_to_do(heard: Heard) -> None:
         ended = await backend_at(server).chat(a_turn(model="c"), heard)
         assert server.loads == []
     assert ended.error and ended.error.trouble is Trouble.REFUSED
-    assert "does not have the model" in note_sentence(ended.note) and "--model" in note_sentence(ended.note)
+    assert "does not have the model" in note_sentence(ended.note) and "/model" in note_sentence(ended.note)
 
 
 async def test_a_server_of_another_kind_gets_no_llama_cpp_field_once_it_is_known(heard: Heard) -> None:

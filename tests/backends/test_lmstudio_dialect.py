@@ -164,7 +164,7 @@ async def test_a_missing_or_wrong_key_says_where_keys_are_made(given: str | None
         with pytest.raises(BackendError) as caught:
             await at(server, api_key=given)
         assert caught.value.trouble is Trouble.UNAUTHORIZED
-        assert "--api-key-env" in caught.value.sentence
+        assert "server.api_key_env" in caught.value.sentence
         assert caught.value.sentence.endswith("Developer > Server Settings > Manage Tokens.")
         assert (await at(server, api_key="sk-lm-1")).info.model == "toy-8b"
 

@@ -83,7 +83,8 @@ async def test_messages_that_were_summed_up_are_told(heard: Heard) -> None:
         server.left_out = 6
         ended = await backend.chat(a_turn(), heard)
         assert tuple(map(note_sentence, ended.warnings)) == (
-            "LocalAI put a summary in the place of 6 earlier messages, so everything is read anew. Raise context_size "
+            "LocalAI put a summary in the place of 6 earlier messages, so everything is prefilled again. Raise "
+            "context_size "
             "in the model's YAML file, or turn compression off there.",)
 
 

@@ -114,7 +114,7 @@ async def test_a_server_that_is_not_there_is_told_with_what_to_do(heard: Heard) 
     assert ended.error and ended.error.trouble is Trouble.UNREACHABLE and ended.state is State.ERROR
     told = note_sentence(ended.note)
     assert told == (f"No server answers at {server.url} (connection refused). Start it, or choose another "
-                          "(Ctrl+L in the app, --base-url on the command line).")
+                          "(/model).")
 
 
 async def test_a_second_send_is_byte_for_byte_the_first(heard: Heard) -> None:

@@ -214,7 +214,7 @@ async def test_esc_twice_then_a_question(desk: Desk) -> None:
         await until(lambda: "cancelled" in desk.waited)
         await desk.service.conversations.stop(id)
         assert len(desk.recorder.chats) == sent
-        assert note_sentence(desk.service.conversations.get(id).path()[-1].note) == "Before anything was sent."
+        assert note_sentence(desk.service.conversations.get(id).path()[-1].note) == "Stopped before it was sent."
         figures = await desk.ask(id, "And now?")
     assert beyond(figures, known) <= CLOSE, figures
 

@@ -32,6 +32,6 @@ async def test_an_export_of_all_leaves_no_conversation_in_memory(make, server, t
 
 
 async def test_a_conversation_that_is_gone_is_told(service, tmp_path):
-    with pytest.raises(TransferError, match="There is no conversation"):
+    with pytest.raises(TransferError, match="No conversation"):
         await service.exports.write(["ab" * 16], "md", tmp_path / "out.md")
     assert not (tmp_path / "out.md").exists()

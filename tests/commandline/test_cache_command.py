@@ -53,7 +53,7 @@ async def test_the_newest_conversation_is_told_without_a_server(run: Any, talk: 
     assert not any(line.startswith("turn 2: ") for line in lines)
     facts = {line[:14].strip(): line[14:] for line in lines}
     assert "476 cached" in facts["conversation"] and "476 cached" in facts["last 7 days"]
-    assert facts["slots"] == "what they hold is not known"
+    assert facts["slots"] == "contents unknown"
     assert facts["planner"] == "no request yet"
 
 

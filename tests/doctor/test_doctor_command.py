@@ -78,7 +78,7 @@ async def test_without_a_terminal_nothing_is_tried_that_needs_a_word(capsys: pyt
     assert await doctor(Service(server), arguments()) == 1
     assert not server.turns
     out = capsys.readouterr().out
-    assert "holds 4,321 tokens" in out and "kvchat doctor --yes" in out and "All is well" not in out
+    assert "holds 4,321 tokens" in out and "→ Agree to it" in out and "All is well" not in out
 
 
 async def test_yes_is_the_word() -> None:

@@ -145,7 +145,7 @@ def test_pinning_with_one_kv_cache_for_all_slots_is_a_note_that_says_kvchat_does
 def test_a_disk_slower_than_reading_again_is_a_problem() -> None:
     slow = SnapshotProbe(490, 60_000_000, 8.0, 9.0)
     found = about(Topic.SNAPSHOTS, snapshot=slow, server=a_server(embedded=True))
-    assert found.severity is PROBLEM and "engine.snapshots" in found.advice and "--data-dir" in found.advice
+    assert found.severity is PROBLEM and "engine.snapshots" in found.advice
     assert found.seconds == pytest.approx(9.0 - 4.9)
     assert "--slot-save-path" not in about(Topic.SNAPSHOTS, snapshot=slow).advice, "kvchat saves no slots there"
 
@@ -172,7 +172,7 @@ def test_a_server_that_was_not_reached_is_a_verdict_and_never_well(
 
 def test_a_wrong_key_says_where_to_put_the_right_one() -> None:
     made = verdicts(unexamined("http://x", a_fault(Trouble.UNAUTHORIZED, "It refused the key.", status=401)))
-    assert "--api-key-env" in made[0].advice and "server.api_key_env" in made[0].advice
+    assert "server.api_key_env" in made[0].advice
 
 
 UNREPORTED: dict[Step, int | None] = dict.fromkeys(Step)
@@ -262,7 +262,8 @@ def test_what_was_not_probed_is_never_called_well() -> None:
     for made, topic in ((busy, Topic.BUSY), (asked, Topic.NOT_PROBED)):
         assert one(list(made.verdicts), topic).severity is NOTE
         assert not made.well and headline(made) == "It cannot be told whether all is well."
-    assert "has one slot, which holds 40 tokens" in asked.verdicts[0].sentence and "--yes" in asked.verdicts[0].advice
+    assert "has one slot, which holds 40 tokens" in asked.verdicts[0].sentence
+    assert "Agree to it" in asked.verdicts[0].advice
 
 
 def test_what_is_not_reported_is_not_called_well() -> None:
@@ -283,7 +284,7 @@ def test_an_estimate_tells_only_what_it_surely_shows() -> None:
 
 def test_a_warning_of_the_dialect_is_passed_on() -> None:
     found = about(Topic.ANSWERS, warnings=(said(NoteKind.MODEL_LOADED, model="m"),))
-    assert found.sentence == 'llama-swap loaded "m" for this answer: nothing of the conversation was in its cache.'
+    assert found.sentence == 'llama-swap loaded "m" for this answer: its cache was empty.'
 
 
 def test_problems_come_first() -> None:

@@ -71,7 +71,7 @@ async def test_editing_nothing_asks_nothing(drive: Drive, server: ToyServer) -> 
     async with talk(drive, server) as app:
         await app.select(0)
         await app.press("e", "enter")
-        await app.until(lambda: app.noticed("Nothing was changed"))
+        await app.until(lambda: app.noticed("Message unchanged"))
         assert (app.said, server.posts, app.draft) == (THREE, 3, "")
 
 
@@ -230,7 +230,7 @@ async def test_no_act_on_a_branch_while_an_answer_runs(drive: Drive, server: Toy
             await app.select(2)
             await app.press(key)
             await app.rest()
-        assert app.noticed("An answer is still running in this conversation.")
+        assert app.noticed("An answer is still running here.")
         assert app.said == said
         await app.press("escape")
         await app.until(lambda: not app.service.conversations.streaming())

@@ -60,7 +60,7 @@ async def test_a_cold_conversation_says_what_its_next_turn_reads_and_asks_nothin
         holds(app, {first: Warmth(Heat.COLD, 0, 8120)})
         await app.open(first)
         assert app.front == "ChatScreen"
-        assert "cold: 8,120 tokens, about 35 s to prefill" in app.lines[-2]
+        assert "cold: 8,120 tokens, ~35 s to prefill" in app.lines[-2]
 
 
 async def test_reading_ahead_is_shown_in_its_conversation_alone(drive: Drive) -> None:
@@ -107,8 +107,8 @@ async def test_an_edit_that_costs_is_asked_about_with_its_ways(drive: Drive, key
         await app.select(2)
         await app.press("e")
         await app.opens("ConfirmScreen")
-        assert "Edit message 2?" in app.text and "░ 8,120 tokens, about 35 s" in app.text
-        assert "Append a correction instead (48 tokens, about 0.20 s)" in app.text
+        assert "Edit message 2?" in app.text and "░ 8,120 tokens (~35 s)" in app.text
+        assert "Append a correction instead (48 tokens, ~0.2 s)" in app.text
         await app.press(key)
         await app.closes()
         await app.until(lambda: key != "f" or app.conversation.id != id)
@@ -161,7 +161,7 @@ async def test_what_rereads_everything_is_asked_about_and_can_be_left(drive: Dri
         asked = costs(app, LARGE)
         await (app.command(how) if how.startswith("/") else app.press(how))
         await app.opens("ConfirmScreen")
-        assert asked[-1][0] == act and "░ 8,120 tokens, about 35 s" in app.prose
+        assert asked[-1][0] == act and "░ 8,120 tokens (~35 s)" in app.prose
         await app.press("n")
         await app.closes()
         assert app.conversation.record.model == "" and "enable_thinking" not in app.conversation.record.template_options

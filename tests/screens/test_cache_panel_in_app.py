@@ -50,4 +50,4 @@ async def test_a_narrow_terminal_says_what_it_takes(drive: Drive) -> None:
         await app.begin("one")
         await app.type("/panel")
         await app.press("enter")
-        await app.until(lambda: app.noticed("The cache panel needs 150 columns; this terminal has 100."))
+        await app.until(lambda: app.noticed("The cache panel needs 150 columns (now 100)"))

@@ -41,7 +41,7 @@ async def test_compact_shows_its_price_and_goes_on_with_a_summary(drive: Drive, 
         await app.until(lambda: app.said == ["question 3", "answer 3", "question 4", "answer 4"])
         await app.until(lambda: app.noticed("Compacted: 1,800 → "))
         assert app.shown == app.said
-        assert "▸ context: summary of 3 earlier turns" in app.text
+        assert "▸ sent with: summary of 3 earlier turns" in app.text
         assert "2/2" in app.text
         await app.select(0)
         await app.press("space")
@@ -161,7 +161,7 @@ async def test_the_meter_warns_early_and_the_offer_comes_once_and_blocks_nothing
         await app.say("and more")
         assert "▲ ctx" in app.lines[0]
         assert [notice for notice in app.notices if "/compact" in notice] == [
-            "The window is 85 % full. /compact goes on with a summary of the older turns; the branch you leave stays."]
+            "Window 85 % full · /compact sums up the older turns"]
         assert "85 % full: /compact" in app.text
         assert app.app.screen is app.chat
         await app.say("still talking")

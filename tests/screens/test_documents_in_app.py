@@ -60,7 +60,7 @@ async def cited(app: Driven, folder: Path, answer: str) -> None:
 async def test_a_folder_that_is_added_by_a_command_is_indexed_and_its_end_is_told(drive: Drive, folder: Path) -> None:
     async with drive() as app:
         await app.command(f'/documents add "{folder}"')
-        await app.until(lambda: app.noticed("handbook is being indexed; F6 shows how far it is."))
+        await app.until(lambda: app.noticed("Indexing handbook · F6 shows progress"))
         await app.until(lambda: app.noticed("handbook: 2 files, 1 skipped; F6 shows them."))
         await app.press("f6")
         await app.opens("ManagerScreen")
@@ -143,7 +143,7 @@ async def test_an_incognito_run_has_no_documents(server: ToyServer) -> None:
 
     async with driving(None, server) as app:
         await app.press("f6")
-        await app.until(lambda: app.noticed("There are no documents in an incognito run."))
+        await app.until(lambda: app.noticed("No documents in an incognito run"))
 
 
 # -- what a conversation searches
@@ -152,7 +152,7 @@ async def test_an_incognito_run_has_no_documents(server: ToyServer) -> None:
 async def test_commands_switch_what_the_conversation_searches(drive: Drive, folder: Path) -> None:
     async with drive(size=(120, 30)) as app:
         await app.command("/documents always")
-        await app.until(lambda: app.noticed("There are no documents yet."))
+        await app.until(lambda: app.noticed("No documents yet"))
         await added(app, folder)
         await app.command("/documents always handbook")
         await app.until(lambda: "▤ handbook " in app.lines[0])
@@ -178,7 +178,7 @@ async def test_the_mode_stands_in_the_header_of_a_narrow_terminal_too(drive: Dri
         await app.command("/documents ask handbook")
         await app.until(lambda: "▤ handbook? " in app.lines[0])
         await app.command("/documents off")
-        await app.until(lambda: app.noticed("This conversation searches in no documents."))
+        await app.until(lambda: app.noticed("Documents off here"))
         assert "▤" not in app.lines[0]
 
 
@@ -200,7 +200,7 @@ async def test_a_collection_is_removed_by_its_name_and_other_words_search(drive:
         await app.command("/documents remove handbook")
         await app.opens("ConfirmScreen")
         await app.press("y")
-        await app.until(lambda: app.noticed("handbook is removed; its files stay."))
+        await app.until(lambda: app.noticed("handbook removed · its files stay"))
         assert not app.service.documents.has_collections
 
 
@@ -211,7 +211,7 @@ async def test_ctrl_c_says_nothing_over_the_documents(drive: Drive, folder: Path
         await shows(app, "▌ handbook")
         await app.press("ctrl+c")
         await app.rest()
-        assert not app.noticed("Nothing runs")
+        assert not app.noticed("Nothing is running")
 
 
 async def test_space_on_the_screen_is_on_the_record(drive: Drive, folder: Path) -> None:
@@ -258,7 +258,7 @@ async def test_o_on_the_question_lists_what_it_was_sent_with(drive: Drive, folde
         await app.select(0)
         await app.press("o")
         await app.opens("SourcesScreen")
-        assert "What the question was sent with:" in app.prose and "1 handbook/lamp.md:1-3" in app.prose
+        assert "Sent with the question:" in app.prose and "1 handbook/lamp.md:1-3" in app.prose
         await app.press("2")
         await app.opens("SourceScreen")
         screen = app.app.screen
@@ -267,7 +267,7 @@ async def test_o_on_the_question_lists_what_it_was_sent_with(drive: Drive, folde
         await app.closes()
         await app.select(-1)
         await app.press("o")
-        await shows(app, "The answer cites nothing; its question was sent with these:")
+        await shows(app, "The answer cites nothing. Sent with its question:")
 
 
 async def test_a_number_cites_only_what_came_before_it(drive: Drive, folder: Path) -> None:
@@ -284,7 +284,7 @@ async def test_a_number_cites_only_what_came_before_it(drive: Drive, folder: Pat
         items = app.chat.transcript.items
         assert [bool(item.sources) for item in items] == [False, False, False, True]
         await app.command("/source 77")
-        await app.until(lambda: app.noticed("There is no source 77 up to this message."))
+        await app.until(lambda: app.noticed("No source 77 up to this message"))
 
 
 async def test_a_citation_opens_the_file_in_the_editor(

@@ -133,7 +133,7 @@ async def _(app: Driven, do: Do) -> None:
     await do()
     await app.until(lambda: app.conversation.id != id and app.shown == app.said)
     assert id not in {c.id for c in app.service.conversations.all()}
-    assert app.noticed("Deleted.")
+    assert app.noticed("Moved to trash")
     await app.service.conversations.restore(id)
 
 
@@ -163,7 +163,7 @@ async def _(app: Driven, do: Do) -> None:
     await app.until(lambda: not app.service.conversations.streaming())
     assert app.path[-1].state is State.CANCELLED
     await app.until(lambda: app.shown[-1] == "half an answer")
-    assert "stopped" in app.prose
+    assert "Stopped" in app.prose
 
 
 @case("undo")
@@ -229,6 +229,34 @@ async def _(app: Driven, do: Do) -> None:
     for shown in (False, True):
         await do()
         await app.until(lambda shown=shown: ("Server's cache" in app.text) is shown)
+
+
+@case("jump")
+async def _(app: Driven, do: Do) -> None:
+    """To a row of the list, to a message, and away again."""
+    before = app.text
+    await app.open(next(c.id for c in app.service.conversations.all() if c.title == "one"))
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    assert len(app.lines) == len(before.splitlines())
+    await app.press(next(line for line in app.lines if " older " in line).strip()[0])
+    await app.until(lambda: app.said == ["older", "Hello"])
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    await app.press(next(line for line in app.lines if " You " in line).partition(" You ")[0][-1])
+    assert app.chat.transcript.has_focus
+    assert app.selected == "older"
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    await app.press("escape")
+    assert "Letter go there" not in app.text
+    app.chat.composer.focus()
+    await app.rest()
+    await do()
+    await app.until(lambda: "Letter go there" in app.text)
+    await app.press("0")
+    assert app.draft == ""
+    assert app.chat.composer.has_focus_within
 
 
 @case("quit")
@@ -398,7 +426,7 @@ async def _(app: Driven, do: Do) -> None:
 async def _(app: Driven, do: Do) -> None:
     await app.select(0)
     assert await _copied(app, do) == "one"
-    assert app.noticed("The message is in the test's clipboard")
+    assert app.noticed("Message copied to the test's clipboard")
 
 
 @case("copy_answer")
@@ -471,7 +499,7 @@ async def _versions(app: Driven) -> None:
 async def _(app: Driven, do: Do) -> None:
     await app.select(-1)
     await do()
-    await app.until(lambda: app.noticed("This answer cites no source."))
+    await app.until(lambda: app.noticed("This answer cites no source"))
 
 
 @case("transcript.fork")
@@ -490,7 +518,7 @@ async def _(app: Driven, do: Do) -> None:
     await app.select(0)
     await do()
     await app.until(lambda: app.shown == before[2:])
-    assert app.noticed("The turn is not on this branch.")
+    assert app.noticed("Turn deleted")
     await app.service.branches.undo(app.conversation.id)
     assert app.said == before
 
@@ -525,7 +553,7 @@ CASES["composer.send"] = CASES["composer.enter"]
 @case("memories")
 async def _(app: Driven, do: Do) -> None:
     await do()
-    assert app.noticed("No memories and no passages go with what is written")
+    assert app.noticed("Nothing extra goes with this message")
     await app.service.memory.with_memories(lambda memories: memories.add("I prefer metric units."))
     await app.write("How long is a mile in metric units?")
     await app.until(lambda: app.chat.composer.memories)
@@ -560,7 +588,7 @@ async def _(app: Driven, do: Do) -> None:
     await do()
     await app.until(lambda: not app.service.conversations.streaming())
     await app.press("ctrl+c")
-    await app.until(lambda: app.noticed("Nothing runs. Ctrl+Q quits."))
+    await app.until(lambda: app.noticed("Nothing is running · Ctrl+Q quits"))
 
 
 @case("composer.end")
@@ -622,7 +650,7 @@ async def _(app: Driven, do: Do) -> None:
     id = app.chat.sidebar.cursor_id
     assert id is not None and id != app.conversation.id
     await do()
-    await app.until(lambda: app.noticed("Deleted.") and id not in {c.id for c in app.service.conversations.all()})
+    await app.until(lambda: app.noticed("Moved to trash") and id not in {c.id for c in app.service.conversations.all()})
     assert app.said == ["one", "Hello", "two", "Hello"]
     await app.service.conversations.restore(id)
 
@@ -670,9 +698,9 @@ async def test_slash_commands_take_their_argument(drive: Drive, server: ToyServe
         await app.until(lambda: app.conversation.record.model == "toy")
         assert await _copied(app, lambda: app.command("/code 3")) == "block 3"
         await app.command("/code 12")
-        await app.until(lambda: app.noticed("There is no code block 12."))
+        await app.until(lambda: app.noticed("There is no code block 12"))
         await app.command("/nosuch thing")
-        await app.until(lambda: app.noticed("There is no command /nosuch."))
+        await app.until(lambda: app.noticed("There is no command /nosuch"))
         assert app.draft == "/nosuch thing"
 
 

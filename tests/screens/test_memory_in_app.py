@@ -166,7 +166,7 @@ async def test_remember_writes_it_into_a_file_and_f5_shows_it(drive: Drive, tmp_
     async with drive() as app:
         await app.begin("one")
         await app.command("/remember I take my tea without sugar.")
-        await app.until(lambda: app.noticed("Remembered: “I take my tea without sugar.” F5 shows it."))
+        await app.until(lambda: app.noticed("Remembered: “I take my tea without sugar.” · F5 shows it"))
         assert "- I take my tea without sugar." in pages(tmp_path / "data")
         assert app.draft == ""
         await looks(app)
@@ -197,7 +197,7 @@ async def test_forget_deletes_the_one_memory_that_is_meant_and_f5_u_brings_it_ba
         await app.begin("one")
         await remembered(app, "I take my tea without sugar.", "The lamp has a red glass.")
         await app.command("/forget tea sugar")
-        await app.until(lambda: app.noticed("Forgotten: “I take my tea without sugar.” F5, u brings it back."))
+        await app.until(lambda: app.noticed("Forgotten: “I take my tea without sugar.” · F5, u brings it back"))
         assert await texts(app) == ["The lamp has a red glass."] and "tea" not in pages(tmp_path / "data")
         await looks(app)
         await app.press("u")
@@ -216,7 +216,7 @@ async def test_forget_shows_what_is_meant_where_that_is_not_one(drive: Drive) ->
         await app.press("escape", "escape")
         await app.closes()
         await app.command("/forget xylophone")
-        await app.until(lambda: app.noticed("Nothing that is remembered has these words."))
+        await app.until(lambda: app.noticed("No memory has these words"))
         assert len(await entries(app)) == 4
 
 

@@ -152,7 +152,7 @@ async def test_an_edit_that_only_touches_a_mention_asks_anew_with_it(drive: Driv
             await app.until(lambda: app.chat.workspace.editing is None)
             await app.settled()
             assert attached(app) == found
-        assert app.noticed("Nothing was changed")
+        assert app.noticed("Message unchanged")
 
 
 @pytest.mark.parametrize(("change", "found"), [

@@ -290,7 +290,7 @@ async def test_a_changed_file_is_told_once_and_its_change_can_be_attached(drive:
         lamp.write_text(lamp.read_text().replace("turned 7 times", "turned seven times"))
         app.app.app_focus = False
         app.app.app_focus = True
-        await app.until(lambda: app.noticed("lamp.md has changed since it was attached; /attach "))
+        await app.until(lambda: app.noticed("lamp.md has changed · /attach "))
         await app.begin()
         await app.open(home)
         await app.rest()

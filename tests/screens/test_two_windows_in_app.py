@@ -17,7 +17,7 @@ from toyserver import ToyServer, tokens
 from two_windows_kit import Slow, history, say, streaming
 
 WAITS = "Another window is answering · sends after it · Esc holds"
-ANSWERS = "another window is answering"
+ANSWERS = "Another window is answering"
 
 
 @asynccontextmanager
@@ -92,7 +92,7 @@ async def test_the_reply_of_another_window_that_dies_is_settled_on_the_screen(dr
             assert ANSWERS in app.prose
             owner.release(other.store.database.owner)  # as if its process had ended
             await looked(app)
-            assert "interrupted" in app.prose and ANSWERS not in app.prose and app.said[-1] == "half "
+            assert "Interrupted" in app.prose and ANSWERS not in app.prose and app.said[-1] == "half "
 
 
 async def test_what_another_window_says_at_the_end_is_shown_and_told(drive: Drive, tmp_path: Path) -> None:

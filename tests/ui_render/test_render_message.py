@@ -59,16 +59,16 @@ def test_a_narrow_title_gives_up_the_figures_before_the_name() -> None:
 def test_context_is_summed_up_by_kind_and_source() -> None:
     passage, paste = ContextBlock("passage", "notes/lamp.md", "x"), ContextBlock("paste", "pasted 1", "x")
     stamped = [ContextBlock("time", "2026", "x"), passage, passage]
-    assert context_summary(stamped) == "time, 2 passages from notes/lamp.md"
+    assert context_summary(stamped) == "sent with: time, 2 passages from notes/lamp.md"
     assert context_summary([passage, ContextBlock("passage", "b.md", "y"), paste]) == (
-        "2 passages from 2 sources, 1 pasted text from pasted 1")
+        "sent with: 2 passages from 2 sources, 1 pasted text from pasted 1")
 
 
 def test_what_was_piped_in_is_called_what_it_is() -> None:
     block = ContextBlock("stdin", "stdin", "+turns = 12")
     item = TranscriptItem("n", Role.USER, "You", text="Review this.", blocks=(block,))
     folded, unfolded = (text_of(foot_rows(item, 80, Folds(context=context))) for context in (False, True))
-    assert folded == ["▸ context: standard input", ""]
+    assert folded == ["▸ sent with: standard input", ""]
     assert unfolded[1:-1] == ["│ standard input", "│ +turns = 12"]
 
 
@@ -78,19 +78,20 @@ def test_memories_are_folded_to_their_number_and_unfolded_to_their_lines() -> No
               ContextBlock("memory", "memories of earlier conversations", "Has a kiln.\nLikes \x1b[2Jtea. (2026-11)"))
     item = TranscriptItem("n", Role.USER, "You", text="how hot?", blocks=blocks)
     folded, unfolded = (text_of(foot_rows(item, 80, Folds(context=context))) for context in (False, True))
-    assert folded == ["▸ context: 3 memories, time", ""]
+    assert folded == ["▸ sent with: 3 memories, time", ""]
     assert unfolded[1:3] == ["│ profile of the user", "│ Prefers metric units."]
     assert unfolded[-4:-1] == ["│ memories of earlier conversations", "│ Has a kiln.", "│ Likes ␛[2Jtea. (2026-11)"]
-    assert context_summary(blocks[:1]) == "1 memory"
+    assert context_summary(blocks[:1]) == "sent with: 1 memory"
 
 
 def test_a_summary_of_earlier_turns_is_called_what_it_is() -> None:
     block = ContextBlock("summary", "summary of 14 earlier turns", "They counted nights.")
-    assert context_summary([block, ContextBlock("time", "t", "Monday")]) == "summary of 14 earlier turns, time"
+    together = context_summary([block, ContextBlock("time", "t", "Monday")])
+    assert together == "sent with: summary of 14 earlier turns, time"
     item = TranscriptItem("n", Role.USER, "You", text="and now?", blocks=(block,))
     folded, unfolded = ("\n".join(row.text for row in foot_rows(item, 80, Folds(context=context)))
                         for context in (False, True))
-    assert "▸ context: summary of 14 earlier turns" in folded
+    assert "▸ sent with: summary of 14 earlier turns" in folded
     assert unfolded.count("summary of 14 earlier turns") == 2 and "They counted nights." in unfolded
 
 
@@ -162,7 +163,7 @@ def test_an_answer_that_called_a_tool_says_so_with_its_words_and_without() -> No
     note = "The model called the tool f(\x1b[2J). kvchat has no tools."
     told = "The model called the tool f(␛[2J). kvchat has no tools."
     empty = TranscriptItem("n", Role.ASSISTANT, "M", state=State.EMPTY, note=note)
-    assert text_of(foot_rows(empty, 120, Folds())) == [f"▲ the answer held no text: {told} · r retry", ""]
+    assert text_of(foot_rows(empty, 120, Folds())) == [f"▲ The answer is empty: {told} · r retry", ""]
     whole = TranscriptItem("n", Role.ASSISTANT, "M", text="Let me look.", note=note)
     assert text_of(foot_rows(whole, 120, Folds())) == [f"▲ {told}", ""]
 

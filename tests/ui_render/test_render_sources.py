@@ -130,10 +130,12 @@ def test_a_streaming_answer_has_no_sources_below_it_and_a_settled_one_has() -> N
 
 def test_the_context_of_a_question_says_how_many_passages_from_where() -> None:
     note = ContextBlock(NOTE, "kvchat", "The texts below are numbered.")
-    assert context_summary([note, passage(1), passage(2, where="50-60")]) == "2 passages from handbook/guide/setup.md"
-    assert context_summary([passage(1), passage(2, "paper.pdf", "p3")]) == "2 passages from handbook"
+    one_file = context_summary([note, passage(1), passage(2, where="50-60")])
+    assert one_file == "sent with: 2 passages from handbook/guide/setup.md"
+    assert context_summary([passage(1), passage(2, "paper.pdf", "p3")]) == "sent with: 2 passages from handbook"
     file = ContextBlock(FILE, "[3] setup.md", "x", "/home/mara/setup.md#")
-    assert context_summary([passage(1), file]) == "1 passage from handbook/guide/setup.md, 1 file from setup.md"
+    both = context_summary([passage(1), file])
+    assert both == "sent with: 1 passage from handbook/guide/setup.md · attached: setup.md"
 
 
 def test_unfolded_passages_are_listed_by_number_and_title_without_their_text() -> None:

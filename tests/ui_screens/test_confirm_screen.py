@@ -49,18 +49,18 @@ async def test_a_click_chooses() -> None:
 
 async def test_the_price_is_on_the_screen() -> None:
     async with showing(question()) as shown:
-        assert "Everything after it is prefilled again:  ░ 8,120 tokens, about 35 s" in shown.text
-        assert "The branch you leave stays." in shown.text
+        assert "Prefills ░ 8,120 tokens (~35 s)" in shown.text
+        assert "The old version is kept." in shown.text
         assert "esc cancel" in shown.lines[shown.lines.index(shown.line("╰"))]
 
 
 @pytest.mark.parametrize(("asked", "sentence"), [
-    (price(8120, 232.0, 3), "Prefilled again:  ░ 8,120 tokens, about 35 s"),
-    (price(8120, 232.0, 2), "Prefilled again:  ░ 8,120 tokens, 24–52 s"),
-    (price(None, 232.0, 3), "Prefilled again: how many tokens is unknown, the server has not reported it."),
-    (price(8120, None, 0), "Prefilled again:  ░ 8,120 tokens; how long that takes is not measured yet"),
-    (price(0, 232.0, 3), "Nothing is prefilled again."),
-    (price(1, None, 0), "Nothing is prefilled again."),
+    (price(8120, 232.0, 3), "Prefills ░ 8,120 tokens (~35 s)"),
+    (price(8120, 232.0, 2), "Prefills ░ 8,120 tokens (24–52 s)"),
+    (price(None, 232.0, 3), "Prefills an unknown number of tokens: the server reports none."),
+    (price(8120, None, 0), "Prefills ░ 8,120 tokens (time not measured yet)"),
+    (price(0, 232.0, 3), "Nothing to prefill."),
+    (price(1, None, 0), "Nothing to prefill."),
 ])
 def test_a_price_is_one_honest_sentence(asked: Price, sentence: str) -> None:
     assert price_lines(asked) == [sentence]
@@ -68,7 +68,7 @@ def test_a_price_is_one_honest_sentence(asked: Price, sentence: str) -> None:
 
 @pytest.mark.parametrize(("way", "words"), [
     (Alternative(Way.CORRECTION, 48, (0.2, 0.2)),
-     "Append a correction instead (48 tokens, about 0.20 s)"),
+     "Append a correction instead (48 tokens, ~0.2 s)"),
     (Alternative(Way.NEXT_MESSAGE, 1), "Say it in your next message instead (1 token)"),
 ])
 def test_a_cheaper_way_is_offered_with_its_price(way: Alternative, words: str) -> None:
@@ -76,8 +76,8 @@ def test_a_cheaper_way_is_offered_with_its_price(way: Alternative, words: str) -
 
 
 @pytest.mark.parametrize(("seconds", "words"), [
-    ((35, 35), "about 35 s"), ((11, 11), "about 11 s"), ((24.4, 52.3), "24–52 s"), ((0.14, 0.3), "0.14–0.30 s"),
-    ((50, 107), "50 s–1 min 47 s"), ((90, 130), "1 min 30 s–2 min 10 s"), (None, ""),
+    ((35, 35), "~35 s"), ((11, 11), "~11 s"), ((24.4, 52.3), "24–52 s"), ((0.14, 0.3), "0.1–0.3 s"),
+    ((50, 107), "1–2 min"), ((90, 130), "~2 min"), (None, ""),
 ])
 def test_times_are_ranges_until_they_are_known(seconds: tuple[float, float] | None, words: str) -> None:
     assert about(seconds) == words

@@ -90,4 +90,4 @@ def test_a_source(picture: Picture, theme: str) -> None:
 
 def test_several_sources(picture: Picture) -> None:
     listed = [(1, block(1)), (12, block(12, "guide/tides.pdf", "p3", head=""))]
-    picture(SourcesScreen(service(), listed, words="What the question was sent with:"))
+    picture(SourcesScreen(service(), listed, words="Sent with the question:"))

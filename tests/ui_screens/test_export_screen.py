@@ -47,7 +47,7 @@ async def test_every_format_can_be_chosen_and_names_the_file(tmp_path: Path, ste
 async def test_all_branches_and_all_conversations_can_be_chosen(tmp_path: Path) -> None:
     async with showing(export(tmp_path)) as shown:
         await shown.press("up", "right", "up", "right")
-        assert "[all 4 branches]" in shown.text and "[all 14 conversations]" in shown.text
+        assert "[all 4 branches]" in shown.text and "[all conversations (14)]" in shown.text
         await shown.press("enter")
         assert shown.answers == [ExportRequest("md", tmp_path / "conversations.md", True, True)]
 

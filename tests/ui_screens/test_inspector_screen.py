@@ -62,7 +62,7 @@ async def test_each_turn_has_a_bar_and_its_numbers(size: tuple[int, int]) -> Non
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tuple[int, int]) -> None:
     async with showing(inspector(a_report()), size=size) as shown:
-        assert "Turn 4: nothing was prefilled again but 1 token at the edge of the reply." in shown.prose
+        assert "Turn 4: 1 token re-evaluated (normal for llama.cpp)." in shown.prose
         await shown.press("up")
         assert shown.cursor_line.strip(" │▌").startswith("3 ")
         assert ("Turn 3: ░ 1,323 tokens prefilled again (4.0 s): a title request of another client took the slot."
@@ -70,7 +70,7 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
         assert "→ Give the server one more slot, or turn that client's titles off." in shown.prose
         assert "Predicted 1,936, server says 613." in shown.prose
         await shown.press("home")
-        assert "Turn 1: a first read; there was nothing of this conversation to reuse." in shown.prose
+        assert "Turn 1: the first turn: nothing to reuse yet." in shown.prose
 
 
 @pytest.mark.parametrize(("cost", "words"), [
@@ -79,10 +79,10 @@ async def test_the_turn_under_the_cursor_tells_its_cause_and_what_helps(size: tu
     (replace(figures(2000, 613, 64), cause="restarted"), "(4.0 s): server restarted."),
     (replace(figures(2000, 613, 64), evidence="The server restarted: 1,323 tokens were read again."),
      "1,323 tokens prefilled again (4.0 s): the server restarted."),
-    (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): the cause is not known."),
-    (figures(2000, 1936, 64), "Turn 2: nothing was prefilled again."),
-    (TurnFigures(2000, 1936, 20, None), "Turn 2: how much was prefilled again is unknown, for the turn before has no"),
-    (TurnFigures(ttft_ms=310), "Turn 2: how much was prefilled again is not reported by this server."),
+    (figures(2000, 613, 64), "1,323 tokens prefilled again (4.0 s): cause unknown."),
+    (figures(2000, 1936, 64), "Turn 2: nothing wasted."),
+    (TurnFigures(2000, 1936, 20, None), "Turn 2: waste unknown: the previous turn was stopped"),
+    (TurnFigures(ttft_ms=310), "Turn 2: waste not reported by this server."),
     (None, "Turn 2: no figures on this branch yet."),
 ])
 async def test_a_turn_without_a_finding_says_what_its_figures_say(cost: TurnFigures | None, words: str) -> None:
@@ -96,7 +96,7 @@ async def test_what_the_server_does_not_report_is_unknown_and_never_zero() -> No
         assert turn_line(shown, 1).split()[2:] == ["not", "reported", "–", "–", "–", "0.31", "s", "–", "–", "│"]
         assert "no figures" in turn_line(shown, 2)
         assert "· unknown" in shown.line("reuse by turn")
-        assert "the last request's figures are not known" in shown.text
+        assert "the last request has no figures" in shown.text
         assert "nothing predicted yet · ~ estimated" in shown.text
         assert "0 %" not in shown.text and " 0 " not in shown.text
 
@@ -145,7 +145,7 @@ async def test_each_message_has_its_tokens_and_what_became_of_them(size: tuple[i
                                      ("answer", "█", "171"), ("you     And", "▒", "81")):
             line = shown.line(words)
             assert glyph in line and f" {tokens} " in line and "░" not in line
-        assert "The last request begins with all the server held; nothing differs." in shown.prose
+        assert "Everything came from the cache." in shown.prose
         await shown.press("shift+tab")
         assert turn_line(shown, 1)
 
@@ -155,10 +155,10 @@ async def test_the_cursor_goes_to_where_the_prompts_part() -> None:
     async with showing(inspector(replace(report, turns=report.turns[:3]))) as shown:
         await shown.press("tab")
         assert "≠ 1 you" in shown.cursor_line
-        assert "The prompt parts here from what the server held, after 613 tokens." in shown.prose
+        assert "The prompt differs here from the cache, after 613 tokens." in shown.prose
         assert "held “You are a title generator.” sent “How many nights did the lamp turn?”" in shown.prose
         await shown.press("down")
-        assert "The prompt parts in message 1 from what the server held" in shown.prose
+        assert "The prompt differs in message 1 from the cache" in shown.prose
 
 
 async def test_lengths_that_are_estimates_are_marked_and_unknown_ones_have_no_bar() -> None:
@@ -172,9 +172,9 @@ async def test_lengths_that_are_estimates_are_marked_and_unknown_ones_have_no_ba
 
 async def test_without_messages_there_is_a_word() -> None:
     async with showing(inspector(BARE)) as shown:
-        assert "Nothing has been asked yet." in shown.text
+        assert "No request yet." in shown.text
         await shown.press("tab")
-        assert "Which tokens belong to which message is not known yet." in shown.text
+        assert "Tokens per message: not known yet." in shown.text
 
 
 @pytest.mark.parametrize("width", [60, 64, 72, 80])
@@ -242,7 +242,7 @@ async def test_the_days_of_the_week_stand_below_their_sums(size: tuple[int, int]
 async def test_what_is_not_known_of_the_server_says_so() -> None:
     async with showing(inspector(BARE, None), size=(120, 40)) as shown:
         for name, words in (("planner", "no request yet"), ("speed", "not measured yet"), ("misses", "none"),
-                            ("slots  ", "what they hold is not known"), ("rules", "is not known"),
+                            ("slots  ", "contents unknown"), ("rules", "unknown for this server"),
                             ("server  ", "not connected"), ("conversation", "no turns yet")):
             assert words in shown.line(f"  {name}")
     async with showing(inspector(a_report(speed=SpeedFit(1 / 350, 0, 1)), SILENT), size=(200, 60)) as shown:

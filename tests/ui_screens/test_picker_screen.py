@@ -150,7 +150,7 @@ async def test_the_mark_under_the_mouse_is_told_in_words() -> None:
     async with showing(picker(mark=lambda id: "warm" if id == "a" else "unknown")) as shown:
         row = next(y for y, line in enumerate(shown.lines) if "lighthouse" in line)
         await shown.pilot.hover(offset=(20, row))
-        assert "the server still holds it" in str(shown.app.screen.query_one(RowList).tooltip)
+        assert "still in the server's cache" in str(shown.app.screen.query_one(RowList).tooltip)
 
 
 async def test_ten_thousand_conversations_are_one_widget_that_scrolls_to_the_last() -> None:

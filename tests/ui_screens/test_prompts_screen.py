@@ -58,18 +58,18 @@ async def test_escape_leaves_everything_as_it_was() -> None:
 
 async def test_the_price_appears_with_the_first_change_and_goes_with_the_last() -> None:
     async with showing(screen()) as shown:
-        assert "Unchanged: nothing is prefilled again." in shown.text
+        assert "Unchanged: nothing to prefill." in shown.text
         await shown.press("x")
-        assert "░ re-reads 3,812 tokens, about 11 s; the old branch stays" in shown.text
+        assert "░ prefills 3,812 tokens (~11 s); the old version is kept" in shown.text
         await shown.press("backspace")
-        assert "Unchanged: nothing is prefilled again." in shown.text
+        assert "Unchanged: nothing to prefill." in shown.text
 
 
 @pytest.mark.parametrize(("cost", "words"), [
-    (price(0, None, 0), "free: nothing has been read yet"),
-    (price(3812, None, 0), "░ re-reads 3,812 tokens; the old branch stays"),
-    (price(3812, 346.0, 1), "░ re-reads 3,812 tokens, 7.7–17 s; the old branch stays"),
-    (price(None, None, 0), "░ re-reads the whole conversation, how much is unknown; the old branch stays"),
+    (price(0, None, 0), "free: nothing to prefill yet"),
+    (price(3812, None, 0), "░ prefills 3,812 tokens; the old version is kept"),
+    (price(3812, 346.0, 1), "░ prefills 3,812 tokens (7.7–17 s); the old version is kept"),
+    (price(None, None, 0), "░ prefills the whole conversation, size unknown; the old version is kept"),
 ])
 def test_the_price_of_a_change_is_honest(cost: Price, words: str) -> None:
     assert change_price(cost) == words

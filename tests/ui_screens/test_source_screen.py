@@ -277,9 +277,9 @@ LISTED = [(1, block(1)), (2, block(2, "oil.md", "7")), (12, block(12, PDF, "p3",
 
 
 async def test_the_list_has_numbers_titles_and_headings() -> None:
-    async with showing(SourcesScreen(service(), LISTED, words="What the question was sent with:")) as shown:
+    async with showing(SourcesScreen(service(), LISTED, words="Sent with the question:")) as shown:
         assert shown.line("1  handbook/guide/setup.md:3-5").rstrip(" │").endswith("setup.md > Lamp")
-        assert "12  handbook/guide/tides.pdf p. 3" in shown.text and "What the question was sent with:" in shown.text
+        assert "12  handbook/guide/tides.pdf p. 3" in shown.text and "Sent with the question:" in shown.text
 
 
 async def test_a_number_opens_its_source_and_esc_comes_back() -> None:

@@ -66,7 +66,7 @@ async def test_the_first_run_says_what_was_asked_and_what_was_found() -> None:
         shown = Shown(app, pilot)
         assert "No model server answered on this machine (asked: llama.cpp 8080, Ollama 11434)." in shown.prose
         assert "5 found: model-0 Q4_K_M 1.1 GB" in shown.text
-        assert "kvchat --base-url http://HOST:PORT" in shown.text
+        assert "by its address" in shown.text
         assert "pip install" not in shown.text
 
 

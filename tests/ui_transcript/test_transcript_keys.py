@@ -99,11 +99,11 @@ async def test_enter_unfolds_reasoning_and_context_and_folds_them_again(make_app
         await pilot.pause()
         text = "\n".join(app.lines())
         assert "▸ thought in 3 words" in text and "second thought" not in text
-        assert "▸ context: time, 1 passage from notes/lamp.md" in text and "the lamp turned" not in text
+        assert "▸ sent with: time, 1 passage from notes/lamp.md" in text and "the lamp turned" not in text
         await pilot.press("up", "enter", "up", "space")
         text = "\n".join(app.lines())
         assert "▾ thought in 3 words" in text and "│ second thought" in text
-        assert "▾ context" in text and "│ the lamp turned" in text
+        assert "▾ sent with" in text and "│ the lamp turned" in text
         await pilot.press("enter", "down", "enter")
         assert "second thought" not in "\n".join(app.lines()) and "the lamp turned" not in "\n".join(app.lines())
 
@@ -178,8 +178,8 @@ async def test_the_live_row_stands_below_the_last_message_and_goes(make_app: Any
 
 
 @pytest.mark.parametrize(("state", "words"), [
-    (State.CANCELLED, "stopped"), (State.INTERRUPTED, "interrupted"), (State.LENGTH, "Cut at max tokens"),
-    (State.CONTEXT_FULL, "context window is full"), (State.EMPTY, "held no text"),
+    (State.CANCELLED, "■ because"), (State.INTERRUPTED, "▲ Interrupted: because"), (State.LENGTH, "Cut at max tokens"),
+    (State.CONTEXT_FULL, "▲ The context window is full: because"), (State.EMPTY, "▲ The answer is empty: because"),
 ])
 async def test_how_an_answer_ended_is_told_with_its_text_kept(
     make_app: Any, items: Any, state: State, words: str,
@@ -190,7 +190,7 @@ async def test_how_an_answer_ended_is_told_with_its_text_kept(
         app.transcript.end_stream(items.answer(1, "half of it", state=state, note="because"))
         await pilot.pause()
         text = "\n".join(app.lines())
-        assert "half of it" in text and words in text and "because" in text
+        assert "half of it" in text and words in text
 
 
 async def test_an_error_is_a_box_with_its_sentence_and_the_retry_key(make_app: Any, items: Any) -> None:

@@ -63,7 +63,7 @@ def test_the_short_form() -> None:
 def test_wasted_tokens_are_one_sentence_with_cost_cause_and_key() -> None:
     line = said(FIRST, PERFECT, because("another client took the slot."))
     assert line == "reuse  64 %         ▁█▆  1,387 wasted (4.0 s): another client took the slot.  F2 why"
-    assert [p.tone for p in settled([FIRST, WASTED], 120) if "again" in p.text] == ["warning"]
+    assert [p.tone for p in settled([FIRST, WASTED], 120) if "wasted" in p.text] == ["warning"]
 
 
 def test_the_tokens_stand_once_in_the_sentence() -> None:
@@ -77,7 +77,7 @@ def test_a_cause_without_evidence_is_still_named_and_the_key_is_the_persons_own(
 
 
 def test_wasted_tokens_without_a_cause_are_still_told() -> None:
-    assert "1,387 tokens were prefilled again (4.0 s)." in said(FIRST, WASTED)
+    assert "1,387 tokens wasted (4.0 s), cause unknown." in said(FIRST, WASTED)
 
 
 def test_once_seen_the_figures_come_back_and_still_own_up() -> None:
@@ -88,7 +88,7 @@ def test_once_seen_the_figures_come_back_and_still_own_up() -> None:
 @pytest.mark.parametrize(("extra", "mentioned"), [(0, False), (NOISE, False), (NOISE + 1, True)])
 def test_the_noise_is_not_worth_a_word(extra: int, mentioned: bool) -> None:
     line = said(FIRST, turn(3812, 3764 - extra, 48))
-    assert ("prefilled again" in line) is mentioned
+    assert ("wasted" in line) is mentioned
     assert ("100 %" in line) is not mentioned
 
 
@@ -204,4 +204,4 @@ def test_an_estimate_is_marked_and_its_noise_is_no_waste(width: int) -> None:
 
 
 def test_an_estimate_of_much_that_was_read_again_is_told() -> None:
-    assert "~1,387 tokens were prefilled again" in said(FIRST, replace(WASTED, estimated=True))
+    assert "~1,387 tokens wasted" in said(FIRST, replace(WASTED, estimated=True))

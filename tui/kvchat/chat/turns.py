@@ -494,7 +494,7 @@ class Turns:
     def refuse(self, id: str) -> None:
         """Raises ChatError while an answer runs in a conversation."""
         if id in self._running:
-            raise ChatError("An answer is still running in this conversation. Stop it first (Esc), or wait for it.")
+            raise ChatError("An answer is still running here. Stop it (Esc), or wait for it.")
 
     async def stop(self, id: str) -> None:
         """End the running answer and keep what came; return when it is settled. What waits for it in the queue is

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import NoReturn
 
 from kvchat import __version__
 
@@ -38,12 +40,46 @@ COMMANDS: Mapping[str, str] = {
     "completion": "print a script that completes commands, options and names in your shell",
 }
 """What each command does, in the order of the help."""
+EXAMPLES: Mapping[str, str] = {
+    "ask": 'git diff | kvchat ask "review this"',
+    "list": "kvchat list --json",
+    "show": "kvchat show 4097b73d",
+    "search": "kvchat search lighthouse lamp",
+    "cache": "kvchat cache 4097b73d",
+    "stats": "kvchat stats --days 30 --svg cache.svg",
+    "backends": "kvchat backends",
+    "doctor": "kvchat doctor http://127.0.0.1:8080",
+    "export": "kvchat export --all -f html -o chats.html",
+    "memory": 'kvchat memory add "I prefer metric units."',
+    "documents": "kvchat documents add notes",
+    "config": "kvchat config show",
+    "import": "kvchat import conversations.json",
+    "completion": "kvchat completion bash",
+    "tag": "kvchat tag 4097b73d work",
+    "rename": "kvchat rename 4097b73d Lighthouse log",
+    "delete": "kvchat delete 4097b73d",
+    "restore": "kvchat restore 4097b73d",
+}
+"""One line for the end of each command's help."""
+
+
+class Parser(argparse.ArgumentParser):
+    """Says what is wrong with the arguments in two lines: what, and where the help is."""
+
+    def error(self, message: str) -> NoReturn:
+        if missing := re.fullmatch(r"the following arguments are required: (.*)", message):
+            message = f"{missing[1]} is missing"
+        elif unknown := re.fullmatch(r"unrecognized arguments: (.*)", message):
+            message = f"unknown here: {unknown[1]}"
+        elif wrong := re.fullmatch(r"argument (\S+): invalid choice: (.*) \(choose from (.*)\)", message):
+            message = f"{wrong[2]} is unknown; choose from {wrong[3]}".replace("'", "")
+        self.exit(2, f"{self.prog}: {message}\nTry: {self.prog} --help\n")
 
 
 def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The command line. `arguments`: what it is for; only the commands that are named in it get theirs. None: all."""
-    top = argparse.ArgumentParser(
-        prog="kvchat", parents=[common_options(True)],
+    top = Parser(
+        prog="kvchat", parents=[common_options()],
         description="Chat with a local language model; the server never prefills a conversation twice.",
         epilog="Without a command the app opens. KVCHAT_DATA_DIR, KVCHAT_CONFIG and KVCHAT_BASE_URL are honoured.",
     )
@@ -52,7 +88,10 @@ def parser(arguments: Sequence[str] | None = None) -> argparse.ArgumentParser:
     choosing_options(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for name, help in COMMANDS.items():
-        command = commands.add_parser(name, parents=[common_options(False)], help=help)
+        command = commands.add_parser(
+            name, parents=[common_options(of_command=True)], help=help, description=f"{help[0].upper()}{help[1:]}.",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            epilog=f"Options for the server and the settings: kvchat --help\nExample: {EXAMPLES[name]}")
         if arguments is None or name in arguments:
             _module(name).add_arguments(command)
     return top
@@ -68,9 +107,10 @@ class _Manual(argparse.Action):
         parser.exit()
 
 
-def common_options(defaults: bool) -> argparse.ArgumentParser:
-    """The options that stand before or after a command. A command's own parser must not reset them."""
-    parser = argparse.ArgumentParser(add_help=False, argument_default=None if defaults else argparse.SUPPRESS)
+def common_options(*, of_command: bool = False) -> Parser:
+    """The options that stand before or after a command. A command's own parser must not reset them, and its help has
+    only its own."""
+    parser = Parser(add_help=False, argument_default=argparse.SUPPRESS if of_command else None)
     group = parser.add_argument_group("server and settings")
     group.add_argument("--base-url", metavar="URL", help="the server to talk to, e.g. http://127.0.0.1:8080")
     group.add_argument("--profile", metavar="NAME", help="a server of the settings, by its name")
@@ -82,6 +122,8 @@ def common_options(defaults: bool) -> argparse.ArgumentParser:
     group.add_argument("--theme", metavar="NAME", help="the theme of the app")
     group.add_argument("--incognito", action="store_true", help="write nothing: conversations end with the program")
     group.add_argument("--log", metavar="FILE", type=Path, help="log sizes and timings to FILE, never contents")
+    for option in parser._actions if of_command else ():
+        option.help = argparse.SUPPRESS
     return parser
 
 
@@ -119,7 +161,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def _carried_out(args: argparse.Namespace) -> int:
     from kvchat.cli.session import CommandError, begun
+    from kvchat.text.place import on_command_line
 
+    place = on_command_line.set(args.command is not None)
     try:
         status: int = _module(args.command or "app").run(begun(args))
         return status
@@ -128,6 +172,8 @@ def _carried_out(args: argparse.Namespace) -> int:
 
         print(f"kvchat: {one_line(str(failure))}", file=sys.stderr)
         return failure.status
+    finally:
+        on_command_line.reset(place)
 
 
 def _module(command: str) -> ModuleType:

@@ -130,5 +130,5 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
     for state in report.states:
         yield one_line(state.where, LABEL - 2), held_words(state, now, one_line(state.owner, 40))
     if not report.states:
-        yield "slots", "what they hold is not known"
-    yield "rules", report.rules or "what this server does with its cache is not known"
+        yield "slots", "contents unknown"
+    yield "rules", report.rules or "unknown for this server"

@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", metavar="COMMAND", title="commands", required=True)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
-        return commands.add_parser(name, parents=[common_options(False)], help=help)
+        return commands.add_parser(name, parents=[common_options(of_command=True)], help=help)
 
     command("path", "print where the settings file is")
     command("show", "print every setting that is in force, with what it does")

@@ -176,7 +176,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", metavar="COMMAND", title="commands", required=True)
 
     def command(name: str, help: str) -> argparse.ArgumentParser:
-        parser = commands.add_parser(name, parents=[common_options(False)], help=help)
+        parser = commands.add_parser(name, parents=[common_options(of_command=True)], help=help)
         parser.add_argument("--json", action="store_true", help="print JSON")
         return parser
 

@@ -115,7 +115,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def command(name: str, help: str) -> argparse.ArgumentParser:
         # After `add`, --profile is a page and not the server's profile.
         conflicts = "resolve" if name == "add" else "error"
-        parser = commands.add_parser(name, parents=[common_options(False)], conflict_handler=conflicts, help=help)
+        parser = commands.add_parser(
+            name, parents=[common_options(of_command=True)], conflict_handler=conflicts, help=help)
         parser.add_argument("--json", action="store_true", help="print JSON")
         return parser
 

@@ -44,7 +44,6 @@ COLUMNS = (Column("day"), Column("reuse"), Column("", right=True),
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.epilog = "Example: kvchat stats --days 30 --svg cache.svg"
     parser.add_argument("--days", metavar="N", type=_days, default=WEEK,
                         help=f"how many days, today included (default: {WEEK}; at most {MOST})")
     form = parser.add_mutually_exclusive_group()

@@ -15,6 +15,7 @@ from kvchat.prompt.conversation import Conversation
 from kvchat.prompt.message import Node
 from kvchat.prompt.tree import Tree
 from kvchat.prompt.wire import whole_characters
+from kvchat.sanitize import one_line
 from kvchat.store import index, tips
 from kvchat.store.errors import ConversationDeleted, UnknownConversation
 from kvchat.store.file.database import Database
@@ -67,6 +68,10 @@ ROOTS = 100
 """System messages that are remembered: more conversations are hardly begun and left empty by one kvchat."""
 
 
+def _unknown(id: str) -> str:
+    return f'No conversation "{one_line(id, 40)}". IDs look like 4097b73d (kvchat list).'
+
+
 class Conversations:
     """Reads and writes of conversations. System messages seen here are remembered, so that a conversation that
     another kvchat cleared away as empty can still be begun."""
@@ -115,14 +120,13 @@ class Conversations:
 
     def _by_prefix(self, id: str) -> Sequence[object]:
         if not re.fullmatch("[0-9a-f]{4,32}", id):
-            raise UnknownConversation(f"{id[:40]!r} is not a conversation's id: give at least its first 4 hexadecimal "
-                                      "digits.")
+            raise UnknownConversation(_unknown(id))
         found = self._db.rows(f"{_LIST} WHERE id >= ? AND id < ? LIMIT 2", (id, id + "g"))
         if len(found) == 1:
             return found[0]  # type: ignore[no-any-return]
         if found:
-            raise UnknownConversation(f"More than one conversation's id begins with {id}: give more digits.")
-        raise UnknownConversation(f"There is no conversation {id}.")
+            raise UnknownConversation(f'Several conversations begin with "{id}". Give more digits of the id.')
+        raise UnknownConversation(_unknown(id))
 
     def create(self, conversation: Conversation, system: Node) -> Conversation:
         """Store a new conversation above `system`, or above the system message that has the same bytes already.
@@ -218,7 +222,7 @@ class Conversations:
         with self._db.reading(), many_values():
             known = self._db.row("SELECT head FROM conversation WHERE id = ?", (id,))
             if known is None:
-                raise UnknownConversation(f"There is no conversation {id}.")
+                raise UnknownConversation(_unknown(id))
             own = self._db.rows(f"SELECT {columns(NODE_FIELDS)} FROM node WHERE conversation = ? ORDER BY seq", (id,))
             here = {row[0] for row in own}
             above = {row[1] for row in own if row[1] is not None} | ({known[0]} - {None})

@@ -74,8 +74,8 @@ class Store:
         recovered = self._messages.recover()
         self._jobs.recover()
         if recovered:
-            self.notices.append("kvchat ended while an answer streamed; what had arrived was kept." if recovered == 1
-                                else f"kvchat ended while {recovered} answers streamed; what had arrived was kept.")
+            self.notices.append("kvchat ended during an answer; its text so far is kept." if recovered == 1
+                                else f"kvchat ended during {recovered} answers; their text so far is kept.")
 
     def close(self) -> None:
         self._db.close()

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 HEAT_GLYPHS: dict[Heat, str] = {Heat.WARM: "●", Heat.PARKED: "◐", Heat.COLD: "○", Heat.UNKNOWN: "·"}
 HEAT_WORDS: dict[Heat, str] = {
-    Heat.WARM: "warm: the server still holds it, an answer starts at once",
-    Heat.PARKED: "parked or partly warm: some of it is prefilled again",
-    Heat.COLD: "cold: the server prefills it again",
-    Heat.UNKNOWN: "unknown: not read on this server yet",
+    Heat.WARM: "warm: still in the server's cache, answers start at once",
+    Heat.PARKED: "parked or partly warm: some of it has to be prefilled",
+    Heat.COLD: "cold: all of it has to be prefilled",
+    Heat.UNKNOWN: "unknown: not sent to this server yet",
 }
-REUSE_UNKNOWN = "How much of it the server reused is not known."
+REUSE_UNKNOWN = "Reuse of this message: unknown."
 UNREPORTED = "not reported by this server"
 FAR = 4096
 """The position at which the speed is told beside that at 0, tokens."""
@@ -128,7 +128,7 @@ def why(turn: TurnReport) -> tuple[str, str]:
     if finding is not None:
         said = behind_colon(finding.evidence, finding.tokens) or cause_name(finding.cause)
         return said, remedy_sentence(finding.remedy)
-    return reason_words(figures) or "the cause is not known", remedy_sentence(figures.remedy)
+    return reason_words(figures) or "cause unknown", remedy_sentence(figures.remedy)
 
 
 def reason_words(figures: TurnFigures) -> str:
@@ -152,16 +152,17 @@ def verdict(turn: TurnReport) -> str:
     if figures is None:
         return "no figures on this branch yet."
     if figures.wasted_tokens is None:
-        unknown = UNREPORTED if figures.cached_tokens is None else "unknown, for the turn before has no figures"
-        return f"how much was prefilled again is {unknown}."
+        return f"waste {UNREPORTED}." if figures.cached_tokens is None else (
+            "waste unknown: the previous turn was stopped.")
     if figures.estimated and not notable_waste(figures):
-        return "by the time it took, nothing was prefilled again; this server does not count it."
+        return "nothing wasted, judged by the time it took; this server does not count."
     if figures.first_read:
-        return "a first read; there was nothing of this conversation to reuse."
+        return "the first turn: nothing to reuse yet."
     if notable_waste(figures):
         return again(turn)
-    spare = f" but {counted(figures.wasted_tokens, 'token')} at the edge of the reply"
-    return f"nothing was prefilled again{spare if figures.wasted_tokens else ''}."
+    if figures.wasted_tokens:
+        return f"{counted(figures.wasted_tokens, 'token')} re-evaluated (normal for llama.cpp)."
+    return "nothing wasted."
 
 
 def wasted_words(turn: TurnFigures) -> str:
@@ -169,7 +170,7 @@ def wasted_words(turn: TurnFigures) -> str:
     tokens, why = f"{roughly(turn)}{notable_waste(turn):,}", one_line(reason_words(turn))
     seconds = seconds_of(notable_waste(turn), turn)
     cost = f" ({duration(seconds)})" if seconds is not None else ""
-    return f"{tokens} wasted{cost}: {why}." if why else f"{tokens} tokens were prefilled again{cost}."
+    return f"{tokens} wasted{cost}: {why}." if why else f"{tokens} tokens wasted{cost}, cause unknown."
 
 
 def token_parts(turn: TurnFigures) -> list[tuple[str, str]]:
@@ -291,6 +292,6 @@ def side_request_words(totals: SideTotals) -> str:
 
 
 def cost_words(tokens: int | None, seconds: tuple[float, float] | None) -> str:
-    """`8,120 tokens, about 35 s`, as far as it is known."""
+    """`8,120 tokens, ~35 s`, as far as it is known."""
     words = f"{UNKNOWN} tokens" if tokens is None else counted(tokens, "token")
     return f"{words}, {about(seconds)}" if seconds is not None else words

@@ -13,6 +13,7 @@ from kvchat.cache.causes.cause import Statement
 from kvchat.text.findings import remedy_sentence
 from kvchat.text.format import count, counted, duration
 from kvchat.text.notes import note_sentence
+from kvchat.text.place import here
 
 SECOND = 1.0
 """A gain below this many seconds is told in tokens alone."""
@@ -208,14 +209,15 @@ _COPIES = {"date": "without the date", "reasoning": "that keeps it", "system": "
 _ADVICE: dict[str, Callable[[Statement], str]] = {
     "key": lambda s: (
         "Put the key that the server was started with (llama-server and vLLM: --api-key) into a variable, and name "
-        "that with --api-key-env or the setting server.api_key_env."),
+        f"that with {here('', '--api-key-env or ')}the setting server.api_key_env."),
     "wait": lambda s: "Wait until it has, then run the doctor again.",
-    "list_servers": lambda s: "The command kvchat backends lists the servers that run on this machine.",
+    "list_servers": lambda s: here("/model lists the servers of this machine.",
+                                   "The command kvchat backends lists the servers of this machine."),
     "when_idle": lambda s: "Run the doctor again when it is idle.",
-    "agree": lambda s: "Agree to it, or run: kvchat doctor --yes",
+    "agree": lambda s: here("Agree to it.", "Agree to it, or run: kvchat doctor --yes"),
     "warm_up": lambda s: "The setting cache.warm_up prefills it again ahead of time.",
     "faster_disk": lambda s: (
-        "Keep kvchat's data on a faster disk (--data-dir DIR), or set engine.snapshots to false."),
+        "Keep kvchat's data on a faster disk, or set engine.snapshots to false."),
     "set": lambda s: f"Set {s['flag']}{f' in {where}' if (where := s['where']) else ''}.",
     "raise": lambda s: f"Raise {s['flag']} in {s['where']}.",
     "newer": lambda s: f"Update {s['where']}: {s['flag']}.",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum, auto
 
 from kvchat.text.format import duration
+from kvchat.text.place import here, on_command_line
 
 Value = str | int | float | bool | None
 _STATUS = " ({status}){said}"
@@ -106,19 +107,22 @@ class Fault(StrEnum):
     ENDING = auto()
 
 
-_CHAT = {
-    "address": "(Ctrl+L in the app, --base-url on the command line)",
-    "model_setting": "(Ctrl+L in the app, --model on the command line)",
+_PARAMETERS = "the conversation's parameters and "
+_IN_APP = {
+    "address": "(/model)", "model_setting": "(/model)", "key": "(server.api_key_env in the settings)",
+    "key_variable": "(api_key_env in the settings)", "parameters": _PARAMETERS,
+}
+_IN_COMMAND = {
+    "address": "(--base-url)", "model_setting": "(--model)",
     "key": "(--api-key-env, or server.api_key_env in the settings)",
-    "key_variable": "(--api-key-env, or api_key_env in the settings)",
-    "parameters": "the conversation's parameters and ",
+    "key_variable": "(--api-key-env, or api_key_env in the settings)", "parameters": _PARAMETERS,
 }
 _EMBEDDINGS = {
     "address": "(embeddings.base_url in the settings)", "model_setting": "(embeddings.model in the settings)",
     "key": "(embeddings.api_key_env in the settings)", "key_variable": "(embeddings.api_key_env in the settings)",
     "parameters": "",
 }
-"""Where a server is set, for a conversation and for vectors."""
+"""Where a server is set: for a conversation in the app and on the command line, and for vectors."""
 ROOM = "give the server a larger context (llama-server: -c, built-in engine: engine.context_size)"
 _SETTING = "(embeddings.model in the settings)"
 _LOG = "Try again; if it stays so, look at the server's log."
@@ -156,7 +160,7 @@ _SENTENCES: dict[Fault, str] = {
     Fault.NOT_AS_JSON: "A parameter of this conversation has a value that cannot be sent as JSON. Correct it, then try "
                          "again.",
     Fault.PAID_FOR: "{url} is on the internet: nothing is warmed up there, because each prefill would be paid for.",
-    Fault.NO_SUCH_MODEL: "The {server} has no model {model}. It has: {models}. Choose one with --model or Ctrl+L.",
+    Fault.NO_SUCH_MODEL: "The {server} has no model {model}. It has: {models}. Choose one {model_setting}.",
     Fault.ENDLESS: "The {server} does not end an answer where it is asked to (max_tokens), so the examination was "
                      "ended.",
     Fault.PROGRAM: "{title} at {url} {told}",
@@ -167,8 +171,8 @@ _SENTENCES: dict[Fault, str] = {
                          "try again. Started with --interrupt_requests false, it lets the other one wait.",
     Fault.NOT_LOADED: 'The model "{model}" is not loaded at {url}. Send a question to load it.',
     Fault.NOT_FOLLOWED: 'The cache of "{model}" at {url} cannot be followed: only that of a llama-server can.',
-    Fault.STARTED_WITHOUT_MODEL: "The {server} was started without a model. Choose one of its list (Ctrl+L), or start "
-                                   "it with --model.",
+    Fault.STARTED_WITHOUT_MODEL: "The {server} was started without a model. Choose one of its list {model_setting}, or "
+                                   "start it with --model.",
     Fault.NOT_BEGUN: "The {server} could not begin the answer: {words} Check the model's name, and the server's log.",
     Fault.MODEL_MISSING: "Ollama at {url} does not have the model {model} (404). Get it with `{command}`, or choose "
                            "another model.",
@@ -176,8 +180,8 @@ _SENTENCES: dict[Fault, str] = {
                           "qwen3`, then choose it.",
     Fault.NOT_SIGNED_IN: "This model does not run at {url} but at ollama.com, and this Ollama is not signed in there. "
                            "Run `ollama signin`, or choose a model that runs here.",
-    Fault.URL_WITH_USER: 'The server URL for "{url}" holds a user or password. Leave them out; a key is named by '
-                           "--api-key-env, or api_key_env in the settings.",
+    Fault.URL_WITH_USER: 'The server URL for "{url}" holds a user or password. Leave them out; a key has a place of '
+                         "its own {key_variable}.",
     Fault.URL_UNREADABLE: 'The server URL "{url}" cannot be read. Write it like http://127.0.0.1:8080.',
     Fault.URL_PORT: 'The server URL "{url}" has port 0. Give the port the server listens on.',
     Fault.URL_SCHEME: 'The server URL "{url}" must begin with http:// or https://, like http://127.0.0.1:8080.',
@@ -237,7 +241,8 @@ _REFUSALS: dict[Fault, tuple[str, str]] = {
 
 def fault_sentence(fault: Fault, arguments: Mapping[str, Value]) -> str:
     """What went wrong, as one sentence or two. `use="embeddings"` among the arguments: of a server for vectors."""
-    words = {"keys": "", **(_EMBEDDINGS if arguments.get("use") else _CHAT), **arguments}
+    chat = _IN_COMMAND if on_command_line.get() else _IN_APP
+    words = {"keys": "", **(_EMBEDDINGS if arguments.get("use") else chat), **arguments}
     words["said"] = f": {words['said']}" if words.get("said") else ""
     words.setdefault("server", f"server at {words.get('url')}")
     if refusal := _REFUSALS.get(fault):
@@ -276,10 +281,11 @@ def _no_server(words: Mapping[str, Value]) -> str:
     asked = f" (asked: {words['asked']})" if words.get("asked") else ""
     if words.get("unusable"):
         asked = f" that can be used now ({words['unusable']})"
-    engine = "a model file (--model FILE.gguf)" if words["embedded"] else (
+    engine = here("a model file", "name a model file (--model FILE.gguf)") if words["embedded"] else (
         "install the built-in engine: pip install 'kvchat[embedded]'")
-    return (f"No model server answers on this machine{asked}. Start one, name one {_CHAT['address']}, or "
-            f"{engine}.")
+    choose = here("choose one, or" if words["embedded"] else "choose one (/model), or", "name one (--base-url), or")
+    end = here(" (/model)", "") if words["embedded"] else ""
+    return f"No model server answers on this machine{asked}. Start one, {choose} {engine}{end}."
 
 
 def _roles(words: Mapping[str, Value]) -> str:

@@ -92,19 +92,24 @@ def age(seconds: float | None) -> str:
 
 
 def about(seconds: tuple[float, float] | None) -> str:
-    """A time from a price: `about 35 s`, or `24–52 s` while too few turns have measured the speed; empty: unknown."""
+    """A time from a price, in one unit: `~35 s`, or `2–3 min` while too few turns have measured the speed; empty:
+    unknown."""
     if seconds is None:
         return ""
-    shortest, longest = map(_rounded, seconds)
-    if shortest == longest:
-        return f"about {shortest}"
-    parts = shortest.split(), longest.split()
-    same_unit = len(parts[0]) == len(parts[1]) == 2 and parts[0][1] == parts[1][1]
-    return f"{parts[0][0] if same_unit else shortest}–{longest}"
+    shortest, longest = seconds
+    if longest < 0.1:
+        return "under 0.1 s"
+    for size, unit in ((_HOUR, "h"), (_MINUTE, "min"), (1, "s")):
+        if longest >= size - 0.5 * (size > 1) or unit == "s":
+            low, high = (_rounded(value / size, unit) for value in (shortest, longest))
+            return f"~{high} {unit}" if low == high else f"{low}–{high} {unit}"
+    raise AssertionError
 
 
-def _rounded(seconds: float) -> str:
-    return f"{seconds:.0f} s" if 10 <= seconds < 59.5 else duration(seconds)
+def _rounded(value: float, unit: str) -> str:
+    """Two digits where that is more than guessed: tenths of a second below 10, and of an hour."""
+    fine = unit == "h" or (unit == "s" and value < 9.95)
+    return f"{max(value, 0.1):.1f}".removesuffix(".0") if fine else f"{max(value, 1):.0f}"
 
 
 def _two(whole: int, large: int, large_unit: str, small: int, small_unit: str) -> str:

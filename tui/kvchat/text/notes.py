@@ -12,24 +12,24 @@ from kvchat.cache.causes.cause import Argument, Statement
 from kvchat.prompt.message import NoteKind
 from kvchat.text.faults import ROOM, Fault, fault_sentence, room_sentence
 from kvchat.text.format import span
+from kvchat.text.place import here
 
 _ELSEWHERE = "{url} is not on this machine, and you have not agreed to send"
 
 _SENTENCES: dict[str, str] = {
     NoteKind.KVCHAT_ENDED: "kvchat ended while this answer streamed.",
-    NoteKind.NOTHING_SENT: "Before anything was sent.",
-    NoteKind.STOPPED_EARLY: "Before the first token; the server may still finish the batch it was reading.",
-    NoteKind.SILENT: "The server has not answered for a while.",
-    NoteKind.NO_WORDS: "The model ended its answer without a word. Try again; if it stays so, the conversation may be "
-                       "too long for the server's window.",
+    NoteKind.NOTHING_SENT: "Stopped before it was sent.",
+    NoteKind.STOPPED_EARLY: "Stopped before the first word.",
+    NoteKind.SILENT: "The server has gone quiet.",
+    NoteKind.NO_WORDS: "The model answered nothing. Try again; if it stays so, the conversation may be too long for "
+                       "the server's window.",
     NoteKind.NOT_FITTING: "{title} ended the answer without a word, as it does when a conversation no longer fits. Try "
                           "again; if it stays so, start a new conversation, or {room}.",
     NoteKind.TOOL_CALLS: "The model called {what}. kvchat has no tools; ask for an answer in words.",
-    NoteKind.LONGEST: "Cut at max_tokens. Continue the answer, or raise that.",
+    NoteKind.LONGEST: "Cut at max tokens.",
     NoteKind.FILLS_WINDOW: "The conversation fills the server's window of {size:,} tokens. {remedy}",
     NoteKind.FILLS_OWN_WINDOW: "The conversation fills its window of {size:,} tokens. {remedy}",
-    NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; try again in the app to be asked, "
-                         "or name it with --base-url.",
+    NoteKind.NOT_AGREED: f"{_ELSEWHERE} this conversation to it. Nothing was sent; {{way}}.",
     NoteKind.MOVED: "{url} has moved to another machine, and you have not agreed to send to it. Nothing was sent; try "
                     "again to be asked.",
     NoteKind.NOT_AGREED_BESIDE: f"{_ELSEWHERE} to it. Nothing was sent.",
@@ -39,12 +39,12 @@ _SENTENCES: dict[str, str] = {
     NoteKind.OTHER_MODEL_ANSWERED: "Another model answered: {answered}, not {asked}. {program}",
     NoteKind.RUNS_ELSEWHERE: "This model runs at {host}: the conversation was sent there, it left this machine. Choose "
                              "a model that runs here to keep it.",
-    NoteKind.MODEL_LOADED: 'llama-swap loaded "{model}" for this answer: nothing of the conversation was in its cache.',
-    NoteKind.LOADED_AGAIN: "The model was loaded again ({seconds:.1f} s), and the whole prompt was read anew: {why}.",
-    NoteKind.SUMMARISED: "LocalAI put a summary in the place of {messages} earlier messages, so everything is read "
-                         "anew. Raise context_size in the model's YAML file, or turn compression off there.",
+    NoteKind.MODEL_LOADED: 'llama-swap loaded "{model}" for this answer: its cache was empty.',
+    NoteKind.LOADED_AGAIN: "The model was loaded again ({seconds:.1f} s), and the whole prompt was prefilled: {why}.",
+    NoteKind.SUMMARISED: "LocalAI put a summary in the place of {messages} earlier messages, so everything is "
+                         "prefilled again. Raise context_size in the model's YAML file, or turn compression off there.",
     NoteKind.LEFT_OUT: "{title} read {tokens:,} tokens of a conversation that has about {expected:,}: it left the "
-                       "oldest messages out, so everything is read anew. {remedy}",
+                       "oldest messages out, so everything is prefilled again. {remedy}",
     NoteKind.LEFT_OUT_UNASKED: "The server read {tokens:,} tokens of a conversation that has about {expected:,}: it "
                                "left the oldest messages out, {why}.",
 }
@@ -101,8 +101,13 @@ def _why_left_out(words: Mapping[str, Argument]) -> str:
             "changes requests")
 
 
+def _way_to_agree(words: Mapping[str, Argument]) -> str:
+    return here("try again to be asked", "name it with --base-url, or agree in the app")
+
+
 _MADE: dict[str, tuple[str, Callable[[Mapping[str, Argument]], str]]] = {
     NoteKind.TOOL_CALLS: ("what", _called),
+    NoteKind.NOT_AGREED: ("way", _way_to_agree),
     NoteKind.OTHER_MODEL_ANSWERED: ("program", _program),
     NoteKind.LOADED_AGAIN: ("why", _why_loaded),
     NoteKind.LEFT_OUT_UNASKED: ("why", _why_left_out),

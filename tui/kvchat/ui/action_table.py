@@ -213,6 +213,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("panel", "", "Cache panel", "Show or hide what the server holds, beside the conversation; it takes 150 "
            "columns.", "General", "panel", method="panel.toggle"),
     Action("theme", "", "Theme", "Choose the colours.", "General", "theme", "NAME", method="options.theme"),
+    Action("jump", "ctrl+right_square_bracket", "Jump", "Show a letter on each code block (copies it), source, version "
+           "mark, message and row of the list; type it to go there.", "General", "jump", method="jump.begin"),
     Action("settings", "shift+f1", "Settings", "Look at every setting, and change it.", "General", "settings", "WORDS",
            method="settings.open"),
     Action("palette", "ctrl+p", "Palette", "Find an action by its name; shows what it costs.", "General",

@@ -241,7 +241,10 @@ class KvchatApp(App[int]):
         return keys.shown(actions.first_key(id, self.keys))
 
     def footer_keys(self, place: str = "") -> list[tuple[str, str]]:
-        """Key and word of the actions of the footer, help last; in the transcript those of a message."""
+        """Key and word of the actions of the footer, help last; in the transcript those of a message, with jump letters
+        what can be typed."""
+        if place == "jump":
+            return [("letter", "go there"), ("escape", "back")]
         words = {action.id: action.footer for action in actions.ACTIONS if action.footer and action.id != "help"}
         if place == "transcript":
             words = {"transcript.edit": "edit", "transcript.regenerate": "again", "transcript.copy": "copy",

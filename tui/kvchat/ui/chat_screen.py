@@ -23,6 +23,7 @@ from kvchat.sanitize import one_line
 from kvchat.ui import actions
 from kvchat.ui.widgets.composer.widget import Composer
 from kvchat.ui.widgets.findbar import FindBar
+from kvchat.ui.widgets.jump import JumpLetters
 from kvchat.ui.widgets.queue_lines import QueueLines
 from kvchat.ui.widgets.sidebar import Sidebar
 from kvchat.ui.widgets.statusline import Header, KeyBar, StatusLine
@@ -68,6 +69,7 @@ class ChatScreen(Screen[None]):
         self.composer = Composer(enter_sends=settings.enter_sends)
         self.queue_lines = QueueLines()
         self.findbar = FindBar(self.transcript, self.composer)
+        self.jump = JumpLetters(self.transcript, self.sidebar)
         self.status = StatusLine()
         self.keybar = KeyBar()
         self._hello = Static(id="hello", markup=False)
@@ -79,6 +81,7 @@ class ChatScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield self.header
         yield self._beside
+        yield self.jump
         yield self.status
         yield self.keybar
 
@@ -86,7 +89,7 @@ class ChatScreen(Screen[None]):
     def focus_chain(self) -> list[Widget]:
         """Tab goes from the composer to the conversation, then to the list."""
         ranks = (self.composer, self.transcript, self.sidebar)
-        chain = super().focus_chain
+        chain = [widget for widget in super().focus_chain if widget is not self.jump]
         return sorted(chain, key=lambda w: next((n for n, top in enumerate(ranks) if top in w.ancestors_with_self), 3))
 
     def on_mount(self) -> None:
@@ -161,6 +164,7 @@ class ChatScreen(Screen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """A terminal that becomes narrow has no room for the list; one that becomes wide again has."""
+        self.jump.leave()
         wide = event.size.width >= WIDE
         if wide is not self._wide:
             self._wide = wide
@@ -168,6 +172,9 @@ class ChatScreen(Screen[None]):
         if self.empty is not None:
             self.panel.fit()
             self.call_after_refresh(self.empty.show)
+
+    def on_screen_suspend(self) -> None:
+        self.jump.leave()
 
     def want_sidebar(self, wanted: bool) -> None:
         """Show the list beside the conversation where there is room, or do not."""
@@ -182,7 +189,8 @@ class ChatScreen(Screen[None]):
     def on_descendant_focus(self) -> None:
         """The line of keys tells what can be done where the focus is; the conversation shows which message is meant."""
         inside = self.focused is self.transcript
-        self.keybar.set_keys(self.app.footer_keys("transcript" if inside else ""))
+        place = "transcript" if inside else "jump" if self.focused is self.jump else ""
+        self.keybar.set_keys(self.app.footer_keys(place))
         if inside and self.transcript.selected is None and self.transcript.items:
             self.transcript.select(self.transcript.items[-1].node_id, show=False)
 
@@ -217,10 +225,10 @@ class ChatScreen(Screen[None]):
     async def action_interrupt(self) -> None:
         """Ctrl+C: copy what is selected, else stop the answer. It never quits."""
         if selected := self.get_selected_text():
-            self.messages.copy(selected, "The selection")
+            self.messages.copy(selected, "Selection")
             self.clear_selection()
         elif not await self.sending.stop():
-            self.workspace.say(f"Nothing runs. {self.app.key_of('quit')} quits.")
+            self.workspace.say(f"Nothing is running · {self.app.key_of('quit')} quits")
 
     def action_page(self, step: int) -> None:
         self.transcript.action_page(step)
@@ -326,6 +334,10 @@ class ChatScreen(Screen[None]):
     def _type_through(self, event: Transcript.TypeThrough) -> None:
         self.composer.focus()
         self.composer.type(event.character)
+
+    @on(JumpLetters.NothingThere)
+    def _nothing_to_jump_to(self) -> None:
+        self.workspace.say("Nothing to jump to here")
 
     @on(Composer.Submitted)
     def _submitted(self, event: Composer.Submitted) -> None:
@@ -482,5 +494,5 @@ class ChatScreen(Screen[None]):
     def _show_trouble(self, trouble: str) -> None:
         """The banner that stays while the disk refuses."""
         self._trouble.display = bool(trouble)
-        unsaved = " What is said is kept in memory and tried again every 10 s." if trouble else ""
+        unsaved = " Messages stay in memory; kvchat retries every 10 s." if trouble else ""
         self._trouble.update(Content(one_line(trouble) + unsaved))

@@ -295,7 +295,7 @@ class Connector:
         from kvchat.backends.identify import connect
 
         async with self._engine_turn():
-            self._say(Connection("starting", f"Starting the embedded engine with {model.name} …"))
+            self._say(Connection("starting", f"Starting the built-in engine with {model.name} …"))
             options = self._settings.engine
             self._engine = self._engine or Engine(self._engine_ended)
             self._options = EngineOptions(

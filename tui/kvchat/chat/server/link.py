@@ -20,6 +20,7 @@ from kvchat.chat.server.lane import Lane
 from kvchat.config import ServerSettings, Settings
 from kvchat.sanitize import one_line
 from kvchat.store.presence.server_presence import Seats
+from kvchat.text.place import here
 
 if TYPE_CHECKING:
     from kvchat.chat.cache.server_cache import ServerCache
@@ -196,5 +197,6 @@ def _server_of(name: str, settings: Settings) -> tuple[ServerSettings, Path | No
         return own or ServerSettings(base_url=name), None, ""
     if is_file(name):
         return ServerSettings(), Path(name), ""
+    way = here("Choose a server (/model)", "Name a server (--base-url)")
     return ServerSettings(), None, (f"There is no profile {one_line(name, 60)} in the settings, which this "
-                                    "conversation uses. Choose a server (Ctrl+L in the app), or write the profile.")
+                                    f"conversation uses. {way}, or write the profile.")

@@ -46,8 +46,7 @@ class CachePanelController:
 
     def toggle(self) -> None:
         if not self.has_room:
-            self.workspace.say(f"The cache panel needs {WIDE} columns; this terminal has "
-                               f"{self.workspace.screen.size.width}.")
+            self.workspace.say(f"The cache panel needs {WIDE} columns (now {self.workspace.screen.size.width})")
             return
         self.wanted = not self.wanted
         self.fit()

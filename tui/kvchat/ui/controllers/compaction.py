@@ -79,8 +79,7 @@ class CompactionController:
         elif self._offered != conversation.id:
             self._offered = conversation.id
             full = percent(self._servers.window_share(conversation))
-            self.workspace.say(f"The window is {full} full. /compact goes on with a summary of the older turns; "
-                               "the branch you leave stays.")
+            self.workspace.say(f"Window {full} full · /compact sums up the older turns")
 
     def _summary(self) -> RunningCompaction | None:
         """The compaction of the branch that is looked at, while its summary is written."""
@@ -140,8 +139,8 @@ def price_lines(price: CompactionPrice, undo: str) -> list[str]:
              f"{count(plan.before)} → at most {counted(plan.after, 'token')}"
              + (f", in a window of {count(price.window)}." if price.window else ".")]
     if price.summary_seconds is None:
-        lines.append("How long the summary takes is not measured yet.")
+        lines.append("Time for the summary: not measured yet.")
     else:
-        read = f"; the new branch is read once, {duration(price.read_seconds)}" if price.read_seconds else ""
+        read = f"; the new branch is prefilled once, {duration(price.read_seconds)}" if price.read_seconds else ""
         lines.append(f"The summary takes at most {duration(price.summary_seconds)}{read}.")
-    return [*lines, f"The branch you leave stays; {undo} goes back to it."]
+    return [*lines, f"The old version is kept; {undo} goes back to it."]

@@ -68,7 +68,7 @@ class ContextController:
     def choose(self) -> None:
         """Take the passages that are offered; go through what goes with the message; then leave all of it out."""
         if not self._composer.choose_context():
-            self.workspace.say("No memories and no passages go with what is written.")
+            self.workspace.say("Nothing extra goes with this message")
 
     @in_worker("retrieve", exclusive=True)
     async def _find(self, id: str, text: str, typed: frozenset[int], editing: str | None) -> None:
@@ -149,13 +149,13 @@ class ContextController:
         if await asyncio.to_thread(_is_file, event.path):
             self._pasted = event
             name = one_line(Path(event.path).name, 60)
-            self.workspace.say(f"That is the path of a file; {self.workspace.key_of('attach')} attaches {name}.")
+            self.workspace.say(f"That is a file's path · {self.workspace.key_of('attach')} attaches {name}")
 
     async def attach(self, path: str = "") -> None:
         """Attach the file at this path; without one the file whose path was just pasted, else ask for it."""
         pasted, self._pasted = self._pasted, None
         if self.workspace.editing is not None:
-            self.workspace.say("A file goes with a new message. Esc leaves the editing.", "warning")
+            self.workspace.say("Files go with new messages · Esc stops editing", "warning")
         elif path.strip():
             self._capture(path.strip())
         elif pasted is not None and pasted.pasted in self._composer.text:
@@ -211,10 +211,9 @@ class ContextController:
 def changed_words(paths: Sequence[str]) -> str:
     """That these files have changed, and what can be done about the first."""
     others = len(paths) - 1
-    more = f" and {counted(others, 'other file')}" if others else ""
-    return (f"{one_line(Path(paths[0]).name, 60)}{more} {'have' if others else 'has'} changed since "
-            f"{'they were' if others else 'it was'} attached; /attach {one_line(short_path(paths[0]))} appends the "
-            "change.")
+    more = f" and {counted(others, 'other file')} have" if others else " has"
+    name, path = one_line(Path(paths[0]).name, 24), one_line(short_path(paths[0]))
+    return f"{name}{more} changed · /attach {path} sends the change"
 
 
 def short_path(path: str) -> str:

@@ -198,7 +198,7 @@ class ConversationController:
     async def delete(self, id: str = "") -> None:
         """Put a conversation, else the open one, into the trash."""
         if not id and self.workspace.conversation.record.turns == 0:
-            self.workspace.say("This conversation is empty; there is nothing to delete.")
+            self.workspace.say("This conversation is empty: nothing to delete")
             return
         await self._delete(id or self.workspace.conversation.id)
 
@@ -208,7 +208,7 @@ class ConversationController:
         at = ids.index(id) if id in ids else 0
         await self._conversations.delete(id)
         self.workspace.deleted, self.workspace.imported = id, None
-        self.workspace.say(f"Deleted. {self.workspace.key_of('undo')} brings it back.")
+        self.workspace.say(f"Moved to trash · {self.workspace.key_of('undo')} brings it back")
         if self.workspace.shows(id):
             await self._open_another(at)
 
@@ -235,7 +235,7 @@ class ConversationController:
 
     async def _undo_branch(self) -> None:
         if not await self._branches.undo(self.workspace.conversation.id):
-            self.workspace.say("There is nothing to undo in this conversation.")
+            self.workspace.say("Nothing to undo in this conversation")
 
     @in_worker("dialog")
     async def export(self, path: str = "") -> None:
@@ -261,7 +261,7 @@ class ConversationController:
         except TransferError as error:
             self.workspace.say(str(error), "error")
         else:
-            self.workspace.say(f"Exported to {done}.")
+            self.workspace.say(f"Exported to {done}")
 
     @in_worker("dialog")
     async def take_in(self, path: str = "") -> None:

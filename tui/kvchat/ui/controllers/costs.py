@@ -19,16 +19,21 @@ if TYPE_CHECKING:
 Decision = Literal["go", "instead", "fork"]
 """Do it, do the cheaper thing, or do it in a fork."""
 
-FORK = "Fork: edit it in a new conversation, this one stays as it is"
+FORK = "Fork: edit in a new conversation, keep this one"
 
 TITLES: dict[Act, str] = {
-    "edit": "Edit this message?", "regenerate": "Another answer?", "continue": "Continue this answer?",
+    "edit": "Edit this message?", "regenerate": "Regenerate the answer?", "continue": "Continue this answer?",
     "delete": "Delete this turn?",
     "system": "Change the system prompt?", "template": "Change this for the whole conversation?",
     "model": "Switch to another model here?",
 }
 
 
+NAMES: dict[Act, str] = {
+    "edit": "Edit", "regenerate": "Regenerate", "delete": "Delete turn", "system": "Change prompt",
+    "template": "Change", "model": "Switch", "continue": "Continue",
+}
+"""What the key does that agrees."""
 ACTS: Mapping[str, Act] = {
     "transcript.edit": "edit", "transcript.regenerate": "regenerate", "transcript.delete": "delete",
     "system": "system", "thinking": "template",
@@ -79,7 +84,7 @@ class CostQuestions:
         from kvchat.text.prices import cheaper, price_lines
         from kvchat.ui.screens.confirm import Choice, ConfirmScreen
 
-        choices: list[Choice[Decision | None]] = [("y", "Edit" if act == "edit" else "Go on", "go")]
+        choices: list[Choice[Decision | None]] = [("y", NAMES[act], "go")]
         way = price.alternative
         forks = way is not None and way.way is Way.FORK
         if instead and way is not None and not forks:

@@ -68,7 +68,7 @@ class DocumentController:
         from kvchat.ui.screens.manager import ManagerScreen
 
         if not self._documents.has_library:
-            self.workspace.say("There are no documents in an incognito run.")
+            self.workspace.say("No documents in an incognito run")
             return
         service = self._service
         await self.workspace.ask(ManagerScreen(DocumentsSource(
@@ -82,9 +82,9 @@ class DocumentController:
         from kvchat.ui.screens.documents.search import DocumentSearchScreen
 
         if not self._documents.has_library:
-            self.workspace.say("There are no documents in an incognito run.")
+            self.workspace.say("No documents in an incognito run")
         elif not self._documents.has_collections:
-            self.workspace.say("There are no documents yet. /documents add FOLDER adds some.", "warning")
+            self.workspace.say("No documents yet · /documents add FOLDER", "warning")
         else:
             await self.workspace.ask(DocumentSearchScreen(self._documents, query=query,
                                                           editor=self._service.settings.editor))
@@ -96,8 +96,8 @@ class DocumentController:
             with self.workspace.app.key_queue.coming() as dialog:
                 known = [one.name for one in await self._documents.collections()]
                 if not name:
-                    self.workspace.say(f"Name a collection: /documents remove {one_line(known[0], 40)}." if known else
-                             "There are no documents yet.", "warning")
+                    self.workspace.say(f"Which collection? /documents remove {one_line(known[0], 24)}" if known else
+                             "No documents yet", "warning")
                     return
                 one = await self._documents.named(name)
                 status = (await self._documents.statuses([one.name])).get(one.name)
@@ -111,7 +111,7 @@ class DocumentController:
         if await self.workspace.ask(remove_question(one, status)) and await self.workspace.attempt(
                 self._documents.remove(one.name)):
             self.show_retrieval()
-            self.workspace.say(f"{one_line(one.name, 40)} is removed; its files stay.")
+            self.workspace.say(f"{one_line(one.name, 24)} removed · its files stay")
 
     async def _add(self, path: str) -> None:
         """Index a folder or file, at once."""
@@ -126,7 +126,7 @@ class DocumentController:
             self.workspace.say(str(error), "warning")
             return
         name, key = one_line(added.name, 40), self.workspace.key_of("documents")
-        self.workspace.say(f"{name} is being indexed; {key} shows how far it is. @{name} in a message searches in it.")
+        self.workspace.say(f"Indexing {name} · {key} shows progress")
 
     async def _search_in(self, mode: str, names: Sequence[str]) -> None:
         """Have this conversation search in the named collections, else in those it searches already, else in the only
@@ -143,8 +143,8 @@ class DocumentController:
             chosen = chosen or [name for name in record.collections if name in known]
             chosen = chosen or (known if len(known) == 1 else [])
             if not chosen:
-                self.workspace.say(f"Name a collection: /documents {mode} {one_line(known[0], 40)}." if known else
-                         "There are no documents yet. /documents add FOLDER adds some.", "warning")
+                self.workspace.say(f"Which collection? /documents {mode} {one_line(known[0], 24)}" if known else
+                         "No documents yet · /documents add FOLDER", "warning")
                 return
         else:
             chosen = []
@@ -210,7 +210,7 @@ class DocumentController:
         """The sources of the selected message, else of the last one; or one source by its number."""
         node = self.workspace.target()
         if node is None:
-            self.workspace.say("There is no message with sources yet.")
+            self.workspace.say("No message with sources yet")
         elif number.strip("[] ").isdecimal():
             self.show_sources(node, (int(number.strip("[] ")),))
         else:
@@ -244,17 +244,17 @@ def sources_at(path: Sequence[Node], numbers: Sequence[int] = ()) -> tuple[Sourc
     if numbers:
         known = sources(path)
         found: Sources = [(number, known[number]) for number in numbers if number in known]
-        return found, f"There is no source {numbers[0]} up to this message."
+        return found, f"No source {numbers[0]} up to this message"
     if node.role is not Role.ASSISTANT:
         found = given(node.message.blocks)
-        return found, "What the question was sent with:" if found else "No passage or file was sent with this question."
+        return found, "Sent with the question:" if found else "This question was sent without sources"
     cited: Sources = sources_of(node.text, sources(path))
     if cited:
         return cited, ""
     question = next((one for one in reversed(path) if one.role is Role.USER), None)
     found = given(question.message.blocks) if question is not None else []
-    return found, ("The answer cites nothing; its question was sent with these:" if found else
-                   "This answer cites no source.")
+    return found, ("The answer cites nothing. Sent with its question:" if found else
+                   "This answer cites no source")
 
 
 def retrieval_words(mode: str, names: Sequence[str]) -> str:
@@ -262,11 +262,11 @@ def retrieval_words(mode: str, names: Sequence[str]) -> str:
     listed = ", ".join(one_line(name, 40) for name in names[:5]) + (" …" if len(names) > 5 else "")
     match mode:
         case "ask":
-            return f"Passages of {listed} are found for each question here, and sent only if you take them."
+            return f"Asks before it sends passages of {listed}"
         case "always":
-            return f"The passages of {listed} that are found for a question here are sent with it."
+            return f"Passages of {listed} go with every question"
         case _:
-            return "This conversation searches in no documents. @NAME in a message still does it."
+            return "Documents off here · @NAME in a message still searches"
 
 
 def worth_telling(report: Report) -> bool:

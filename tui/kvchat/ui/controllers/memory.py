@@ -43,7 +43,7 @@ class MemoryController:
                 await self._switch(state == "on")
             case "now":
                 if await self.workspace.attempt(self._extraction.request(self.workspace.conversation.id)):
-                    self.workspace.say("This conversation is gone through as soon as no answer runs.")
+                    self.workspace.say("Takes notes as soon as no answer is running")
             case _:
                 self._open(query=argument)
 
@@ -85,7 +85,7 @@ class MemoryController:
         if not text.strip():
             self._open(add=True)
         elif await self.workspace.attempt(self._memory.remember(text, self.workspace.conversation.id)):
-            self.workspace.say(f"Remembered: “{one_line(text, 80)}” {self.workspace.key_of('memory')} shows it.")
+            self.workspace.say(f"Remembered: “{one_line(text, 36)}” · {self.workspace.key_of('memory')} shows it")
 
     async def forget(self, words: str = "") -> None:
         """Delete the one memory that has these words; where there are several, show them."""
@@ -99,11 +99,11 @@ class MemoryController:
             return
         if gone is not None:
             keys = f"{self.workspace.key_of('memory')}, {self.workspace.key_of('memory.undo')}"
-            self.workspace.say(f"Forgotten: “{one_line(gone.text, 80)}” {keys} brings it back.")
+            self.workspace.say(f"Forgotten: “{one_line(gone.text, 30)}” · {keys} brings it back")
         elif many:
             self._open(query=words)
         else:
-            self.workspace.say("Nothing that is remembered has these words.")
+            self.workspace.say("No memory has these words")
 
     # -- what the service tells
 

@@ -42,7 +42,7 @@ class MessageController:
         """Put the question into the composer; sending it asks anew on a branch of its own. A price is asked first."""
         node = self.workspace.target(node)
         if node is None:
-            self.workspace.say("There is no message to edit yet.")
+            self.workspace.say("No message to edit yet")
             return
         question, _ = self.workspace.conversation.tree.turn_of(node)
         if self._prices.estimate(self.workspace.conversation.id, "edit", question.id).worth_asking:
@@ -74,7 +74,7 @@ class MessageController:
     async def regenerate(self, node: str | None = None) -> None:
         node = self.workspace.target(node)
         if node is None:
-            self.workspace.say("There is no answer to have again yet.")
+            self.workspace.say("No answer to regenerate yet")
         elif (await self._costs.agreed("regenerate", node) and await self._server.may_leave_this_machine()
                 and await self.workspace.attempt(
                     self._turns.regenerate(self.workspace.conversation.id, node))):
@@ -96,7 +96,7 @@ class MessageController:
         workspace = self.workspace
         node = workspace.target(node)
         if node is None:
-            workspace.say("There is no turn to delete yet.")
+            workspace.say("No turn to delete yet")
             return
         decision = await self._costs.decided("delete", node, instead=True)
         if decision == "instead":
@@ -104,13 +104,12 @@ class MessageController:
             self._composer.begin(f"Disregard my message {self._number_of(question)} and its answer.")
         elif decision == "go" and await workspace.attempt(
                 self._branches.delete_turn(workspace.conversation.id, node)):
-            workspace.say(
-                f"The turn is not on this branch. {workspace.key_of('undo')} goes back to the branch that has it.")
+            workspace.say(f"Turn deleted · {workspace.key_of('undo')} brings it back")
 
     async def fork(self, node: str | None = None) -> None:
         node = self.workspace.target(node)
         if node is None:
-            self.workspace.say("There is nothing to fork from yet.")
+            self.workspace.say("Nothing to fork yet")
             return
         await self.workspace.attempt(self._fork(node))
 
@@ -149,16 +148,16 @@ class MessageController:
     def copy_message(self) -> None:
         """Copy the messages that are selected, else the last one."""
         items = self._transcript.selected_items or self._transcript.items[-1:]
-        self._copy_items(items, "There is no message to copy yet.")
+        self._copy_items(items, "No message to copy yet")
 
     def copy_answer(self) -> None:
         """Copy the last answer that has text."""
         items = [item for item in self._transcript.items if item.role is Role.ASSISTANT and item.text]
-        self._copy_items(items[-1:], "There is no answer to copy yet.")
+        self._copy_items(items[-1:], "No answer to copy yet")
 
     def copy_all(self) -> None:
         """Copy every message of the branch that is shown."""
-        self._copy_items(self._transcript.items, "There is no message to copy yet.")
+        self._copy_items(self._transcript.items, "No message to copy yet")
 
     def _copy_items(self, items: Sequence[TranscriptItem], otherwise: str) -> None:
         if items:
@@ -178,7 +177,7 @@ class MessageController:
             if number.isdecimal() and 0 < int(number) <= len(blocks):
                 self.copied_code(int(number), blocks[int(number) - 1].text)
                 return
-        self.workspace.say(f"There is no code block {number}.", "warning")
+        self.workspace.say(f"There is no code block {number}", "warning")
 
     def copied_code(self, number: int, text: str | None) -> None:
         """Copy the text of a code block; None says that there is no such block."""
@@ -189,5 +188,5 @@ class MessageController:
 
     def copy(self, text: str, what: str = "", messages: int = 1) -> None:
         """Put text on the clipboard; `what` it is, for the notice: else that of so many messages."""
-        what = what or ("The message" if messages == 1 else f"The text of {messages:,} messages")
-        self.workspace.say(f"{what} is in {copy(self.workspace.app, text)}.")
+        what = what or ("Message" if messages == 1 else f"{messages:,} messages")
+        self.workspace.say(f"{what} copied to {copy(self.workspace.app, text)}")

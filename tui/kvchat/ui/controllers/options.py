@@ -70,7 +70,7 @@ class OptionController:
         options = {name: value for name, value in before.items() if name not in ("enable_thinking", "reasoning_effort")}
         word = word.strip().lower() or NEXT_THINKING.get(before.get("enable_thinking"), "auto")
         if word not in THINKING:
-            workspace.say("Thinking is on, off, auto, low, medium or high.", "warning")
+            workspace.say("/thinking takes on, off, auto, low, medium or high", "warning")
             return
         with workspace.app.key_queue.coming() as dialog:
             facts = await self._tracker.template_facts(conversation.id)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Way = Literal["compact", "edit", "send"]
 """What to do with a message that is too long: make room for it, shorten it, send it all the same."""
 TITLE = "Too long for the window"
-UNDER_WAY = "The message before it is still on its way. Esc takes that one back, or wait for it."
+UNDER_WAY = "The previous message is still being sent · Esc takes it back"
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class SendingController:
             self._queue_up(id, event.question, place)
         elif editing is not None and self._is_unchanged(editing, event):
             self.stop_editing()
-            self.workspace.say("Nothing was changed; the message is as it was.")
+            self.workspace.say("Message unchanged")
         elif id in self._sending:  # an edit, and one before it
             self.workspace.say(UNDER_WAY, "warning")
             self._restore(event)
@@ -412,7 +412,7 @@ class SendingController:
             with app.key_queue.hold(), app.suspend(), app.batch_update():
                 trouble = await self._edit_outside()
         except SuspendNotSupported:
-            trouble = "This terminal cannot be handed to another program, so no editor can run in it."
+            trouble = "This terminal cannot run an editor"
         if trouble:
             self.workspace.say(trouble, "error")
         self.workspace.screen.refresh(layout=True)

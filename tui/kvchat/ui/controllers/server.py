@@ -108,16 +108,16 @@ class ServerController:
             # Nothing was sent: the question goes to the server that is chosen now.
             await self._service.chooser.use(id, name, model)
         elif id in self._service.conversations.streaming():
-            workspace.say("An answer is still running. Stop it first (Esc), or wait for it.", "warning")
+            workspace.say("An answer is running · Esc stops it", "warning")
         elif kind == "model" and name in self._service.settings.profiles:
             await self._use("server", value)
         elif kind == "model" and server and server.listing and not server.known(name):
             key = workspace.key_of("model")
-            workspace.say(f"{server.base_url} has no model {name}. {key} lists those it has.", "warning")
+            workspace.say(f"This server has no model {name} · {key} lists its models", "warning")
         elif kind == "model":
             if await self._costs.agreed("model"):
                 await self._service.options.set_model(workspace.conversation.id, name)
-        elif await self._costs.agreed("model", title="Go on with another server?"):
+        elif await self._costs.agreed("model", title="Switch to another server?"):
             await self._service.chooser.use(workspace.conversation.id, name, model)
 
     @in_worker("dialog")
@@ -178,8 +178,8 @@ class ServerController:
             return False
         used = place_words(name)
         cost = self._service.prices.moving(id, name)
-        lines = ["The question waits and is sent when it returns." if self.workspace.conversation.live is not None else
-                 "Questions in this conversation wait until it returns.",
+        lines = ["Your question is sent when it returns." if self.workspace.conversation.live is not None else
+                 "Questions here wait until it returns.",
                  _moving_words(cost)]
         choices: list[Choice[str]] = [("y", f"Move to {used}", "move"), ("l", "Choose another server", "list"),
                                       ("n", "Wait", "wait")]
@@ -200,11 +200,11 @@ class ServerController:
         from kvchat.ui.screens.confirm import ConfirmScreen
 
         goes = consent.destination(server, id)
-        passed_on = f"{server.base_url} passes what is written to this model on to {goes.base_url}."
+        passed_on = f"{server.base_url} passes your messages on to {goes.base_url}."
         lines = [f"{goes.base_url} is {HOSTS[goes.host_class]}." if goes is server else passed_on,
-                 "This conversation leaves this machine: every message, with its context."]
+                 "Every message of this conversation, with its context, leaves this machine."]
         if consent.was_begun_nearer(id, server):
-            lines.append("It was begun on another server, and what was said there goes along.")
+            lines.append("That includes what was said on the server before.")
         choices = [("y", "Send, and do not ask again", True), ("n", "Do not send", False)]
         agreed = bool(await self.workspace.ask(ConfirmScreen("Send to another machine?", lines, choices)))
         if agreed:
@@ -215,7 +215,7 @@ class ServerController:
 def _moving_words(cost: Price) -> str:
     """What a move costs, in a sentence."""
     if cost.tokens is None:
-        return "How much moving prefills is unknown."
+        return "Moving prefills an unknown number of tokens."
     if cost.seconds is None:
-        return f"Moving prefills {counted(cost.tokens, 'token')}; how long that takes is not measured yet."
+        return f"Moving prefills {counted(cost.tokens, 'token')} (time not measured yet)."
     return f"Moving prefills {cost_words(cost.tokens, cost.seconds)}."

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 
 from kvchat.cache.accounting import TurnFigures
 from kvchat.prompt.citations import number_of
-from kvchat.prompt.context import MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
+from kvchat.prompt.context import FILE, MEMORY, NOTE, STDIN, SUMMARY, TIME, ContextBlock
 from kvchat.prompt.message import CUT, Role, State
 from kvchat.sanitize import clean, one_line
 from kvchat.text.cache import answer_words, notable_waste
@@ -63,7 +63,6 @@ class Folds:
     reasoning: bool = False
 
 
-
 def as_text(items: Sequence[TranscriptItem]) -> str:
     """Messages for another program, as Markdown: of several each under the name of who wrote it."""
     texts = [clean(item.text or item.note) for item in items]
@@ -73,6 +72,8 @@ def as_text(items: Sequence[TranscriptItem]) -> str:
                        for item, text in zip(items, texts, strict=True))
 
 
+VERSIONS = "versions"
+"""The style of the mark of a message with other versions."""
 BAR = 8
 """Cells of the bar in an answer's title."""
 TITLE_ROOM = 14
@@ -93,7 +94,7 @@ def title_row(item: TranscriptItem, width: int, *, selected: bool = False) -> Ro
     title = one_line(item.title, max(4, room - taken - 2)) or "unnamed"
     gap = max(1, width - cell_len(title + versions + hint) - taken)
     style = "title-user" if item.role is Role.USER else "title-model"
-    return Row((Span(title, style), Span(versions, "versions", ""), Span(hint, "key", ""),
+    return Row((Span(title, style), Span(versions, VERSIONS, ""), Span(hint, "key", ""),
                 Span(" " * gap, "", ""), *right))
 
 
@@ -151,18 +152,17 @@ def _plural(number: int, word: str, words: str) -> str:
 
 _KINDS = {
     "passage": ("1 passage", "passages"),
-    "file": ("1 file", "files"),
     "paste": ("1 pasted text", "pasted texts"),
 }
 
 
 def context_summary(blocks: Sequence[ContextBlock]) -> str:
-    """The context in a few words: `time, 2 memories, 3 passages from notes/lamp.md`."""
+    """The context in a few words: `sent with: time, 3 passages from notes/lamp.md · attached: setup.md`."""
     groups: dict[str, list[ContextBlock]] = {}
     for block in blocks:
         if block.kind != NOTE:
             groups.setdefault(block.kind, []).append(block)
-    words = []
+    words, attached = [], ""
     for kind, members in groups.items():
         if kind == TIME:
             words.append("time")
@@ -178,8 +178,11 @@ def context_summary(blocks: Sequence[ContextBlock]) -> str:
             continue
         singular, plural = _KINDS.get(kind, (f"1 {kind}", f"{kind}s"))
         origin = one_line(origin_of(members), 60)
+        if kind == FILE:
+            attached = f"attached: {origin if len(members) == 1 else f'{len(members):,} files'}"
+            continue
         words.append(_plural(len(members), singular, plural) + (f" from {origin}" if origin else ""))
-    return ", ".join(words)
+    return " · ".join(filter(None, (f"sent with: {', '.join(words)}" if words else "", attached)))
 
 
 def _lines(block: ContextBlock) -> int:
@@ -189,7 +192,7 @@ def _lines(block: ContextBlock) -> int:
 
 def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) -> list[Row]:
     """The context of a question, folded to one line or unfolded below it; of numbered ones the titles."""
-    label = one_line(f"context: {context_summary(blocks)}", max(8, width - 2))
+    label = one_line(context_summary(blocks), max(8, width - 2))
     rows = [_fold_row(label, "fold:context", unfolded)]
     if not unfolded:
         return rows
@@ -215,12 +218,12 @@ def context_rows(blocks: Sequence[ContextBlock], width: int, *, unfolded: bool) 
 
 
 _ENDINGS: dict[State, tuple[str, str, str, tuple[str, ...]]] = {
-    State.STREAMING: ("○", "another window is answering", "muted", ()),
-    State.CANCELLED: ("■", "stopped", "muted", ()),
-    State.INTERRUPTED: ("▲", "interrupted", "warning", ("r retry",)),
+    State.STREAMING: ("○", "Another window is answering", "muted", ()),
+    State.CANCELLED: ("■", "Stopped", "muted", ()),
+    State.INTERRUPTED: ("▲", "Interrupted", "warning", ("r retry",)),
     State.LENGTH: ("▲", "Cut at max tokens", "warning", ("r retry",)),
-    State.CONTEXT_FULL: ("▲", "the context window is full", "warning", ()),
-    State.EMPTY: ("▲", "the answer held no text", "warning", ("r retry",)),
+    State.CONTEXT_FULL: ("▲", "The context window is full", "warning", ()),
+    State.EMPTY: ("▲", "The answer is empty", "warning", ("r retry",)),
 }
 _NOTED: tuple[str, str, str, tuple[str, ...]] = ("▲", "", "warning", ())
 """A whole answer with something to say about it."""
@@ -247,7 +250,9 @@ def _ending(item: TranscriptItem) -> list[Span]:
     glyph, words, style, keys = _ENDINGS.get(item.state, _NOTED)
     if item.state is State.LENGTH and item.figures is not None and item.figures.predicted_tokens:
         words += f" ({item.figures.predicted_tokens:,})"
-    spans = [Span(f"{glyph} {': '.join(filter(None, (words, one_line(item.note))))}", style, "")]
+    note = "" if item.state is State.LENGTH else one_line(item.note)  # said once
+    told = note or words if item.state is State.CANCELLED else ": ".join(filter(None, (words, note)))
+    spans = [Span(f"{glyph} {told}", style, "")]
     for key in (*((CONTINUE,) if item.is_cut else ()), *keys):
         spans += [Span(" · ", "muted", ""), *_key_spans(key)]
     return spans

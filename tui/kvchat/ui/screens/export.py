@@ -162,7 +162,7 @@ class ExportScreen(Modal[ExportRequest]):
 
     def body(self) -> Iterable[Widget]:
         title = one_line(self._conversation.title, 40) if self._conversation else ""
-        these = ([f"“{title}”"] if title else []) + [f"all {counted(self._conversations, 'conversation')}"]
+        these = ([f"“{title}”"] if title else []) + [f"all conversations ({self._conversations:,})"]
         yield self._field("What", ChoiceLine(these, id="which"))
         branches = ["this branch", f"all {self._branches:,} branches"] if self._branches > 1 else ["the only one"]
         yield self._field("Branches", ChoiceLine(branches, id="branches"))

@@ -36,6 +36,14 @@ FIGURES = (
     ("TTFT", "from sending to the first token, measured by kvchat"),
     ("prefill", "tokens of the prompt that the server evaluates in a second"),
     ("decode", "tokens of an answer in a second"),
+    ("ctx", "tokens of the conversation / tokens that fit into the server's window"),
+    ("~", "an estimate: this server does not count it"),
+    ("predicted", "cached tokens that kvchat expected, beside what the server said"),
+    ("slot", "where the server holds the state of one prompt"),
+    ("parked", "in the server's host cache: in memory, in no slot"),
+    ("warm-up", "what was prefilled before you sent"),
+    ("misses", "the causes of wasted tokens"),
+    ("planner", "how the last request was sent, and what other ways would have prefilled"),
 )
 KEYS_CELLS = 23
 SLASH_CELLS = 17

@@ -79,7 +79,7 @@ if TYPE_CHECKING:
 QUESTION = 22
 """Cells for the first words of a question, where there is room."""
 GLYPH_HEADS = (("█", "cached"), ("▒", "new"), ("░", "wasted"))
-OTHER_HEADS = ("first", "prefill", "decode")
+OTHER_HEADS = ("TTFT", "prefill", "decode")
 """Time to the first token, prompt tokens and answer tokens a second."""
 
 
@@ -199,7 +199,7 @@ def _prefix(report: CacheReport, width: int) -> Content:
     """The last request as one bar: what was reused, what was read again, what was new."""
     figures = report.turns[-1].figures if report.turns else None
     if figures is None or figures.evaluated_tokens is None:
-        return content(("the last request's figures are not known" if report.turns else "nothing was asked yet", MUTED))
+        return content(("the last request has no figures" if report.turns else "no request yet", MUTED))
     (number, label), (fresh, kind), *last = token_parts(figures)
     words = content((number, CACHED), (f" {label} · ", MUTED), (fresh, STRONG), (f" {kind}", MUTED))
     for tokens, label in last:
@@ -252,11 +252,11 @@ def message_words(report: CacheReport, index: int) -> list[Content]:
         figures = report.turns[-1].figures if report.turns else None
         if figures is None or figures.cached_tokens is None:
             return [content((REUSE_UNKNOWN, MUTED))]
-        return [content(("The last request begins with all the server held; nothing differs.", MUTED)
-                        if not notable_waste(figures) else ("Where the prompts part is not known.", MUTED))]
-    place = f"in message {parted.message}" if parted.message is not None else "in a message that is not known"
+        return [content(("Everything came from the cache.", MUTED)
+                        if not notable_waste(figures) else ("Where the prompt differs is unknown.", MUTED))]
+    place = f"in message {parted.message}" if parted.message is not None else "in an unknown message"
     here = "here" if parted.message == index else place
-    lines = [content(("≠ ", WASTED), (f"The prompt parts {here} from what the server held, ", ""),
+    lines = [content(("≠ ", WASTED), (f"The prompt differs {here} from the cache, ", ""),
                      (f"after {counted(parted.token, 'token')}.", ""))]
     if parted.held or parted.sent:
         lines.append(content(("held ", MUTED), f"“{one_line(parted.held, 80)}”", ("   sent ", MUTED),
@@ -318,7 +318,7 @@ def facts(report: CacheReport, servers: Servers, digest: str, width: int, now: f
     lines += _told("planner", plan_words(report.plan), width)
     lines += _told("speed", speed_words(report.speed), width)
     lines += _states(report.states, width, now)
-    lines += _told("rules", report.rules or "what this server does with its cache is not known", width)
+    lines += _told("rules", report.rules or "unknown for this server", width)
     for name, words in _about(servers):
         lines += _told(name, words, width)
     lines += _told("session", report.conversation, width)
@@ -354,7 +354,7 @@ def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Con
     """A line for each slot, and one for each state in the server's memory."""
     found = [*states]
     if not found:
-        yield from _told("slots", "what they hold is not known", width)
+        yield from _told("slots", "contents unknown", width)
     for state in found:
         parked = "slot" not in state.where
         glyph = content(("◐ ", WASTED) if parked else ("● ", CACHED))
@@ -367,10 +367,11 @@ def _about(servers: Servers) -> list[tuple[str, str]]:
     if server is None:
         return [("server", "not connected")]
     kind = "built-in engine" if server.embedded else one_line(server.kind, 40)
+    address = "" if server.embedded else one_line(server.base_url, 80)
     where = HOSTS.get(server.host_class, one_line(server.host_class, 20))
     build = f" · build {one_line(server.build, 40)}" if server.build else ""
     return [
-        ("server", f"{kind} · {where} · {one_line(server.base_url, 80)}"),
+        ("server", " · ".join(filter(None, (kind, where, address)))),
         ("model", (model_name(server.model) or "unknown") + build),
         ("window", f"{_number(server.context_size, 'token')} a conversation · {_number(server.slots, 'slot')}"),
     ]
@@ -487,8 +488,8 @@ class InspectorScreen(ListModal[None]):
     def _list(self, cursor: int | None) -> None:
         """The rows of the view, with the cursor at `cursor`, or at the end."""
         rows = self.query_one("#rows", RowList)
-        rows.empty = ("Nothing has been asked yet." if self._view == "turns"
-                      else "Which tokens belong to which message is not known yet.")
+        rows.empty = ("No request yet." if self._view == "turns"
+                      else "Tokens per message: not known yet.")
         size = self._count()
         rows.show(size, cursor=max(0, size - 1) if cursor is None else cursor)
 

@@ -67,15 +67,15 @@ class Field:
 
 
 FIELDS = (
-    Field("temperature", "temperature", "0: the likeliest token, 1: freely", 0, 5),
-    Field("top_p", "top p", "the likeliest tokens up to this share", 0, 1),
-    Field("top_k", "top k", "only this many of the likeliest", 0, 1_000_000, whole=True),
-    Field("min_p", "min p", "at least this share of the best", 0, 1),
-    Field("max_tokens", "max tokens", "where an answer is cut", 1, math.inf, whole=True),
-    Field("seed", "seed", "the same seed, the same sampling", -1, math.inf, whole=True),
-    Field("presence_penalty", "presence penalty", "against words that came at all", -2, 2),
-    Field("frequency_penalty", "frequency penalty", "against words that came often", -2, 2),
-    Field("repeat_penalty", "repeat penalty", "against repetition; 1 does nothing", 0, 5),
+    Field("temperature", "temperature", "0 = predictable, 1 = creative", 0, 5),
+    Field("top_p", "top p", "tokens that make up this share: 0.95", 0, 1),
+    Field("top_k", "top k", "only the best so many tokens: 40", 0, 1_000_000, whole=True),
+    Field("min_p", "min p", "drop tokens below this share of the best", 0, 1),
+    Field("max_tokens", "max tokens", "longest answer, in tokens", 1, math.inf, whole=True),
+    Field("seed", "seed", "same seed, same answer", -1, math.inf, whole=True),
+    Field("presence_penalty", "presence penalty", "discourages any repeat", -2, 2),
+    Field("frequency_penalty", "frequency penalty", "discourages frequent repeats", -2, 2),
+    Field("repeat_penalty", "repeat penalty", "discourages repetition; 1 = off", 0, 5),
 )
 STOP_DOES = "texts that end an answer, | between"
 FORMAT_DOES = 'text, json, or {"type": …}'
@@ -209,7 +209,7 @@ class ParametersScreen(Modal[Parameters]):
         self._shown = {row.name: one_line(row.written(getattr(parameters, row.name))) for row in ROWS}
 
     def body(self) -> Iterable[Widget]:
-        yield Static(content((f"An empty field leaves the server's default. {FREE}", MUTED)), classes="words")
+        yield Static(content((f"Empty: the server's default. {FREE}", MUTED)), classes="words")
         with VerticalScroll(can_focus=False):
             for row in ROWS:
                 yield self._line(row, self._shown[row.name])

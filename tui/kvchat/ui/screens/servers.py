@@ -312,7 +312,7 @@ class WelcomePanel(Widget, can_focus=True):
         return lines
 
     def _about(self) -> tuple[str, str, str]:
-        return self._found(), "kvchat --base-url http://HOST:PORT", "shows the exact commands"
+        return self._found(), "by its address, http://HOST:PORT", "shows the exact commands"
 
     def _found(self) -> str:
         if not self._models:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -23,6 +24,7 @@ from textual.timer import Timer
 from kvchat.cache.warmth import UNKNOWN, Warmth
 from kvchat.sanitize import one_line
 from kvchat.ui import actions
+from kvchat.ui.widgets.jump import Letter, Target, with_letters
 from kvchat.ui.widgets.pieces import fit
 from kvchat.ui.widgets.sidebar_rows import (
     FRAMES,
@@ -51,6 +53,7 @@ STYLES: StyleTable = {
     "attention": "bold $text-error",
     "open": ("on $foreground 10%", "bold on ansi_default"),
     "hover": ("on $foreground 5%", "underline on ansi_default"),
+    "jump": ("bold $background on $accent", "bold ansi_black on $accent"),
     "cursor": ("on $primary 35%", "$block-cursor-foreground on $block-cursor-background"),
 }
 
@@ -112,6 +115,8 @@ class Sidebar(ScrollView, can_focus=True):
         """Index of a row."""
         self._open: str | None = None
         self._hover: int | None = None
+        self._letters: dict[str, Letter] = {}
+        """Jump letters by conversation."""
         self._frame = 0
         self._spinner: Timer | None = None
         self._midnight: Timer | None = None
@@ -235,11 +240,13 @@ class Sidebar(ScrollView, can_focus=True):
         title = fit(one_line(row.title, 4 * max(width, 1)), room)
         gap = " " * (room - cell_len(title) + (1 if number else 0))
         over = self._overlay(index)
-        return self._strip([
+        strip = self._strip([
             (" ", over), (glyph, mark), (" ", over),
             (title, "unread" if row.unread else "title"), (tail, "dot"),
             (gap, over), (number, "number"),
         ], width, over)
+        letters = [letter] if (letter := self._letters.get(row.id)) is not None else []
+        return with_letters(strip, letters, self._styles.style("jump").rich_style)
 
     def _overlay(self, index: int) -> str:
         """The style name of a row's background: cursor before open before hover."""
@@ -272,6 +279,19 @@ class Sidebar(ScrollView, can_focus=True):
         for y, line in enumerate(self._lines[top : top + self.size.height]):
             if isinstance(line, int) and self.rows[line].streaming:
                 self.refresh_line(top + y)
+
+    # Jump letters.
+
+    def jump_targets(self) -> list[Target]:
+        """The conversations on the screen."""
+        top = self.scroll_offset.y
+        shown = self._lines[top : top + self.size.height] if self.display else []
+        return [Target(id, 0, partial(self.post_message, self.Opened(id)))
+                for id in (self.rows[line].id for line in shown if isinstance(line, int))]
+
+    def show_letters(self, letters: Sequence[Letter]) -> None:
+        self._letters = {letter.target.place: letter for letter in letters if isinstance(letter.target.place, str)}
+        self.refresh()
 
     # Keys and mouse.
 

@@ -47,7 +47,7 @@ WHY_OFF: Mapping[WhyOff, str] = {
     "": "Memory is on in this conversation.",
     "incognito": "An incognito run remembers nothing.",
     "settings": "Memory is switched off in the settings: memory.enabled = false.",
-    "conversation": "Memory is off in this conversation: nothing of it is noted, and nothing is recalled in it.",
+    "conversation": "Memory is off in this conversation.",
     "internet": "This conversation goes to a service on the internet; memory.on_cloud = true allows memory there.",
 }
 

@@ -311,7 +311,7 @@ class Composer(Completing):
                 self._run(known[0], expanded(rest, self._area.chips))
             else:
                 self.post_message(self.Notice(
-                    f"There is no command /{one_line(command, 40)}. To send a message that begins with /, type //."))
+                    f"There is no command /{one_line(command, 24)} · // begins a message"))
             return
         if not text.strip():
             if self.has_queue:

@@ -7,17 +7,22 @@ done here.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Offset
+from textual.message import Message
 from textual.selection import Selection
 
+from kvchat.prompt.citations import cited
 from kvchat.ui import actions
-from kvchat.ui.render.message import Folds, TranscriptItem, as_text
-from kvchat.ui.render.sources import numbers_at
+from kvchat.ui.render.message import VERSIONS, Folds, TranscriptItem, as_text
+from kvchat.ui.render.sources import CITE, given, numbers_at
+from kvchat.ui.widgets.jump import Letter, Target
 from kvchat.ui.widgets.transcript.entry import Entry
 from kvchat.ui.widgets.transcript.styles import GUTTER
 from kvchat.ui.widgets.transcript.view import TranscriptView
@@ -262,6 +267,57 @@ class TranscriptKeys(TranscriptView):
             event.stop()
             event.prevent_default()
             self.post_message(self.TypeThrough(event.character))
+
+    # -- jump letters
+
+    def jump_targets(self) -> list[Target]:
+        """On what is in view: the messages, other versions of them, code blocks and sources."""
+        found: list[Target] = []
+        top, seen = round(self.scroll_y), -1
+        for y in range(top, top + self._view_height):
+            if (place := self._column.locate(y)) is None:
+                break
+            index, row = place
+            entry = self._column.entries[index]
+            if not entry.drawn:
+                continue
+            if index != seen and row < entry.height - 1:
+                seen = index
+                found.append(Target((entry.item.node_id, row), 0, partial(self._jump_to, entry.item.node_id)))
+            found += self._targets_in(entry, row)
+        return found
+
+    def _targets_in(self, entry: Entry, number: int) -> Iterator[Target]:
+        """What stands in a row of a message."""
+        item, row = entry.item, entry.row(number)
+        place = item.node_id, number
+
+        def target(cell: int, message: Message) -> Target:
+            return Target(place, GUTTER + cell, partial(self.post_message, message))
+
+        action, _, value = row.action.partition(":")
+        if action == "code" and len(codes := entry.codes()) >= int(value):
+            yield target(-1, self.CodeCopyRequested(int(value), codes[int(value) - 1].text))
+        elif row.action == "fold:context" and given(item.blocks):
+            yield target(-1, self.SourcesRequested(item.node_id))
+        cell = 0
+        for span in row.spans:
+            styles = span.style.split()
+            if CITE in styles:
+                yield target(cell, self.SourcesRequested(item.node_id, tuple(cited(span.text))))
+            elif VERSIONS in styles and span.text:
+                yield target(cell, self.BranchesRequested(item.node_id))
+            cell += cell_len(span.text)
+
+    def _jump_to(self, node: str) -> None:
+        self.select(node, show=False)
+        self.focus(scroll_visible=False)
+
+    def show_letters(self, letters: Sequence[Letter]) -> None:
+        self._letters = {}
+        for letter in letters:
+            self._letters.setdefault(letter.target.place, []).append(letter)
+        self.refresh()
 
     # -- mouse
 

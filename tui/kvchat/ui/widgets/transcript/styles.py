@@ -80,6 +80,7 @@ STYLES: StyleTable = {
     "inserted": "$text-success",
     "find": ("$text on $accent-muted", "ansi_black on ansi_yellow"),
     "find-current": ("bold $background on $accent", "bold ansi_black on ansi_bright_yellow"),
+    "jump": ("bold $background on $accent", "bold ansi_black on $accent"),
     "more": ("$background on $accent", "ansi_black on $accent"),
 }
 """The style names that rows may use."""

@@ -6,7 +6,7 @@ around it change, unless the end is followed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import TypeAlias
 
 from rich.segment import Segment
@@ -20,6 +20,7 @@ from textual.widget import Widget
 from kvchat.cache.rail import NO_WORD, Stretch
 from kvchat.prompt.message import Role
 from kvchat.ui.render.rows import copied
+from kvchat.ui.widgets.jump import Letter, with_letters
 from kvchat.ui.widgets.transcript import messages
 from kvchat.ui.widgets.transcript.column import Column
 from kvchat.ui.widgets.transcript.entry import Entry
@@ -69,6 +70,8 @@ class TranscriptView(ScrollView):
         self._query = ""
         self._current: tuple[str, int, int] | None = None
         """The message, row and first character of the current match."""
+        self._letters: dict[Hashable, list[Letter]] = {}
+        """Jump letters by message and row."""
 
     # -- geometry
 
@@ -247,6 +250,8 @@ class TranscriptView(ScrollView):
             start, stop = span
             style = self.screen.get_component_rich_style("screen--selection")
             strip = restyled(strip, max(start, GUTTER), None if stop == -1 else stop, style)
+        if self._letters and (letters := self._letters.get((entry.item.node_id, row))):
+            strip = with_letters(strip, letters, self._book.style("jump"))
         return strip.apply_offsets(0, place)
 
     def set_rail(self, stretches: Mapping[str, Stretch]) -> None:
