@@ -124,7 +124,7 @@ def _facts(report: CacheReport, now: float) -> Iterable[tuple[str, str]]:
         yield "  misses", "; ".join(misses(ledger)) or "none"
         yield "  warm-up", warm_up_words(ledger.warmup)
         if ledger.memory.count:
-            yield "  memory", side_request_words(ledger.memory)
+            yield "  side work", side_request_words(ledger.memory)
     yield "planner", plan_words(report.plan)
     yield "speed", speed_words(report.speed)
     for state in report.states:

@@ -74,6 +74,16 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class TitleSettings:
+    """Who gives conversations their titles."""
+
+    by_model: bool = flag(
+        False, "Ask the model for a conversation's title once, when you have seen a whole answer: with the request for "
+               "memories, or by a small one of its own where memory is off. Your own titles stay. false: your first "
+               "words are the title.")
+
+
+@dataclass(frozen=True, slots=True)
 class DocumentSettings:
     """Which files are indexed, and how much of them a question carries."""
 
@@ -143,6 +153,7 @@ class Settings:
     engine: EngineSettings = field(default_factory=EngineSettings)
     cache: CacheSettings = field(default_factory=CacheSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    titles: TitleSettings = field(default_factory=TitleSettings)
     documents: DocumentSettings = field(default_factory=DocumentSettings)
     embeddings: EmbeddingSettings = field(default_factory=EmbeddingSettings)
     parameters: Parameters = field(default_factory=Parameters)
@@ -157,6 +168,7 @@ SECTIONS = {
     "engine": "The built-in engine, used when no server answers.",
     "cache": "How the server's cache is looked after.",
     "memory": "What is remembered over conversations, and when kvchat works on it.",
+    "titles": "Who gives conversations their titles.",
     "documents": "Which files are indexed, and how much of them a question carries.",
     "embeddings": "Where vectors for the search come from. Without them it finds by words alone.",
     "parameters": "How answers are sampled in new conversations. What is left out, the server decides.",
@@ -202,7 +214,7 @@ def server_options(holder: Key) -> list[Option]:
 def _options() -> tuple[Option, ...]:
     return (*declared((), Settings()), *declared(("server",), ServerSettings()),
             *declared(("engine",), EngineSettings()), *declared(("cache",), CacheSettings()),
-            *declared(("memory",), MemorySettings()),
+            *declared(("memory",), MemorySettings()), *declared(("titles",), TitleSettings()),
             *declared(("documents",), DocumentSettings()), *declared(("embeddings",), EmbeddingSettings()),
             *sampling(("parameters",)), Option((), "keys", {}, Spec(Kind.KEYS, SECTIONS["keys"])))
 
@@ -215,7 +227,7 @@ _OF_PROFILE = {option.key: option for option in server_options(())}
 
 
 _SECTIONS = (("server",), ("server", "parameters"), ("profiles",), ("engine",), ("cache",), ("memory",),
-             ("documents",), ("embeddings",), ("parameters",))
+             ("titles",), ("documents",), ("embeddings",), ("parameters",))
 
 
 def opens(key: Key) -> bool:

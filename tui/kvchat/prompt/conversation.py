@@ -105,11 +105,12 @@ def title_of(text: str, blocks: Sequence[ContextBlock] = ()) -> str:
         for line in said.splitlines():
             line = " ".join(line.split()).lstrip("#>*- ")
             if any(character.isalnum() for character in line):
-                return _shortened(line)
-    return _shortened(" ".join(own.split())) or NEW_TITLE
+                return shortened(line)
+    return shortened(" ".join(own.split())) or NEW_TITLE
 
 
-def _shortened(line: str) -> str:
+def shortened(line: str) -> str:
+    """A line as a title: at most TITLE_LENGTH characters, whole words where that fits."""
     if len(line) <= TITLE_LENGTH:
         return line
     words = line[: TITLE_LENGTH + 1].rpartition(" ")[0]

@@ -39,6 +39,8 @@ Change = Callable[[Conversation], Conversation]
 
 _BEGUN = "store.begun "
 """In front of an empty conversation's id: the key of the setting that holds the owner whose window shows it."""
+TITLE_ASKED = "title.asked "
+"""In front of a conversation's id: the key of the setting that says that a model was asked for its title."""
 _LIST = f"SELECT {columns(CONVERSATION_FIELDS)} FROM conversation"
 _TAGS = "SELECT conversation, name FROM tag"
 _PUT = (
@@ -263,7 +265,7 @@ class Conversations:
                 connection.execute(
                     f"DELETE FROM {table} WHERE conversation IN (SELECT id FROM conversation WHERE {condition})",
                     (value,))
-            for key in (_BEGUN, tips.KEY):
+            for key in (_BEGUN, tips.KEY, TITLE_ASKED):
                 connection.execute("DELETE FROM setting WHERE key IN"
                                    f" (SELECT ? || id FROM conversation WHERE {condition})", (key, value))
             connection.execute(f"DELETE FROM conversation WHERE {condition}", (value,))

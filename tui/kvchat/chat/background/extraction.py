@@ -13,7 +13,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kvchat.backends import kinds
-from kvchat.cache.warmth import Heat
 from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
 from kvchat.chat.background.memory_service import MemoryService
 from kvchat.chat.cache.tracker import CacheTracker
@@ -39,13 +38,12 @@ from kvchat.text.refusals import refusal
 
 if TYPE_CHECKING:
     from kvchat.chat.background.side_requests import SideRequests
+    from kvchat.chat.background.titles import Titles
     from kvchat.memory.learning.extraction import Findings, Passage
 
 EXTRACTION = "extraction"
 THINKING = 4
 """A model that reasons before it answers is given so many times the tokens."""
-ROOM = 800
-"""Tokens that an instruction and its answer take, at most."""
 APART_BYTES = 16000
 """Of the messages that are gone through at once, where they are sent by themselves."""
 SEARCHED = 4000
@@ -86,7 +84,7 @@ class Extraction:
 
     def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, tracker: CacheTracker,
                  warm_up: WarmUp, turns: Turns, once: Once, jobs: Jobs, memory: MemoryService,
-                 side_requests: SideRequests) -> None:
+                 side_requests: SideRequests, titles: Titles) -> None:
         self._ground = ground
         self._conversations = conversations
         self._servers = servers
@@ -96,6 +94,7 @@ class Extraction:
         self._jobs = jobs
         self._memory = memory
         self._side_requests = side_requests
+        self._titles = titles
         self._resumed = 0.0
         self._more_left = False
         """Whether more was left than is in the queue."""
@@ -290,7 +289,7 @@ class Extraction:
             return Place(link.lane, 0.0)
         conversation = self._conversations.loaded.get(id)
         own = link is self._servers.link(id)
-        extends = own and conversation is not None and self._holds(conversation, in_slot=True)
+        extends = own and conversation is not None and self._side_requests.extends(conversation, in_slot=True)
         if job.why == JobReason.LEFT and extends:
             return Place(link.lane, link.lane.quiet_since)
         rest = settings.rest_seconds if extends else settings.idle_seconds * self.patience(link)
@@ -317,6 +316,7 @@ class Extraction:
 
     async def work_on(self, job: Job, lane: Lane) -> Outcome:
         from kvchat.memory.learning.extraction import Findings, checked  # after the first paint
+        from kvchat.memory.learning.title import title_field
 
         id = job.subject
         if not self._wanted(self._conversations.record(id)):
@@ -330,8 +330,8 @@ class Extraction:
         if link is None or link.lane is not lane or busy:
             return Outcome(How.CALLED_OFF)
         shown = path[-1].id == conversation.record.head
-        by_itself = link is not self._servers.link(id) or not shown or not self._holds(conversation)
-        passage = await self._passage(path, pending, by_itself)
+        by_itself = link is not self._servers.link(id) or not shown or not self._side_requests.extends(conversation)
+        passage = await self._passage(path, pending, by_itself, self._titles.wanted(conversation))
         if not passage.promising:
             return await self._noted(conversation, passage, Findings([], []))
         answer, began = await self._jobs.in_lane(
@@ -343,12 +343,15 @@ class Extraction:
         if answer.state in (State.ERROR, State.INTERRUPTED):
             return Outcome(How.FAILED, note_sentence(answer.note))
         findings = checked(answer.text, passage)
+        if passage.title:
+            await self._titles.take(conversation, title_field(answer.text))
         if findings.useless:
             return Outcome(How.USELESS, refusal(findings.useless.why))
         return await self._noted(conversation, passage, findings, answer.model)
 
-    async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool) -> Passage:
-        """What is gone through now: all that waits, unless it is too much at once."""
+    async def _passage(self, path: Sequence[Node], pending: Sequence[Node], by_itself: bool,
+                       title: bool) -> Passage:
+        """What is gone through now: all that waits, unless it is too much at once. `title`: one is asked for too."""
         from kvchat.memory.learning.extraction import passage
 
         wanted = list(pending[:self._ground.settings.memory.most_messages])
@@ -356,7 +359,7 @@ class Extraction:
             wanted.pop()
         said = " ".join(node.text for node in wanted if node.role is Role.USER)[:SEARCHED]
         known = await self._memory.with_memories(lambda m: [entry for entry, _ in m.search(said, KNOWN)])
-        return passage(path, wanted, known)
+        return passage(path, wanted, known, title=title)
 
     async def _answer_about(self, link: Link, conversation: OpenConversation, path: Sequence[Node], passage: Passage,
                             by_itself: bool) -> Node:
@@ -400,16 +403,3 @@ class Extraction:
     def _shown(self, conversation: OpenConversation) -> bool:
         """Whether the person looks at it."""
         return self._conversations.looked_at == conversation.id
-
-    def _holds(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
-        """Whether the server still has most of the conversation, and room behind it. `in_slot`: where going on with it
-        pushes no other one out."""
-        used, window = conversation.context_used, self._servers.window(conversation.id)
-        if used is not None and window and used + ROOM > window:
-            return False
-        found = self._tracker.warmth(conversation.id)
-        if found.heat is Heat.UNKNOWN:
-            return self._conversations.looked_at == conversation.id
-        if found.heat is Heat.PARKED and not in_slot:
-            return (found.to_prefill or 0) <= (found.held or 0) // 4
-        return found.heat is Heat.WARM

@@ -14,6 +14,7 @@ from dataclasses import replace
 from kvchat.backends.dialect import Backend, ChatTurn, Emit, Ended, StreamEvent, Trouble, Waiting
 from kvchat.cache.accounting import TurnFigures
 from kvchat.cache.causes.cause import said
+from kvchat.cache.warmth import Heat
 from kvchat.chat.answer_run import AnswerRun
 from kvchat.chat.cache.routes import Routes
 from kvchat.chat.cache.server_cache import ServerCache, TrackedTurn
@@ -30,6 +31,8 @@ from kvchat.prompt.request import Parameters, wires_of
 from kvchat.store.side_requests import SideRequest
 from kvchat.text.findings import SYSTEM_MOVED
 
+ROOM = 800
+"""Tokens that an instruction and its answer take, at most."""
 SILENT_S = 180.0
 """A background request from which nothing has come for so long is given up."""
 LONG_TOKEN = 16
@@ -64,6 +67,19 @@ class SideRequests:
             self._ground.events.tell(Noticed(SYSTEM_MOVED))
             ended = await backend.chat(replace(turn, system_in_user=True), emit)
         return ended
+
+    def extends(self, conversation: OpenConversation, *, in_slot: bool = False) -> bool:
+        """Whether the server still has most of a conversation, and room behind it. `in_slot`: where going on with it
+        pushes no other one out."""
+        used, window = conversation.context_used, self._servers.window(conversation.id)
+        if used is not None and window and used + ROOM > window:
+            return False
+        found = self._tracker.warmth(conversation.id)
+        if found.heat is Heat.UNKNOWN:
+            return self._conversations.looked_at == conversation.id
+        if found.heat is Heat.PARKED and not in_slot:
+            return (found.to_prefill or 0) <= (found.held or 0) // 4
+        return found.heat is Heat.WARM
 
     async def _ask_by_itself(self, link: Link, backend: Backend, id: str, path: Sequence[Node], parameters: Parameters,
                              emit: Emit, began: Callable[[TrackedTurn], None]) -> Ended:

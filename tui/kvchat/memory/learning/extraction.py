@@ -14,9 +14,11 @@ from kvchat.memory.entry import PROFILE, Entry, Fact, Kind, Reason, Why
 from kvchat.memory.learning.answers import objects, share, values, whole_number
 from kvchat.memory.learning.grounding import ENOUGH, Grounding, Said, grounding, own_words, said
 from kvchat.memory.learning.phrases import CHANGED, meanings
+from kvchat.memory.learning.title import TITLE_FIELD
 from kvchat.memory.learning.vetting import LONGEST, caution, kind_of, objection, secret, tidied
 from kvchat.memory.similarity import folded, normalised, says_the_same
 from kvchat.prompt.context import ContextBlock, guarded
+from kvchat.prompt.conversation import TITLE_LENGTH
 from kvchat.prompt.message import Message, Node, Role, system_message
 
 MOST = 5
@@ -41,6 +43,8 @@ class Passage:
     """Memories that the messages may correct; the first few are shown."""
     last: bool = True
     """Whether the person said nothing after these."""
+    title: bool = False
+    """Whether a title for the conversation is asked for too."""
 
     @property
     def questions(self) -> dict[int, list[Node]]:
@@ -73,7 +77,8 @@ class Findings:
     """Why it was no answer to what was asked; None: it was one, be it that there is nothing to note."""
 
 
-def passage(path: Sequence[Node], pending: Sequence[Node], already_known: Sequence[Entry] = ()) -> Passage:
+def passage(path: Sequence[Node], pending: Sequence[Node], already_known: Sequence[Entry] = (), *,
+            title: bool = False) -> Passage:
     """The passage of the pending messages of a branch: turns are counted from 1, along the branch."""
     wanted = {node.id for node in pending}
     turns, number = [], 0
@@ -83,7 +88,7 @@ def passage(path: Sequence[Node], pending: Sequence[Node], already_known: Sequen
             turns.append((number, message))
     asked = [number for number, message in turns if message.role is Role.USER]
     last = bool(asked) and asked == list(range(number - len(asked) + 1, number + 1))
-    return Passage(tuple(turns), tuple(already_known), last)
+    return Passage(tuple(turns), tuple(already_known), last, title)
 
 
 # -- what is asked
@@ -96,13 +101,14 @@ def instruction(passage: Passage) -> str:
 
 def _asked(passage: Passage, task: str) -> str:
     first = next(iter(passage.questions), 1)
+    title, about = (',"title":"..."', f"\n{TITLE_FIELD}") if passage.title else ("", "")
     text = (f"{task} No general knowledge, questions, requests or ideas of yours. Often there are none: "
-            f'{{"facts":[]}}\nOnly JSON: {{"facts":[{{"turns":[{first}],"text":"","kind":"{"|".join(Kind)}","topic":"",'
-            '"confidence":0.9')
+            f'{{"facts":[]{title}}}\nOnly JSON: {{"facts":[{{"turns":[{first}],"text":"",'
+            f'"kind":"{"|".join(Kind)}","topic":"","confidence":0.9')
     if not passage.shown:
-        return text + "}]}"
+        return f"{text}}}]{title}}}{about}"
     lines = "".join(f"\n{short}: {_line(entry)}" for short, entry in passage.shown.items())
-    return f'{text},"replaces":null}}]}}\n"replaces" is one of these that is no longer true:{lines}'
+    return f'{text},"replaces":null}}]{title}}}{about}\n"replaces" is one of these that is no longer true:{lines}'
 
 
 def _line(entry: Entry) -> str:
@@ -133,7 +139,8 @@ def schema(passage: Passage) -> dict[str, Any]:
     }
     if passage.shown:
         fields["replaces"] = {"enum": [*passage.shown, None]}
-    return response_format("facts", {"facts": listed(fields, MOST)})
+    title = {"title": {"type": "string", "maxLength": TITLE_LENGTH}} if passage.title else {}
+    return response_format("facts", {"facts": listed(fields, MOST), **title})
 
 
 def listed(fields: Mapping[str, Any], most: int) -> dict[str, Any]:

@@ -347,7 +347,7 @@ def _sums(report: CacheReport, width: int) -> Iterable[Content]:
         "warm-up", f"{warm_up_words(report.here.warmup)} · 7 days: {warm_up_words(report.week.warmup)}", width)
     if report.week.memory.count:
         here, week = side_request_words(report.here.memory), side_request_words(report.week.memory)
-        yield from _told("memory", f"{here} · 7 days: {week}", width)
+        yield from _told("side work", f"{here} · 7 days: {week}", width)
 
 
 def _states(states: Iterable[HeldState], width: int, now: float) -> Iterable[Content]:

@@ -1,0 +1,161 @@
+"""Titles by the model, where the person wants them.
+
+The rule: a conversation's title is asked for once, when the person has seen a whole answer there: by an extraction that
+is made anyway, or where memory is off by a side request. A title that differs from the person's first words is theirs,
+and stays.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kvchat.chat.background.jobs import How, Jobs, Outcome, Place
+from kvchat.chat.conversations import Conversations
+from kvchat.chat.ground import Ground
+from kvchat.chat.live import OpenConversation
+from kvchat.chat.server.lane import Lane
+from kvchat.chat.server.link import Link
+from kvchat.chat.server.servers import Servers
+from kvchat.chat.turns import Turns
+from kvchat.prompt.conversation import Conversation, title_of
+from kvchat.prompt.message import Message, Node, Role, State, node
+from kvchat.prompt.request import Parameters
+from kvchat.store.conversations import TITLE_ASKED
+from kvchat.store.jobs import Job, JobReason
+from kvchat.text.notes import note_sentence
+
+if TYPE_CHECKING:
+    from kvchat.chat.background.memory_service import MemoryService
+    from kvchat.chat.background.side_requests import SideRequests
+
+TITLE = "title"
+
+
+class Titles:
+    """Jobs of the kind `title`; their subject is a conversation."""
+
+    kind = TITLE
+
+    def __init__(self, ground: Ground, conversations: Conversations, servers: Servers, turns: Turns, jobs: Jobs,
+                 memory: MemoryService, side_requests: SideRequests) -> None:
+        self._ground = ground
+        self._conversations = conversations
+        self._servers = servers
+        self._jobs = jobs
+        self._memory = memory
+        self._side_requests = side_requests
+        jobs.register(self)
+        turns.observers.append(self)
+        conversations.observers.append(self)
+
+    def wanted(self, conversation: OpenConversation) -> bool:
+        """Whether a model is to be asked for this conversation's title."""
+        record = conversation.record
+        seen = not record.unread or self._conversations.looked_at == record.id
+        return (self._is_open(record) and seen and record.title == _first_words(conversation)
+                and any(node.role is Role.ASSISTANT and node.state is State.DONE for node in conversation.path()))
+
+    async def take(self, conversation: OpenConversation, title: str) -> None:
+        """Put a model's title in the place of the person's first words, unless they have renamed it meanwhile, here or
+        in another window. Empty: these stay. No model is asked again."""
+        first = _first_words(conversation)
+        await self._ground.keep_setting(_asked(conversation.id), "yes")
+        if title:
+            await self._conversations.change(
+                conversation, lambda row: replace(row, title=title) if row.title == first else row)
+
+    def _is_open(self, record: Conversation | None) -> bool:
+        """Whether no model was asked yet, as far as that is known without the messages."""
+        return (self._ground.settings.titles.by_model and record is not None and record.trashed is None
+                and not self._ground.setting(_asked(record.id)))
+
+    # -- by a request of its own
+
+    def turn_ended(self, conversation: OpenConversation, answer: Node) -> None:
+        self._look_at(conversation)
+
+    def typed(self, id: str) -> None:
+        """Jobs that wait hear of it from others."""
+
+    def opened(self, id: str, before: str) -> None:
+        conversation = self._conversations.get(id)
+        if conversation is not None and conversation.record.unread:  # it is seen now
+            self._look_at(conversation)
+
+    async def deleting(self, id: str) -> None:
+        await self._jobs.drop(TITLE, id)
+
+    async def restored(self, id: str) -> None:
+        self._look_at(self._conversations.load(id))
+
+    def _look_at(self, conversation: OpenConversation) -> None:
+        if self._jobs.enabled and self._asks_itself(conversation):
+            self._ground.in_background(self._put(conversation.id))
+
+    async def _put(self, id: str) -> None:
+        await self._ground.keeper.call(lambda: self._ground.store.jobs.put(TITLE, id, time.time(), JobReason.RESTS))
+        self._jobs.changed()
+
+    def _asks_itself(self, conversation: OpenConversation) -> bool:
+        """Whether no extraction will ask. A model that reasons first would use up all its tokens for that."""
+        return (self._ground.settings.titles.by_model and not self._memory.is_on(conversation.id)
+                and self.wanted(conversation) and not any(node.message.reasoning for node in conversation.path()))
+
+    async def place_of(self, job: Job) -> Place | None:
+        id = job.subject
+        link, conversation = self._servers.link(id), self._conversations.get(id)
+        if not self._is_open(self._conversations.record(id)):
+            return Place(link.lane, 0.0)  # it only leaves the queue
+        if conversation is None or not self._can_ask(link, conversation):
+            return None
+        return Place(link.lane, self._jobs.rested_at(link.lane.quiet_since, self._ground.settings.memory.rest_seconds))
+
+    def _can_ask(self, link: Link, conversation: OpenConversation) -> bool:
+        """Whether the server could answer now for its instruction alone."""
+        id = conversation.id
+        return (link.info is not None and link.connector.connection.phase == "ready"
+                and (self._ground.settings.memory.on_cloud or not self._servers.is_on_the_internet(link))
+                and id not in self._conversations.streaming() and not self._conversations.answered_elsewhere(id)
+                and self._side_requests.extends(conversation, in_slot=True))
+
+    async def work_on(self, job: Job, lane: Lane) -> Outcome:
+        from kvchat.memory.learning.title import cleaned  # after the first paint
+
+        conversation, link = self._conversations.get(job.subject), self._servers.link(job.subject)
+        if conversation is None or not self._asks_itself(conversation):
+            return Outcome(How.DONE)
+        if link.lane is not lane or not self._can_ask(link, conversation):
+            return Outcome(How.CALLED_OFF)
+        answer, began = await self._jobs.in_lane(lane, lambda: self._answer(link, conversation))
+        if answer is None:
+            return Outcome(How.CALLED_OFF if began else How.BUSY)
+        if answer.state in (State.ERROR, State.INTERRUPTED):
+            return Outcome(How.FAILED, note_sentence(answer.note))
+        await self.take(conversation, cleaned(answer.text, cut=answer.state is State.LENGTH))
+        return Outcome(How.DONE)
+
+    async def retried(self, subject: str) -> None:
+        """It is due as it is."""
+
+    async def _answer(self, link: Link, conversation: OpenConversation) -> Node:
+        """The one request. Runs in the lane."""
+        from kvchat.memory.learning.title import ANSWER_TOKENS, INSTRUCTION
+
+        path = conversation.path()
+        path.append(node(path[-1], Message(Role.USER, INSTRUCTION), self._ground.timestamp()))
+        return await self._side_requests.settled(
+            TITLE, link, conversation, path, Parameters(temperature=0.0, max_tokens=ANSWER_TOKENS))
+
+
+def _asked(id: str) -> str:
+    """The setting that says so of a conversation."""
+    return TITLE_ASKED + id
+
+
+def _first_words(conversation: OpenConversation) -> str:
+    """The title that the person's first question gave it; empty: nothing was asked yet."""
+    questions = [node for node in conversation.tree if node.role is Role.USER]
+    first = min(questions, key=lambda node: node.created, default=None)
+    return title_of(first.text, first.message.blocks) if first is not None else ""
