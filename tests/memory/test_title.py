@@ -22,18 +22,18 @@ TITLES = [
     ("Sure! Here is a title for our conversation: “Keeping Bees”", "Keeping Bees"),
     ("Here you go:\n\n1. Keeping Bees\n2. Bees", "Keeping Bees"),
     ("<think>\nThe user keeps bees.\n</think>\n\nKeeping Bees", "Keeping Bees"),
-    ("Keeping\x1b[31m Bees\u202e in\x07 Bergen", "Keeping [31m Bees in Bergen"),
+    ("Keeping\x1b Bees\u202e in\x07 Bergen", "Keeping Bees in Bergen"),
     ("Titel: Bienen in Bergen", "Bienen in Bergen"),
     ("标题：卑尔根的蜜蜂", "卑尔根的蜜蜂"),
     ("Bees' winter and the keeper's spring", "Bees' winter and the keeper's spring"),
-    ("Keeping bees through a long, wet and rather windy winter on the coast",
-     "Keeping bees through a long, wet and rather windy winter on"),
 ]
 NO_TITLES = [
     "", "  \n ", "...", "\"\"", "**", "Title:", "Untitled", "New conversation", "Sure", "{}", INSTRUCTION, TITLE_FIELD,
     "three to six words", "<|im_start|>assistant", "<script>alert(1)</script>", "[Bees](http://example.org)",
     "My password is hunter2", "sk-abcdefghijklmnop1234", "I am an AI language model", "The bees of the",
-    "What is a bee?", "The user asked about bees",
+    "Keeping\x1b[31m Bees", "I'm sorry for your loss", "Here is what I can do", "[Tuesday 2026-11-24 10:38]",
+    "Keeping bees through a long, wet and rather windy winter", "Honey" * 20, "What is a bee?",
+    "The user asked about bees",
     "Bees are insects of the order Hymenoptera, and they are kept by people for their honey and their wax and more.",
 ]
 
@@ -48,10 +48,9 @@ def test_what_is_no_title_is_dropped(said):
     assert cleaned(said) == ""
 
 
-def test_of_an_answer_that_was_cut_off_the_last_word_is_not_taken():
-    assert cleaned("Keeping wild bees her", cut=True) == "Keeping wild bees"
+def test_of_an_answer_that_was_cut_off_only_whole_lines_are_taken():
+    assert cleaned("Prefix caching is a feature in", cut=True) == ""
     assert cleaned("Keeping bees\n\nThis tit", cut=True) == "Keeping bees"
-    assert cleaned("Honeyc", cut=True) == ""
 
 
 @given(st.text() | st.text().map(lambda text: json.dumps({"facts": [], "title": text})))

@@ -105,12 +105,11 @@ def title_of(text: str, blocks: Sequence[ContextBlock] = ()) -> str:
         for line in said.splitlines():
             line = " ".join(line.split()).lstrip("#>*- ")
             if any(character.isalnum() for character in line):
-                return shortened(line)
-    return shortened(" ".join(own.split())) or NEW_TITLE
+                return _shortened(line)
+    return _shortened(" ".join(own.split())) or NEW_TITLE
 
 
-def shortened(line: str) -> str:
-    """A line as a title: at most TITLE_LENGTH characters, whole words where that fits."""
+def _shortened(line: str) -> str:
     if len(line) <= TITLE_LENGTH:
         return line
     words = line[: TITLE_LENGTH + 1].rpartition(" ")[0]

@@ -9,21 +9,24 @@ import re
 
 from kvchat.memory.learning.answers import values, without_thoughts
 from kvchat.memory.learning.vetting import objection
-from kvchat.prompt.conversation import NEW_TITLE, TITLE_LENGTH, shortened
+from kvchat.prompt.conversation import NEW_TITLE, TITLE_LENGTH
 
 TITLE_FIELD = '"title" names our whole conversation in three to six words.'
 """What an extraction says of the field, where it asks for a title too."""
-INSTRUCTION = "Name our conversation in three to six words, in my language. Answer with that title alone."
+INSTRUCTION = "Write a title of three to six words for our conversation, in my language. Answer with the title alone."
 ANSWER_TOKENS = 16
 LINES = 8
 """Lines of an answer that are looked at."""
-RAMBLING = TITLE_LENGTH * 3 // 2
-"""Characters from which on a line is no title that is too long, but something else."""
+WORDS = 8
+"""A line with more words is a sentence, and no title."""
 
 _INTRODUCTION = re.compile(
     r"\A.{0,60}?\b(?:title|titel|titre|t[ií]tulo)\b[^:：]{0,40}[:：]|\A\W*(?:标题是?|タイトル)\s*[:：]", re.IGNORECASE)
 _MARKS = re.compile(r"[*`\"“”„«»‹›「」『』]+|\A\s*(?:[#>•-]+\s+|\d+[.)]\s+)")
-_NONE = frozenset({"title", "untitled", "conversation", "chat", "none", "sure", "ok", "okay", "yes", "no",
+_SPOKEN = re.compile(
+    r"\A(?:i|i['’]\w+|sorry|sure|certainly|of course|here|thanks|thank you)\b|[\[\]{}<>|]", re.IGNORECASE)
+"""How a model speaks that does something else, and what only machines write."""
+_NONE = frozenset({"title", "untitled", "conversation", "chat", "none", "ok", "okay", "yes", "no",
                    NEW_TITLE.casefold()})
 
 
@@ -38,13 +41,16 @@ def cleaned(answer: str, *, cut: bool = False) -> str:
     """The title in an answer that is to be nothing else, without quotes, Markdown and control characters; empty: there
     is none. `cut`: the answer was cut off at its end."""
     lines = [line for line in without_thoughts(answer).strip().splitlines()[:LINES] if line.strip()]
-    for number, line in enumerate(lines, 1):
+    for line in lines[:-1] if cut else lines:
         title = _plain(line)
-        if cut and number == len(lines):
-            title = title.rpartition(" ")[0]  # its last word may be half of one
         if any(char.isalnum() for char in title) and title.casefold() not in _NONE and not title.endswith((":", "：")):
-            return "" if len(title) > RAMBLING or objection(title) or _echoes(title) else shortened(title)
+            return "" if _is_something_else(title) else title
     return ""
+
+
+def _is_something_else(title: str) -> bool:
+    too_long = len(title) >= TITLE_LENGTH or len(title.split()) > WORDS  # a schema's limit cuts it there
+    return bool(too_long or _SPOKEN.search(title) or objection(title) or _echoes(title))
 
 
 def _plain(line: str) -> str:
